@@ -122,7 +122,7 @@ fn one_panic_costs_one_call() {
         let (mut vcq, mut stadd, mut named) = (0, 0, 0);
         assert_eq!(utofu_create_vcq(0, 0, &mut vcq), 0);
         let base = base.cast();
-        let fatal = unipgas::utofu::Code::Fatal as i32;
+        let fatal = unipgas::utofu::ReturnCode::Fatal as i32;
         assert_eq!(
             broken_then_whole(|| utofu_reg_mem(vcq, base, 4096, 0, &mut stadd)),
             (fatal, 0)

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use unipgas::gaspi::Operation;
+use unipgas::gaspi::ReductionOperation;
 use unipgas::gaspi::safe::{Gaspi, Notification, Result, Timeout};
 
 /// How large it is, and how often it is relaxed.
@@ -147,7 +147,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
         })?;
         std::mem::swap(&mut now, &mut next);
     }
-    let residual = all.allreduce(&[residual], Operation::Max)?[0];
+    let residual = all.allreduce(&[residual], ReductionOperation::Max)?[0];
     let sums = all.allreduce_by(&[checksum(&now)], u64::wrapping_add)?;
     // Nobody leaves while others still write here.
     all.barrier()?;

@@ -7,7 +7,7 @@ use unipgas_core::imports::Imported;
 use unipgas_core::op::Remote;
 use unipgas_core::{AtomicOp, Error};
 
-use crate::process::{Process, deadline};
+use crate::process::{GaspiProcess, deadline};
 use crate::status::{Result, Status};
 
 /// Bytes of a global value.
@@ -15,7 +15,7 @@ const VALUE: usize = size_of::<u64>();
 
 /// Address of a global value. It must be aligned to 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct GlobalAddress {
     /// The segment.
     pub segment: u8,
     /// Offset in the segment, in bytes.
@@ -46,18 +46,18 @@ impl Change {
     }
 }
 
-impl Process {
+impl GaspiProcess {
     /// Adds `value` and returns the previous value (§10.2.1). Errors: [`Status::ErrUnalignOff`], and the errors of an access to `place`.
     #[inline]
-    pub fn fetch_add(&self, place: Place, value: u64, timeout: u64) -> Result<u64> {
+    pub fn fetch_add(&self, place: GlobalAddress, value: u64, timeout: u64) -> Result<u64> {
         self.change(Change::Add(value), place, timeout)
     }
 
-    /// Replaces the value by `new` if it equals `comparator`. Returns the previous value (§10.2.2). Errors: as [`fetch_add`](Process::fetch_add).
+    /// Replaces the value by `new` if it equals `comparator`. Returns the previous value (§10.2.2). Errors: as [`fetch_add`](GaspiProcess::fetch_add).
     #[inline]
     pub fn compare_swap(
         &self,
-        place: Place,
+        place: GlobalAddress,
         comparator: u64,
         new: u64,
         timeout: u64,
@@ -66,7 +66,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn change(&self, change: Change, place: Place, timeout: u64) -> Result<u64> {
+    fn change(&self, change: Change, place: GlobalAddress, timeout: u64) -> Result<u64> {
         let call = self.call();
         if let Some(before) = self.change_fast(&call, change, place) {
             return Ok(before);
@@ -77,7 +77,12 @@ impl Process {
 
     /// Changes a mapped value. `None` if its region is not imported, or if the slow path is due.
     #[inline(always)]
-    pub(crate) fn change_fast(&self, _call: &Call, change: Change, place: Place) -> Option<u64> {
+    pub(crate) fn change_fast(
+        &self,
+        _call: &Call,
+        change: Change,
+        place: GlobalAddress,
+    ) -> Option<u64> {
         let posting = self.atomics.post_fast()?;
         // SAFETY:
         // - the import is used only within the call, and `self` keeps the world alive.
@@ -90,7 +95,12 @@ impl Process {
 
     /// For threads that do not own the endpoint. Its owner takes this path for liveness checks, and for values that are not mapped.
     #[cold]
-    pub(crate) fn change_slow(&self, change: Change, place: Place, timeout: u64) -> Result<u64> {
+    pub(crate) fn change_slow(
+        &self,
+        change: Change,
+        place: GlobalAddress,
+        timeout: u64,
+    ) -> Result<u64> {
         if place.offset & 7 != 0 {
             return Err(Status::ErrUnalignOff);
         }
@@ -129,7 +139,7 @@ impl Process {
     #[cold]
     fn ask(
         &self,
-        place: Place,
+        place: GlobalAddress,
         change: Change,
         found: &Imported,
         timeout: u64,
@@ -159,7 +169,7 @@ impl Process {
 }
 
 #[inline(always)]
-fn at_place<'a>(place: &Place, import: &'a Imported) -> Remote<'a> {
+fn at_place<'a>(place: &GlobalAddress, import: &'a Imported) -> Remote<'a> {
     Remote {
         region: &import.data,
         offset: place.offset as usize,

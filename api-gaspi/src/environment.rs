@@ -11,12 +11,12 @@ use unipgas_core::Deadline;
 use unipgas_core::calls::{self, Call};
 
 use crate::config::{self, Config};
-use crate::process::{Initialising, Process, deadline};
+use crate::process::{GaspiProcess, Initialising, deadline};
 use crate::status::{Result, Status};
 use crate::{statistics, watch};
 
 /// The running process. Null outside the working phase. The [`WATCHED`] bit is set while calls are watched.
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS: AtomicPtr<GaspiProcess> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Process id of the operating system at initialisation.
 static BEGUN_IN: AtomicU32 = AtomicU32::new(0);
@@ -24,7 +24,7 @@ static BEGUN_IN: AtomicU32 = AtomicU32::new(0);
 /// The highest bit of an address. User addresses never have it, so one comparison finds a process without watched calls.
 const WATCHED: usize = 1 << (usize::BITS - 1);
 
-fn marked(process: *mut Process, watched: bool) -> *mut Process {
+fn marked(process: *mut GaspiProcess, watched: bool) -> *mut GaspiProcess {
     process.map_addr(|address| match watched && address != 0 {
         true => address | WATCHED,
         false => address & !WATCHED,
@@ -42,10 +42,10 @@ struct Phase {
 }
 
 /// A process in shutdown. New procedures do not find it.
-struct Leaving(*mut Process);
+struct Leaving(*mut GaspiProcess);
 
 // SAFETY:
-// - the pointer comes from a Box. Other threads have shared references until `others_leave` returns. `Process` is Send and Sync.
+// - the pointer comes from a Box. Other threads have shared references until `others_leave` returns. `GaspiProcess` is Send and Sync.
 unsafe impl Send for Leaving {}
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
@@ -64,12 +64,12 @@ thread_local! {
 }
 
 /// The process, for a procedure that may wait. `gaspi_proc_term` ends its waits, and frees the process after the last drop.
-pub struct Current(&'static Process);
+pub struct Current(&'static GaspiProcess);
 
 impl Deref for Current {
-    type Target = Process;
+    type Target = GaspiProcess;
     #[inline(always)]
-    fn deref(&self) -> &Process {
+    fn deref(&self) -> &GaspiProcess {
         self.0
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn is_unwatched() -> bool {
 
 /// The process, for a call that does not wait. `None` without a process, or if calls are watched. [`term`] frees the process after the call.
 #[inline(always)]
-pub(crate) fn in_call(_call: &Call) -> Option<&Process> {
+pub(crate) fn in_call(_call: &Call) -> Option<&GaspiProcess> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY:
     // - neither null nor marked, so from Box::into_raw in `init`. `term` removes the pointer, waits for the calls in progress, and then frees it.
@@ -218,7 +218,7 @@ pub fn term(timeout: u64) -> Result<()> {
 }
 
 /// Ends the procedures of other threads. Waiting procedures return [`Status::Error`]. Errors: [`Status::Timeout`].
-fn others_leave(process: &Process, deadline: Deadline) -> Result<()> {
+fn others_leave(process: &GaspiProcess, deadline: Deadline) -> Result<()> {
     let engine = process.world.engine();
     engine.end_waits(true);
     while IN_USE.load(Ordering::SeqCst) > 0 {

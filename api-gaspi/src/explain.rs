@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use unipgas_core::transport::Life;
 
 use crate::environment::process;
-use crate::process::Process;
+use crate::process::GaspiProcess;
 use crate::status::Status;
 
 /// An argument: its name in the prototype, and its value.
-pub type Argument<'a> = (&'static str, &'a dyn Debug);
+pub(crate) type Argument<'a> = (&'static str, &'a dyn Debug);
 
 /// Prints a line about a refused call. A call to repeat ([`Status::Timeout`], [`Status::QueueFull`]) is not refused.
 #[cold]
@@ -77,7 +77,7 @@ fn list<T: Debug>(all: &[T]) -> String {
 }
 
 /// The values that are valid now.
-fn right(process: &Process, arguments: &[Argument<'_>], status: Status) -> String {
+fn right(process: &GaspiProcess, arguments: &[Argument<'_>], status: Status) -> String {
     let config = process.config();
     let local = number(arguments, &["segment_local", "segment", "id"]);
     let remote = number(arguments, &["segment_remote", "segment"]);
@@ -132,7 +132,7 @@ fn right(process: &Process, arguments: &[Argument<'_>], status: Status) -> Strin
 }
 
 /// The dead ranks that this process knows of. No liveness check runs.
-fn dead(process: &Process) -> Vec<u32> {
+fn dead(process: &GaspiProcess) -> Vec<u32> {
     let world = process.world();
     let dead = |rank: &u32| world.life(*rank) == Life::Dead;
     (0..world.size()).filter(dead).collect()

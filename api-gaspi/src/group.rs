@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::calls::Call;
-use unipgas_core::combine::{Combination, Element};
+use unipgas_core::combine::{Combination, ElementType};
 use unipgas_core::group::{Combine, Forming};
-use unipgas_core::limbo::Limbo;
+use unipgas_core::reclaimer::Reclaimer;
 use unipgas_core::schedule::PAYLOAD;
-use unipgas_core::{Deadline, Error, Group};
+use unipgas_core::{Deadline, Error, RankGroup};
 
-use crate::process::{GROUP_ALL, Incarnation, Process, deadline};
-use crate::reduce::{Datatype, Operation, combined};
+use crate::process::{GROUP_ALL, GaspiProcess, Incarnation, deadline};
+use crate::reduce::{Datatype, ReductionOperation, combined};
 use crate::status::{Result, Status, from_engine};
 
 /// The state of a group name.
 #[derive(Default)]
 pub(crate) struct GroupPlace {
     /// The committed group, for the fast path.
-    committed: AtomicPtr<Group>,
+    committed: AtomicPtr<RankGroup>,
     /// A reduction in several parts has timed out. The next call resumes it.
     is_halfway: AtomicBool,
     halfway: Mutex<Option<Halfway>>,
@@ -29,7 +29,7 @@ pub(crate) struct GroupPlace {
 
 /// A reduction in several parts, after a timeout. The next call resumes it with the elements of the first call, as a reduction in one part.
 struct Halfway {
-    asked: (Operation, Datatype),
+    asked: (ReductionOperation, Datatype),
     send: Box<[u8]>,
     /// Results of the complete parts.
     reduced: Vec<u8>,
@@ -43,7 +43,7 @@ enum GroupState {
     Open(Vec<u32>),
     /// A commit has timed out.
     Forming(Vec<u32>, Box<Forming>),
-    Committed(Box<Group>),
+    Committed(Box<RankGroup>),
 }
 
 impl GroupState {
@@ -63,7 +63,7 @@ impl GroupPlace {
 
     /// Frees the name. The memory of the group stays until no call can read it. Errors: [`Status::ErrInvGroup`] if the name is free,
     /// [`Status::ErrActiveColl`] while an operation of the group is in progress.
-    pub(crate) fn clear(&self, limbo: &Limbo) -> Result<()> {
+    pub(crate) fn clear(&self, reclaimer: &Reclaimer) -> Result<()> {
         let mut state = self.state.try_lock().ok_or(Status::ErrActiveColl)?;
         state.members()?;
         if let GroupState::Committed(group) = &*state
@@ -72,18 +72,18 @@ impl GroupPlace {
             return Err(Status::ErrActiveColl);
         }
         match std::mem::take(&mut *state) {
-            GroupState::Committed(group) => self.forget(group, limbo),
+            GroupState::Committed(group) => self.forget(group, reclaimer),
             _ => self.end_halfway(),
         }
         Ok(())
     }
 
     /// Retires a closed group.
-    fn forget(&self, group: Box<Group>, limbo: &Limbo) {
+    fn forget(&self, group: Box<RankGroup>, reclaimer: &Reclaimer) {
         self.committed.store(null_mut(), Ordering::Release);
         self.end_halfway();
         group.release();
-        limbo.retire(group, WEIGHT);
+        reclaimer.retire(group, WEIGHT);
     }
 
     fn end_halfway(&self) {
@@ -102,7 +102,7 @@ fn fingerprint(processes: &[Incarnation]) -> u64 {
     hasher.finish()
 }
 
-impl Process {
+impl GaspiProcess {
     fn place(&self, group: u8) -> Result<&GroupPlace> {
         self.groups
             .get(usize::from(group))
@@ -158,7 +158,7 @@ impl Process {
         self.form(group, |forming| forming.advance(deadline))
     }
 
-    /// Begins to establish a group. [`Process::conclude_group`] follows after the members have met.
+    /// Begins to establish a group. [`GaspiProcess::conclude_group`] follows after the members have met.
     pub(crate) fn begin_group(&self, group: u8) -> Result<()> {
         match self.form(group, |_| Err(Error::Timeout)) {
             Ok(()) | Err(Status::Timeout) => Ok(()),
@@ -166,7 +166,7 @@ impl Process {
         }
     }
 
-    /// Concludes [`Process::begin_group`]. If new processes have replaced members, the group is open again, and the program must commit it.
+    /// Concludes [`GaspiProcess::begin_group`]. If new processes have replaced members, the group is open again, and the program must commit it.
     pub(crate) fn conclude_group(&self, group: u8) -> Result<()> {
         let mut state = self.place(group)?.state();
         if let GroupState::Forming(members, forming) = &*state
@@ -183,7 +183,7 @@ impl Process {
     fn form(
         &self,
         group: u8,
-        go_on: impl FnOnce(&mut Forming) -> unipgas_core::Result<Group>,
+        go_on: impl FnOnce(&mut Forming) -> unipgas_core::Result<RankGroup>,
     ) -> Result<()> {
         let place = self.place(group)?;
         let mut state = place.state.try_lock().ok_or(Status::ErrActiveColl)?;
@@ -206,7 +206,7 @@ impl Process {
                         *state = GroupState::Committed(done);
                         return Err(Status::ErrActiveColl);
                     }
-                    place.forget(done, &self.limbo);
+                    place.forget(done, &self.reclaimer);
                 }
                 *state = GroupState::Open(members.clone());
                 let name = self.name_of_next(&members);
@@ -237,7 +237,7 @@ impl Process {
         if group == GROUP_ALL {
             return Err(Status::ErrInvGroup);
         }
-        self.place(group)?.clear(&self.limbo)
+        self.place(group)?.clear(&self.reclaimer)
     }
 
     /// Number of groups (§6.5.1).
@@ -262,7 +262,7 @@ impl Process {
     fn with_group<R>(
         &self,
         group: u8,
-        work: impl FnOnce(&Group, Call) -> unipgas_core::Result<R>,
+        work: impl FnOnce(&RankGroup, Call) -> unipgas_core::Result<R>,
     ) -> Result<R> {
         let call = self.call();
         let committed = self.place(group)?.committed.load(Ordering::Acquire);
@@ -274,14 +274,14 @@ impl Process {
         }
     }
 
-    /// As [`with_group`](Process::with_group), after other threads have left the same operation of the group. The specification leaves concurrent
+    /// As [`with_group`](GaspiProcess::with_group), after other threads have left the same operation of the group. The specification leaves concurrent
     /// calls undefined (§11.2.1). Some programs make them, with equal numbers of calls on all members.
     #[inline]
     fn in_turn<R>(
         &self,
         group: u8,
         deadline: Deadline,
-        mut work: impl FnMut(&Group, Call) -> unipgas_core::Result<R>,
+        mut work: impl FnMut(&RankGroup, Call) -> unipgas_core::Result<R>,
     ) -> Result<R> {
         match self.with_group(group, &mut work) {
             Err(Status::ErrActiveColl) => self.after_others(group, deadline, work),
@@ -294,7 +294,7 @@ impl Process {
         &self,
         group: u8,
         deadline: Deadline,
-        mut work: impl FnMut(&Group, Call) -> unipgas_core::Result<R>,
+        mut work: impl FnMut(&RankGroup, Call) -> unipgas_core::Result<R>,
     ) -> Result<R> {
         let waited = self.world.engine().wait(deadline, &mut self.watch(), || {
             match self.with_group(group, &mut work) {
@@ -327,7 +327,7 @@ impl Process {
         send: &[u8],
         receive: &mut [u8],
         num: u32,
-        operation: Operation,
+        operation: ReductionOperation,
         datatype: Datatype,
         group: u8,
         timeout: u64,
@@ -404,7 +404,7 @@ impl Process {
         receive: &mut [u8],
         group: u8,
         deadline: Deadline,
-        elements: (Combination, Element),
+        elements: (Combination, ElementType),
     ) -> Result<()> {
         self.in_turn(group, deadline, |group, call| {
             group.all_reduce_elements_in(call, send, receive, elements, deadline)

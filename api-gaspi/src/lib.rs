@@ -3,7 +3,7 @@
 //! This crate translates names of segments, queues, groups and notifications to regions, endpoints, groups and words of the engine. It
 //! translates errors of the engine to return codes. `unipgas-core` moves the bytes and waits.
 //!
-//! [`Process`] has the procedures of C, with segment names, offsets and milliseconds. Both interfaces use it. Rust programs should use
+//! [`GaspiProcess`] has the procedures of C, with segment names, offsets and milliseconds. Both interfaces use it. Rust programs should use
 //! [`safe`].
 
 mod affinity;
@@ -36,6 +36,6 @@ mod watch;
 pub use config::Config;
 pub use environment::{Current, process as current};
 pub use interface::INTERFACE;
-pub use process::{GROUP_ALL, Process};
-pub use reduce::{Datatype, Operation};
+pub use process::{GROUP_ALL, GaspiProcess};
+pub use reduce::{Datatype, ReductionOperation};
 pub use status::{Result, Status};

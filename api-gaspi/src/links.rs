@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::awaited::{Awaited, Unfinished};
 use unipgas_core::op::Remote;
+use unipgas_core::pending_fetch::{PendingFetch, Unfinished};
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Deadline, Error, RemoteRegion, World, own_thread};
 
@@ -312,7 +312,7 @@ impl Links {
         what: u8,
         text: &[u8],
         deadline: Deadline,
-    ) -> unipgas_core::Result<Awaited> {
+    ) -> unipgas_core::Result<PendingFetch> {
         let place = self.others.get(usize::from(rank));
         let place = place.ok_or_else(|| Error::InvalidArgument("no such rank".into()))?;
         let known = place.lock().clone();

@@ -5,33 +5,33 @@ use unipgas_core::endpoint::TaggedOperation;
 use unipgas_core::op::{Flags, Local};
 use unipgas_core::{Endpoint, Error};
 
-use crate::process::{Process, deadline};
+use crate::process::{GaspiProcess, deadline};
 use crate::status::{Result, Status, from_engine};
-use crate::transfer::{Notification, Part, Post, remote};
+use crate::transfer::{Post, SegmentNotification, TransferRange, remote};
 
 /// An operation. All parts of a list go to one rank.
 #[derive(Debug, Clone, Copy)]
-pub enum Operation<'a> {
+pub enum ListOperation<'a> {
     /// Writes, then notifies the target if a notification is given. Without parts, the notification follows all earlier requests of the queue
     /// to that rank.
-    Write(&'a [Part], Option<Notification>),
+    Write(&'a [TransferRange], Option<SegmentNotification>),
     /// Reads, then sets a local notification to 1 if one is given: its segment and its number.
-    Read(&'a [Part], Option<(u8, u32)>),
+    Read(&'a [TransferRange], Option<(u8, u32)>),
 }
 
-impl Operation<'_> {
-    fn parts(&self) -> &[Part] {
+impl ListOperation<'_> {
+    fn parts(&self) -> &[TransferRange] {
         match self {
-            Operation::Write(parts, _) | Operation::Read(parts, _) => parts,
+            ListOperation::Write(parts, _) | ListOperation::Read(parts, _) => parts,
         }
     }
 }
 
-impl Process {
-    /// Posts an operation with a tag. [`Process::request_wait`] reports the tag once. Tag 0 stands for an operation without a tag:
-    /// [`Process::wait`] reports its failure. Errors: as the operation without a tag; then no report follows. [`Status::QueueFull`]:
+impl GaspiProcess {
+    /// Posts an operation with a tag. [`GaspiProcess::request_wait`] reports the tag once. Tag 0 stands for an operation without a tag:
+    /// [`GaspiProcess::wait`] reports its failure. Errors: as the operation without a tag; then no report follows. [`Status::QueueFull`]:
     /// `gaspi_queue_size_max` tags of the queue are unreported.
-    pub fn submit(&self, tag: u64, operation: Operation<'_>, post: Post) -> Result<()> {
+    pub fn submit(&self, tag: u64, operation: ListOperation<'_>, post: Post) -> Result<()> {
         let call = self.call();
         let queue = self.looked(self.queue(post.queue)?);
         self.check_rank(post.rank)?;
@@ -57,20 +57,25 @@ impl Process {
         Ok(())
     }
 
-    fn check_operation(&self, operation: Operation<'_>, post: &Post, call: &Call) -> Result<()> {
+    fn check_operation(
+        &self,
+        operation: ListOperation<'_>,
+        post: &Post,
+        call: &Call,
+    ) -> Result<()> {
         let alone = match operation {
-            Operation::Write(parts, notification) => {
+            ListOperation::Write(parts, notification) => {
                 if let Some(notification) = &notification {
                     self.check_notification(notification)?;
                     self.remote(post, notification.segment, call)?;
                 }
                 parts.is_empty() && notification.is_some()
             }
-            Operation::Read(_, Some((_, id))) if id >= self.config.notification_num => {
+            ListOperation::Read(_, Some((_, id))) if id >= self.config.notification_num => {
                 return Err(Status::ErrInvNotifId);
             }
-            Operation::Read(_, Some((segment, _))) => self.words(segment).map(|_| false)?,
-            Operation::Read(_, None) => false,
+            ListOperation::Read(_, Some((segment, _))) => self.words(segment).map(|_| false)?,
+            ListOperation::Read(_, None) => false,
         };
         match alone {
             true => Ok(()),
@@ -83,14 +88,14 @@ impl Process {
         &self,
         queue: &Endpoint,
         posting: &mut TaggedOperation<'_>,
-        operation: Operation<'_>,
+        operation: ListOperation<'_>,
         post: &Post,
         call: &Call,
     ) -> unipgas_core::Result<()> {
         let parts = operation.parts();
         let together = (parts.len() > 1).then(|| self.together(queue, parts, post, call));
         match operation {
-            Operation::Write([part], Some(notification))
+            ListOperation::Write([part], Some(notification))
                 if notification.segment == part.segment_remote =>
             {
                 let local = self.local(part, call)?;
@@ -104,7 +109,7 @@ impl Process {
                     })
                 })?;
             }
-            Operation::Write(parts, notification) => {
+            ListOperation::Write(parts, notification) => {
                 for part in parts {
                     let local = self.local(part, call)?;
                     self.reach(post, part.segment_remote, call, |import| {
@@ -123,7 +128,7 @@ impl Process {
                     })?;
                 }
             }
-            Operation::Read(parts, notification) => {
+            ListOperation::Read(parts, notification) => {
                 if let Some((segment, id)) = notification {
                     let words = self.words(segment).map_err(|_| Error::StaleRegion)?;
                     // SAFETY:
@@ -148,7 +153,7 @@ impl Process {
     }
 
     /// The local range of a checked part. Errors: [`Error::StaleRegion`] if another thread has deleted the segment since the check.
-    fn local(&self, part: &Part, call: &Call) -> unipgas_core::Result<Local> {
+    fn local(&self, part: &TransferRange, call: &Call) -> unipgas_core::Result<Local> {
         let segment = self.segment(part.segment_local, call);
         let local = segment.and_then(|segment| segment.local(part.offset_local, part.size));
         local.map_err(|_| Error::StaleRegion)
@@ -165,7 +170,7 @@ impl Process {
         report: &mut dyn FnMut(u64, Result<()>),
     ) -> Result<usize> {
         let queue = self.queue(queue)?;
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_around();
         }
         if queue.unreported() == 0 || most == 0 {

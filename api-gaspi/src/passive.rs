@@ -14,7 +14,7 @@ use unipgas_core::transport::{Handler, Life};
 use unipgas_core::{Deadline, Error, Local, World};
 
 use crate::config::Config;
-use crate::process::{Process, deadline};
+use crate::process::{GaspiProcess, deadline};
 use crate::status::{Result, Status, from_engine};
 
 /// Name of the mailbox of each rank.
@@ -419,8 +419,8 @@ impl Passive {
     }
 }
 
-impl Process {
-    /// Sends bytes of a segment to a rank, and waits until the rank has [received](Process::passive_receive) them (§9.2.1).
+impl GaspiProcess {
+    /// Sends bytes of a segment to a rank, and waits until the rank has [received](GaspiProcess::passive_receive) them (§9.2.1).
     /// Errors: [`Status::ErrInvRank`], [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call
     /// resumes the send; [`Status::Error`]: the rank has died, or the queue is full of sends in progress.
     pub fn passive_send(&self, bytes: Bytes, rank: u16, timeout: u64) -> Result<()> {

@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::awaited::Unfinished;
 use unipgas_core::calls::Call;
 use unipgas_core::imports::{Imported, Imports};
 use unipgas_core::job::Job;
-use unipgas_core::limbo::Limbo;
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::pending_fetch::Unfinished;
+use unipgas_core::reclaimer::Reclaimer;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
 
-use crate::atomics::{Change, Place};
+use crate::atomics::{Change, GlobalAddress};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
 use crate::queue_group::{QUEUE_GROUP_MAX, QueueGroup};
-use crate::segment::{Segment, Unfreed};
+use crate::segment::{LocalSegment, Unfreed};
 use crate::status::{Result, Status, code_of, from_engine};
 
-/// See [`Process::at_once_max`].
+/// See [`GaspiProcess::at_once_max`].
 const AT_ONCE: u64 = 16 << 10;
 
 /// Most time at the end of a process to send receipts to passive senders.
@@ -55,8 +55,8 @@ pub fn deadline(timeout: u64) -> Deadline {
 pub(crate) type Incarnation = (u32, u32);
 
 /// An initialised GASPI process. The C interface has a global one. Rust programs may own it. Any thread may make any call;
-/// [`Process::term`] needs the only reference.
-pub struct Process {
+/// [`GaspiProcess::term`] needs the only reference.
+pub struct GaspiProcess {
     pub(crate) world: Arc<World>,
     pub(crate) imports: Imports,
     pub(crate) config: Config,
@@ -64,9 +64,9 @@ pub struct Process {
     /// full, or the program waits: both read the liveness timer.
     pub(crate) at_once_max: u64,
     /// Segments that are ready for use.
-    pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
+    pub(crate) segments: [AtomicPtr<LocalSegment>; SEGMENT_IDS],
     /// All segments, also segments in collective creation.
-    pub(crate) made: [AtomicPtr<Segment>; SEGMENT_IDS],
+    pub(crate) made: [AtomicPtr<LocalSegment>; SEGMENT_IDS],
     /// Notification words of the ready segments.
     pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
     /// Deleted segments. Requests in progress may still use their memory.
@@ -78,18 +78,18 @@ pub struct Process {
     pub(crate) groups: Box<[GroupPlace]>,
     pub(crate) queue_groups: [AtomicPtr<QueueGroup>; QUEUE_GROUP_MAX],
     /// Deleted groups. Calls in progress may still read them.
-    pub(crate) limbo: Limbo,
+    pub(crate) reclaimer: Reclaimer,
     /// Number of groups so far, by members.
     pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
     /// Atomics in progress after a timeout of their calls.
-    pub(crate) unfinished: Unfinished<(Place, Change)>,
+    pub(crate) unfinished: Unfinished<(GlobalAddress, Change)>,
     pub(crate) links: Links,
     /// For each rank: the last import has timed out.
     silent: Box<[AtomicBool]>,
     pub(crate) passive: Passive,
     /// Liveness timer of the waits on queues.
-    pub(crate) pace: Pace,
+    pub(crate) liveness: LivenessTimer,
     /// Number of polls of notifications, for networks that need progress.
     pub(crate) looks: AtomicU32,
 }
@@ -97,7 +97,7 @@ pub struct Process {
 /// An initialisation in progress. It may need several calls (§5.3.1).
 pub struct Initialising {
     world: Arc<World>,
-    process: Option<Box<Process>>,
+    process: Option<Box<GaspiProcess>>,
     /// Whether the initialisation forms the group of all ranks.
     builds: bool,
 }
@@ -111,7 +111,7 @@ impl Initialising {
         let engine = Engine::new(transports).map_err(from_engine)?;
         let world = World::join(engine, job).map_err(|e| tell(&e, code_of(&e)))?;
         let world = Arc::new(world);
-        let process = Process::new(&world, *config)?;
+        let process = GaspiProcess::new(&world, *config)?;
         // A replacement process joins later: the other processes have already met.
         let builds = config.build_infrastructure != 0 && process.incarnation() == 0;
         if builds {
@@ -126,7 +126,7 @@ impl Initialising {
     }
 
     /// Waits until all processes have started. Errors: [`Status::Timeout`]: call again.
-    pub fn advance(&mut self, timeout: u64) -> Result<Box<Process>> {
+    pub fn advance(&mut self, timeout: u64) -> Result<Box<GaspiProcess>> {
         let deadline = deadline(timeout);
         self.world.meet(deadline).map_err(from_engine)?;
         let process = self.process.as_ref().ok_or(Status::ErrInited)?;
@@ -145,13 +145,13 @@ fn tell(error: &unipgas_core::Error, status: Status) -> Status {
     status
 }
 
-impl Process {
+impl GaspiProcess {
     fn new(world: &Arc<World>, config: Config) -> Result<Self> {
         let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
         let atomics = atomics.named("atomics");
         let links = Links::new(world);
         let passive = Passive::new(world, links.handler()).map_err(from_engine)?;
-        let process = Process {
+        let process = GaspiProcess {
             world: world.clone(),
             imports: world.imports(),
             config,
@@ -168,14 +168,14 @@ impl Process {
                 .map(|_| GroupPlace::default())
                 .collect(),
             queue_groups: std::array::from_fn(|_| AtomicPtr::default()),
-            limbo: Limbo::of_threads(),
+            reclaimer: Reclaimer::of_threads(),
             group_counts: Mutex::default(),
             atomics,
             unfinished: Unfinished::default(),
             links,
             silent: (0..world.size()).map(|_| AtomicBool::new(false)).collect(),
             passive,
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
         };
         for _ in 0..config.queue_num {
             process.queue_create()?;
@@ -240,7 +240,7 @@ impl Process {
         }
         self.free_unfreed();
         for group in &self.groups {
-            let _ = group.clear(&self.limbo);
+            let _ = group.clear(&self.reclaimer);
         }
         self.links.end();
         let _ = self.world.leave();
@@ -298,7 +298,7 @@ impl Process {
     }
 
     /// Closes the connection to `rank` on both sides, after the requests in progress (§5.4.2). Operations between both ranks end with
-    /// [`Status::Error`] until one side [connects](Process::connect) again. The imports from the rank are released. Errors:
+    /// [`Status::Error`] until one side [connects](GaspiProcess::connect) again. The imports from the rank are released. Errors:
     /// [`Status::ErrInvRank`]; [`Status::Timeout`]: requests are in progress, or the rank does not answer; [`Status::Error`]: the rank has died.
     pub fn disconnect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
@@ -454,7 +454,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for GaspiProcess {
     fn drop(&mut self) {
         for queue in &self.queues {
             let queue = queue.swap(std::ptr::null_mut(), Ordering::AcqRel);

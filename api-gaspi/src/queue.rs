@@ -7,7 +7,7 @@ use unipgas_core::calls::Call;
 use unipgas_core::{Deadline, Endpoint, Error};
 
 use crate::config::QUEUE_MAX;
-use crate::process::{Process, deadline};
+use crate::process::{GaspiProcess, deadline};
 use crate::segment::PATIENCE;
 use crate::status::{Result, Status, from_engine};
 
@@ -26,7 +26,7 @@ fn is_idle(queue: &Endpoint) -> bool {
     idle
 }
 
-impl Process {
+impl GaspiProcess {
     #[inline(always)]
     pub(crate) fn queue(&self, id: u8) -> Result<&Endpoint> {
         if let Some(queue) = self.queues.get(usize::from(id)) {
@@ -160,7 +160,7 @@ impl Process {
     }
 
     /// Waits until all requests of the queue are complete on this side (§8.2.3). Errors: [`Status::Timeout`]; [`Status::Error`] if a request has
-    /// failed. The death of a rank without requests in the queue is no error (§3.6): see [`Process::states`].
+    /// failed. The death of a rank without requests in the queue is no error (§3.6): see [`GaspiProcess::states`].
     #[inline]
     pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
         let call = self.call();
@@ -171,11 +171,11 @@ impl Process {
         self.wait_slow(id, timeout)
     }
 
-    /// [`wait`](Process::wait), if all requests are already complete.
+    /// [`wait`](GaspiProcess::wait), if all requests are already complete.
     #[inline(always)]
     pub(crate) fn wait_fast(&self, _call: &Call, id: u8) -> Option<Result<()>> {
         let queue = self.queue(id).ok()?;
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_around();
         }
         if queue.posted() > 0 {

@@ -7,7 +7,7 @@ use unipgas_core::calls::Call;
 use unipgas_core::numa;
 
 use crate::config::QUEUE_MAX;
-use crate::process::Process;
+use crate::process::GaspiProcess;
 use crate::status::{Result, Status};
 
 /// Most queue groups of a process (`gaspi_queue_group_max`).
@@ -84,7 +84,7 @@ fn nodes() -> Vec<Vec<u32>> {
     nodes
 }
 
-impl Process {
+impl GaspiProcess {
     fn queue_group(&self, group: u8) -> Result<&AtomicPtr<QueueGroup>> {
         let place = self.queue_groups.get(usize::from(group));
         place.ok_or(Status::ErrInvNum)
@@ -125,17 +125,18 @@ impl Process {
         }
         // SAFETY:
         // - from Box::into_raw in `queue_group_create`. Only this thread has it after the swap.
-        self.limbo.retire(unsafe { Box::from_raw(group) }, WEIGHT);
+        self.reclaimer
+            .retire(unsafe { Box::from_raw(group) }, WEIGHT);
         Ok(())
     }
 
-    /// A queue of the group for the next request of this call. Errors: as [`Process::queue_group_delete`].
+    /// A queue of the group for the next request of this call. Errors: as [`GaspiProcess::queue_group_delete`].
     pub fn queue_group_get_queue(&self, group: u8) -> Result<u8> {
         let call = self.call();
         self.queue_in_group(&call, group)
     }
 
-    /// As [`Process::queue_group_get_queue`].
+    /// As [`GaspiProcess::queue_group_get_queue`].
     #[inline]
     pub(crate) fn queue_in_group(&self, _call: &Call, group: u8) -> Result<u8> {
         let group = self.queue_group(group)?.load(Ordering::Acquire);

@@ -1,13 +1,13 @@
 //! The predefined reductions (GASPI 17.1 §11.3.2, §11.3.3).
 
-use unipgas_core::combine::{Combination, Element};
+use unipgas_core::combine::{Combination, ElementType};
 
 use crate::status::{Result, Status};
 
 /// `gaspi_operation_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Operation {
+pub enum ReductionOperation {
     Min,
     Max,
     Sum,
@@ -25,13 +25,17 @@ pub enum Datatype {
     Ulong,
 }
 
-impl Operation {
+impl ReductionOperation {
     /// Converts the C value. Errors: [`Status::Error`].
     pub fn from_c(value: u32) -> Result<Self> {
-        [Operation::Min, Operation::Max, Operation::Sum]
-            .get(value as usize)
-            .copied()
-            .ok_or(Status::Error)
+        [
+            ReductionOperation::Min,
+            ReductionOperation::Max,
+            ReductionOperation::Sum,
+        ]
+        .get(value as usize)
+        .copied()
+        .ok_or(Status::Error)
     }
 }
 
@@ -45,14 +49,14 @@ impl Datatype {
             .ok_or(Status::Error)
     }
 
-    fn element(self) -> Element {
+    fn element(self) -> ElementType {
         match self {
-            Datatype::Int => Element::I32,
-            Datatype::Uint => Element::U32,
-            Datatype::Float => Element::F32,
-            Datatype::Double => Element::F64,
-            Datatype::Long => Element::I64,
-            Datatype::Ulong => Element::U64,
+            Datatype::Int => ElementType::I32,
+            Datatype::Uint => ElementType::U32,
+            Datatype::Float => ElementType::F32,
+            Datatype::Double => ElementType::F64,
+            Datatype::Long => ElementType::I64,
+            Datatype::Ulong => ElementType::U64,
         }
     }
 
@@ -63,11 +67,11 @@ impl Datatype {
 }
 
 /// The engine's operation and element type.
-pub(crate) fn combined(op: Operation, ty: Datatype) -> (Combination, Element) {
+pub(crate) fn combined(op: ReductionOperation, ty: Datatype) -> (Combination, ElementType) {
     let how = match op {
-        Operation::Min => Combination::Min,
-        Operation::Max => Combination::Max,
-        Operation::Sum => Combination::Sum,
+        ReductionOperation::Min => Combination::Min,
+        ReductionOperation::Max => Combination::Max,
+        ReductionOperation::Sum => Combination::Sum,
     };
     (how, ty.element())
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
 use unipgas_core::notification::Words;
-use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Rights};
+use unipgas_core::{Deadline, Endpoint, Error, Local, NotificationArray, Region, Rights};
 
-use crate::process::{Process, SEGMENT_IDS, deadline};
+use crate::process::{GaspiProcess, SEGMENT_IDS, deadline};
 use crate::status::{Result, Status, from_engine};
 
 /// Most time that procedures without a timeout wait for peers.
@@ -20,24 +20,24 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const RIGHTS: Rights = Rights::FULL.union(Rights::WORDS);
 
 /// A segment of this process.
-pub struct Segment {
+pub struct LocalSegment {
     /// Whether the memory belongs to the program.
     users: bool,
     base: *mut u8,
     len: usize,
     desc: u64,
     region: Mutex<Option<Region>>,
-    notifications: Notifications,
+    notifications: NotificationArray,
 }
 
 // SAFETY:
 // - `base` points to registered memory, which threads and processes share. The other fields are Send and Sync.
-unsafe impl Send for Segment {}
+unsafe impl Send for LocalSegment {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Segment {}
+unsafe impl Sync for LocalSegment {}
 
-impl Segment {
+impl LocalSegment {
     /// `size` bytes at `offset`. Errors: [`Status::ErrInvLocOff`].
     #[inline(always)]
     pub(crate) fn local(&self, offset: u64, size: u64) -> Result<Local> {
@@ -59,7 +59,7 @@ impl Segment {
 
 /// A deleted segment, and the queues that had requests in progress at its deletion.
 pub(crate) struct Unfreed {
-    segment: Box<Segment>,
+    segment: Box<LocalSegment>,
     queues: Vec<Arc<Endpoint>>,
 }
 
@@ -69,7 +69,7 @@ enum Source {
     User(*mut u8),
 }
 
-impl Process {
+impl GaspiProcess {
     /// The notification words of a ready segment. They stay mapped after the deletion of the segment. Errors: [`Status::ErrInvSeg`].
     #[inline(always)]
     pub(crate) fn words(&self, id: u8) -> Result<Words> {
@@ -90,7 +90,7 @@ impl Process {
         )
     }
 
-    fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
+    fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a LocalSegment> {
         let segment = self.made[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
         // - null, or from Box::into_raw. A deleted segment is not freed before the calls end that may have found it.
@@ -103,7 +103,7 @@ impl Process {
 
     /// A ready segment.
     #[inline(always)]
-    pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a Segment> {
+    pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a LocalSegment> {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
         // - null, or from Box::into_raw. A deleted segment is not freed before the calls end that may have found it.
@@ -132,14 +132,14 @@ impl Process {
         let words = self.config.notification_num as usize;
         let notifications = engine
             .allocate(words.max(1) * 4, Rights::WRITE)
-            .and_then(|region| Notifications::new(region, words))
+            .and_then(|region| NotificationArray::new(region, words))
             .map_err(from_engine)?;
         self.world
             .directory()
             .list_region(usize::from(id), &region.key(), &notifications.key())
             .map_err(from_engine)?;
         let local = region.local(0, 0).map_err(from_engine)?;
-        let segment = Box::new(Segment {
+        let segment = Box::new(LocalSegment {
             users: matches!(source, Source::User(_)),
             base: local.ptr,
             len: region.len(),
@@ -152,12 +152,12 @@ impl Process {
         if ready {
             // SAFETY:
             // - from Box::into_raw above. Only a thread with the lock removes it.
-            self.is_ready(id, unsafe { &*segment });
+            self.mark_ready(id, unsafe { &*segment });
         }
         self.show(id, self.rank())
     }
 
-    fn is_ready(&self, id: u8, segment: &Segment) {
+    fn mark_ready(&self, id: u8, segment: &LocalSegment) {
         let this = std::ptr::from_ref(segment).cast_mut();
         self.segments[usize::from(id)].store(this, Ordering::Release);
         let words = segment.notifications.as_ptr().cast_mut();
@@ -181,7 +181,7 @@ impl Process {
         self.make(id, size, &Source::Library, true)
     }
 
-    /// Makes a segment of memory of the program (§7.2.4). Errors: [`Status::ErrNullptr`], and the errors of [`Process::segment_alloc`].
+    /// Makes a segment of memory of the program (§7.2.4). Errors: [`Status::ErrNullptr`], and the errors of [`GaspiProcess::segment_alloc`].
     ///
     /// # Safety
     /// `size` bytes at `pointer` stay valid until the segment is deleted.
@@ -212,10 +212,10 @@ impl Process {
     }
 
     /// Makes a segment of memory of the program on each member of `group`, for use by all members (§7.2.5). Errors: as
-    /// [`Process::segment_create`]; [`Status::ErrNullptr`].
+    /// [`GaspiProcess::segment_create`]; [`Status::ErrNullptr`].
     ///
     /// # Safety
-    /// As [`Process::segment_bind`].
+    /// As [`GaspiProcess::segment_bind`].
     pub unsafe fn segment_use(
         &self,
         id: u8,
@@ -253,7 +253,7 @@ impl Process {
         match self.barrier_until(group, deadline) {
             Ok(()) => {
                 if let Some(segment) = self.segment_any(id, &self.call()) {
-                    self.is_ready(id, segment);
+                    self.mark_ready(id, segment);
                 }
                 Ok(())
             }
@@ -305,7 +305,7 @@ impl Process {
         Ok(())
     }
 
-    fn free(&self, segment: Box<Segment>) {
+    fn free(&self, segment: Box<LocalSegment>) {
         segment.retire();
         self.world.retire(segment, 1);
     }

@@ -78,7 +78,7 @@ static OF_EACH_RANK: [OnceLock<Box<[AtomicU64]>>; BY_RANK.len()] =
 
 /// Description of a counter (§14.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Info {
+pub struct CounterInfo {
     /// Whether its argument is a rank.
     pub of_rank: bool,
     /// Its name.
@@ -149,7 +149,7 @@ pub fn counters() -> u32 {
 }
 
 /// Describes a counter (§14.1.2). Errors: [`Status::Error`] if it does not exist.
-pub fn info(counter: u32) -> Result<Info> {
+pub fn info(counter: u32) -> Result<CounterInfo> {
     let at = counter as usize;
     let of_rank = at >= OF_RANKS;
     let (name, description, level) = match at {
@@ -168,7 +168,7 @@ pub fn info(counter: u32) -> Result<Info> {
         }
         _ => return Err(Status::Error),
     };
-    Ok(Info {
+    Ok(CounterInfo {
         of_rank,
         name,
         description,
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn each_counter_tells_what_it_counts() {
-        let all: Vec<Info> = (0..counters()).map(|at| info(at).unwrap()).collect();
+        let all: Vec<CounterInfo> = (0..counters()).map(|at| info(at).unwrap()).collect();
         for (at, one) in all.iter().enumerate() {
             assert!(one.level >= 1 && !one.name.is_empty());
             assert_eq!(one.of_rank, at >= OF_RANKS);

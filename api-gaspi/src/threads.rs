@@ -155,7 +155,7 @@ pub fn sync() -> Result<()> {
 }
 
 /// Synchronizes all threads of all processes of the group. After all threads of a process have arrived, one of them enters the barrier of the
-/// group. Errors: as [`Process::barrier`](crate::Process::barrier), for all threads; [`Status::Timeout`]: the thread has arrived, and calls
+/// group. Errors: as [`GaspiProcess::barrier`](crate::GaspiProcess::barrier), for all threads; [`Status::Timeout`]: the thread has arrived, and calls
 /// again.
 pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
     let (pool, _) = registered()?;

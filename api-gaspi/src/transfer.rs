@@ -6,10 +6,10 @@ use unipgas_core::calls::Call;
 use unipgas_core::imports::Imported;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Life;
-use unipgas_core::{Endpoint, Error, Posting, Together};
+use unipgas_core::{Batch, Endpoint, Error, Posting};
 
-use crate::process::{Process, deadline};
-use crate::segment::Segment;
+use crate::process::{GaspiProcess, deadline};
+use crate::segment::LocalSegment;
 use crate::status::{Result, Status, from_engine};
 
 /// Number of polls of notifications for each round of progress of the queues.
@@ -17,7 +17,7 @@ const LOOKS: u32 = 64;
 
 /// A local and a remote range: an element of a list operation, or a simple operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct TransferRange {
     /// The local segment.
     pub segment_local: u8,
     /// Offset in the segment, in bytes.
@@ -32,7 +32,7 @@ pub struct Part {
 
 /// A notification of a segment (§8.3.2).
 #[derive(Debug, Clone, Copy)]
-pub struct Notification {
+pub struct SegmentNotification {
     /// Its segment.
     pub segment: u8,
     /// Its number.
@@ -52,10 +52,10 @@ pub struct Post {
     pub timeout: u64,
 }
 
-impl Process {
+impl GaspiProcess {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and errors of the arguments.
     #[inline(always)]
-    pub fn write(&self, part: Part, post: Post) -> Result<()> {
+    pub fn write(&self, part: TransferRange, post: Post) -> Result<()> {
         let call = self.call();
         if self.write_fast(&call, part, post) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Process {
 
     /// A short write with valid arguments, to an imported segment. False: it posts nothing, and the slow form posts or returns the error.
     #[inline(always)]
-    pub(crate) fn write_fast(&self, call: &Call, part: Part, post: Post) -> bool {
+    pub(crate) fn write_fast(&self, call: &Call, part: TransferRange, post: Post) -> bool {
         let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
             return false;
         };
@@ -78,7 +78,7 @@ impl Process {
     }
 
     #[cold]
-    pub(crate) fn write_slow(&self, part: Part, post: Post) -> Result<()> {
+    pub(crate) fn write_slow(&self, part: TransferRange, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - the local range is checked. Its segment is not freed before its requests are complete.
@@ -86,9 +86,9 @@ impl Process {
         })
     }
 
-    /// Reads (§8.2.2). Errors: as [`write`](Process::write).
+    /// Reads (§8.2.2). Errors: as [`write`](GaspiProcess::write).
     #[inline(always)]
-    pub fn read(&self, part: Part, post: Post) -> Result<()> {
+    pub fn read(&self, part: TransferRange, post: Post) -> Result<()> {
         let call = self.call();
         if self.read_fast(&call, part, post) {
             return Ok(());
@@ -97,9 +97,9 @@ impl Process {
         self.read_slow(part, post)
     }
 
-    /// As [`write_fast`](Process::write_fast).
+    /// As [`write_fast`](GaspiProcess::write_fast).
     #[inline(always)]
-    pub(crate) fn read_fast(&self, call: &Call, part: Part, post: Post) -> bool {
+    pub(crate) fn read_fast(&self, call: &Call, part: TransferRange, post: Post) -> bool {
         let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
             return false;
         };
@@ -111,7 +111,7 @@ impl Process {
     }
 
     #[cold]
-    pub(crate) fn read_slow(&self, part: Part, post: Post) -> Result<()> {
+    pub(crate) fn read_slow(&self, part: TransferRange, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - as in `write_fast`.
@@ -121,7 +121,12 @@ impl Process {
 
     /// Writes, and notifies the target after the data has arrived (§8.4.1).
     #[inline(always)]
-    pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
+    pub fn write_notify(
+        &self,
+        part: TransferRange,
+        notification: SegmentNotification,
+        post: Post,
+    ) -> Result<()> {
         let call = self.call();
         if self.write_notify_fast(&call, part, notification, post) {
             return Ok(());
@@ -130,13 +135,13 @@ impl Process {
         self.write_notify_slow(part, notification, post)
     }
 
-    /// As [`write_fast`](Process::write_fast).
+    /// As [`write_fast`](GaspiProcess::write_fast).
     #[inline(always)]
     pub(crate) fn write_notify_fast(
         &self,
         call: &Call,
-        part: Part,
-        notification: Notification,
+        part: TransferRange,
+        notification: SegmentNotification,
         post: Post,
     ) -> bool {
         if notification.value == 0 {
@@ -156,8 +161,8 @@ impl Process {
     #[cold]
     pub(crate) fn write_notify_slow(
         &self,
-        part: Part,
-        notification: Notification,
+        part: TransferRange,
+        notification: SegmentNotification,
         post: Post,
     ) -> Result<()> {
         self.check_notification(&notification)?;
@@ -176,19 +181,24 @@ impl Process {
 
     /// Notifies the target after all earlier requests of the queue to the same rank (§8.3.2).
     #[inline(always)]
-    pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
+    pub fn notify(&self, notification: SegmentNotification, post: Post) -> Result<()> {
         let call = self.call();
         if self.notify_fast(&call, notification, post) {
             return Ok(());
         }
         drop(call);
-        let Notification { segment, id, value } = notification;
+        let SegmentNotification { segment, id, value } = notification;
         self.notify_slow(segment, id, value, post.rank, post.queue, post.timeout)
     }
 
-    /// As [`write_fast`](Process::write_fast).
+    /// As [`write_fast`](GaspiProcess::write_fast).
     #[inline(always)]
-    pub(crate) fn notify_fast(&self, _call: &Call, notification: Notification, post: Post) -> bool {
+    pub(crate) fn notify_fast(
+        &self,
+        _call: &Call,
+        notification: SegmentNotification,
+        post: Post,
+    ) -> bool {
         if notification.value == 0 {
             return false;
         }
@@ -218,7 +228,7 @@ impl Process {
         queue: u8,
         timeout: u64,
     ) -> Result<()> {
-        let notification = Notification { segment, id, value };
+        let notification = SegmentNotification { segment, id, value };
         let post = Post {
             rank,
             queue,
@@ -236,13 +246,13 @@ impl Process {
     }
 
     /// Reads, and sets a local notification to 1 after the data has arrived (§8.4.4).
-    pub fn read_notify(&self, part: Part, id: u32, post: Post) -> Result<()> {
+    pub fn read_notify(&self, part: TransferRange, id: u32, post: Post) -> Result<()> {
         self.read_list_notify(&[part], part.segment_local, id, post)
     }
 
     /// Several writes to one rank (§8.4.2). If a part has an invalid argument, no part is written. Errors: [`Status::ErrInvNum`] for 0 parts, more
     /// than `gaspi_rw_list_elem_max`, or more than `gaspi_queue_size_max`.
-    pub fn write_list(&self, parts: &[Part], post: Post) -> Result<()> {
+    pub fn write_list(&self, parts: &[TransferRange], post: Post) -> Result<()> {
         let (call, requests) = (self.call(), parts.len() as u32);
         let queue = match self.check_list(parts, &post, &call) {
             Ok(queue) => queue,
@@ -256,8 +266,8 @@ impl Process {
     /// Several writes to one rank, and a notification after all data has arrived (§8.4.3).
     pub fn write_list_notify(
         &self,
-        parts: &[Part],
-        notification: Notification,
+        parts: &[TransferRange],
+        notification: SegmentNotification,
         post: Post,
     ) -> Result<()> {
         self.check_notification(&notification)?;
@@ -280,7 +290,7 @@ impl Process {
     }
 
     /// Several reads from one rank (§8.4.5).
-    pub fn read_list(&self, parts: &[Part], post: Post) -> Result<()> {
+    pub fn read_list(&self, parts: &[TransferRange], post: Post) -> Result<()> {
         let (call, requests) = (self.call(), parts.len() as u32);
         let queue = match self.check_list(parts, &post, &call) {
             Ok(queue) => queue,
@@ -306,7 +316,7 @@ impl Process {
     /// Several reads from one rank. A local notification gets the value 1 after all data has arrived (§8.4.6).
     pub fn read_list_notify(
         &self,
-        parts: &[Part],
+        parts: &[TransferRange],
         segment_notification: u8,
         id: u32,
         post: Post,
@@ -362,7 +372,7 @@ impl Process {
         self.waitsome_slow(segment, begin, num, timeout)
     }
 
-    /// [`notify_waitsome`](Process::notify_waitsome), if a notification is already set.
+    /// [`notify_waitsome`](GaspiProcess::notify_waitsome), if a notification is already set.
     #[inline(always)]
     pub(crate) fn find_fast(&self, _: &Call, segment: u8, begin: u32, num: u32) -> Option<u32> {
         let words = self.words(segment).ok()?;
@@ -440,7 +450,7 @@ impl Process {
     fn begin_fast<'a>(
         &'a self,
         call: &'a Call,
-        part: &Part,
+        part: &TransferRange,
         post: &Post,
     ) -> Option<(Posting<'a>, Local, &'a Imported)> {
         let queue = self.queue_fast(post.queue)?;
@@ -460,7 +470,7 @@ impl Process {
     #[inline(always)]
     fn simple(
         &self,
-        part: Part,
+        part: TransferRange,
         post: Post,
         run: impl Fn(&Endpoint, Local, Remote<'_>, usize) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
@@ -474,13 +484,18 @@ impl Process {
     }
 
     #[inline(always)]
-    fn checked(&self, part: &Part, post: &Post, call: &Call) -> Result<(&Endpoint, Local)> {
+    fn checked(
+        &self,
+        part: &TransferRange,
+        post: &Post,
+        call: &Call,
+    ) -> Result<(&Endpoint, Local)> {
         let queue = self.looked(self.queue(post.queue)?);
         self.check_rank(post.rank)?;
         if part.size > self.config.transfer_size_max {
             return Err(Status::ErrInvCommsize);
         }
-        let segment: &Segment = self.segment(part.segment_local, call)?;
+        let segment: &LocalSegment = self.segment(part.segment_local, call)?;
         Ok((queue, segment.local(part.offset_local, part.size)?))
     }
 
@@ -493,7 +508,12 @@ impl Process {
         queue
     }
 
-    pub(crate) fn check_list(&self, parts: &[Part], post: &Post, call: &Call) -> Result<&Endpoint> {
+    pub(crate) fn check_list(
+        &self,
+        parts: &[TransferRange],
+        post: &Post,
+        call: &Call,
+    ) -> Result<&Endpoint> {
         let most = self.config.rw_list_elem_max.min(self.config.queue_size_max);
         if parts.is_empty() || parts.len() > most as usize {
             return Err(Status::ErrInvNum);
@@ -511,7 +531,7 @@ impl Process {
     }
 
     #[inline(always)]
-    pub(crate) fn check_notification(&self, notification: &Notification) -> Result<()> {
+    pub(crate) fn check_notification(&self, notification: &SegmentNotification) -> Result<()> {
         if notification.value == 0 {
             return Err(Status::ErrInvNotifVal);
         }
@@ -524,7 +544,7 @@ impl Process {
     #[inline(always)]
     pub(crate) fn notice<'a>(
         &'a self,
-        notification: &Notification,
+        notification: &SegmentNotification,
         segment: u8,
         import: &'a Imported,
     ) -> Notice<'a> {
@@ -592,7 +612,7 @@ impl Process {
             .map_err(|error| self.failed_at(rank, error))
     }
 
-    /// Posts failed requests if the rank is dead, as [`at_peer`](Process::at_peer). Errors: `status`, if the death is not its reason.
+    /// Posts failed requests if the rank is dead, as [`at_peer`](GaspiProcess::at_peer). Errors: `status`, if the death is not its reason.
     #[cold]
     fn to_the_dead(&self, status: Status, requests: u32, post: &Post) -> Result<()> {
         if !self.is_for_death(status, post.rank) {
@@ -670,10 +690,10 @@ impl Process {
     pub(crate) fn together<'a>(
         &'a self,
         queue: &'a Endpoint,
-        parts: &[Part],
+        parts: &[TransferRange],
         post: &Post,
         call: &'a Call,
-    ) -> Option<Together<'a>> {
+    ) -> Option<Batch<'a>> {
         let first = parts.first()?;
         let import = self.imported(
             post.rank.into(),
@@ -687,7 +707,7 @@ impl Process {
     fn post_writes(
         &self,
         queue: &Endpoint,
-        parts: &[Part],
+        parts: &[TransferRange],
         post: &Post,
         call: &Call,
     ) -> Result<()> {
@@ -709,7 +729,7 @@ impl Process {
 
 /// The remote range of a part.
 #[inline(always)]
-pub(crate) fn remote<'a>(part: &Part, import: &'a Imported) -> Remote<'a> {
+pub(crate) fn remote<'a>(part: &TransferRange, import: &'a Imported) -> Remote<'a> {
     Remote {
         region: &import.data,
         offset: part.offset_remote as usize,

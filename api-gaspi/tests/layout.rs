@@ -6,7 +6,7 @@ use std::mem::{align_of, offset_of};
 use unipgas_core::Deadline;
 use unipgas_gaspi::config::DeviceConfig;
 use unipgas_gaspi::status::SUCCESS;
-use unipgas_gaspi::{Config, Datatype, GROUP_ALL, Operation, Status, ffi, process};
+use unipgas_gaspi::{Config, Datatype, GROUP_ALL, ReductionOperation, Status, ffi, process};
 
 #[path = "headers/layout.rs"]
 mod layout;
@@ -255,12 +255,16 @@ fn codes_have_their_values() {
 fn operations_and_datatypes_have_their_values() {
     let from = |name: &str| u32::try_from(value(name)).expect("not negative");
     let operations = [
-        ("GASPI_OP_MIN", Operation::Min),
-        ("GASPI_OP_MAX", Operation::Max),
-        ("GASPI_OP_SUM", Operation::Sum),
+        ("GASPI_OP_MIN", ReductionOperation::Min),
+        ("GASPI_OP_MAX", ReductionOperation::Max),
+        ("GASPI_OP_SUM", ReductionOperation::Sum),
     ];
     for (name, operation) in operations {
-        assert_eq!(Operation::from_c(from(name)), Ok(operation), "{name}");
+        assert_eq!(
+            ReductionOperation::from_c(from(name)),
+            Ok(operation),
+            "{name}"
+        );
     }
     let datatypes = [
         ("GASPI_TYPE_INT", Datatype::Int, "gaspi_int"),
@@ -281,7 +285,7 @@ fn operations_and_datatypes_have_their_values() {
     assert_eq!(count("GASPI_OP_"), 3);
     assert_eq!(count("GASPI_TYPE_"), 6);
     for beyond in [count("GASPI_OP_"), u32::MAX] {
-        assert!(Operation::from_c(beyond).is_err());
+        assert!(ReductionOperation::from_c(beyond).is_err());
     }
     for beyond in [count("GASPI_TYPE_"), u32::MAX] {
         assert!(Datatype::from_c(beyond).is_err());

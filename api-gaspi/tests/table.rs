@@ -26,7 +26,11 @@ fn all_that_is_exported_is_in_the_list() {
         "pgaspi_printf",
         "pgaspi_printf_to",
     ];
-    let listed: BTreeSet<&str> = Functions::NAMES.iter().copied().chain(printing).collect();
+    let listed: BTreeSet<&str> = GaspiFunctions::NAMES
+        .iter()
+        .copied()
+        .chain(printing)
+        .collect();
     assert_eq!(listed, exported);
 }
 
@@ -47,7 +51,7 @@ fn a_name_that_is_missing_is_told() {
     };
     // SAFETY:
     // - nothing is called.
-    let some = unsafe { Functions::load(found) };
+    let some = unsafe { GaspiFunctions::load(found) };
     let missing: Vec<_> = some.missing().collect();
     assert_eq!(missing, ["gaspi_wait", "gaspi_printf"]);
     assert!(some.gaspi_wait.is_none() && some.gaspi_write.is_some());

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use once_cell::sync::OnceCell;
 use unipgas_core::World;
-use unipgas_core::central::{CentralBarrier, Places};
+use unipgas_core::central::{BarrierPlaces, CentralBarrier};
 use unipgas_core::published::PublishedRegions;
 
 use crate::process::Ue;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 /// Two sets of 48.
 pub const REGISTERS: usize = 96;
@@ -24,7 +24,7 @@ pub(crate) const NOTICE: usize = 256;
 pub(crate) const END: usize = FIRST + REGISTERS * STRIDE;
 
 /// `iRCCE_AIR`: the address of the register in this process, or null pointers if it is not mapped. Programs pass the address of this structure.
-pub type Air = unipgas_ircce_sys::iRCCE_AIR;
+pub(crate) type Air = unipgas_ircce_sys::iRCCE_AIR;
 
 /// The number of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ const fn offset(nth: usize) -> usize {
 
 impl Registers {
     pub fn new(world: &Arc<World>, peers: &Arc<PublishedRegions>) -> Result<Self> {
-        let places = Places {
+        let places = BarrierPlaces {
             home: 0,
             counters: [offset(0), offset(1)],
             notice: NOTICE,
@@ -132,10 +132,10 @@ impl Ue {
         Ok(&raw const handles[usize::from(register.0)])
     }
 
-    /// The register of a handle. Programs may also use the barrier's handles. Errors: [`Code::General`] if the register is not allocated.
+    /// The register of a handle. Programs may also use the barrier's handles. Errors: [`ErrorCode::General`] if the register is not allocated.
     #[inline]
     pub(crate) fn register(&self, handle: *const Air) -> Result<Register> {
-        let handles = self.registers.handles.get().ok_or(Code::General)?;
+        let handles = self.registers.handles.get().ok_or(ErrorCode::General)?;
         let offset = (handle as usize).wrapping_sub(handles.as_ptr() as usize);
         let number = offset / size_of::<Air>();
         let known = offset.is_multiple_of(size_of::<Air>())
@@ -143,7 +143,7 @@ impl Ue {
         if known {
             Ok(Register(number as u8))
         } else {
-            Err(Failure::Code(Code::General))
+            Err(Failure::Code(ErrorCode::General))
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Multicast, broadcast and reductions (manual §5.3, §6.4, §9.11, §9.12).
 
 use unipgas_core::Deadline;
-use unipgas_core::combine::{Combination, Element, combine};
+use unipgas_core::combine::{Combination, ElementType, combine};
 use unipgas_core::message::{Envelope, Mode, Multicast, Needs, Pattern, Received};
 
 use crate::comm::{Comm, Communicator};
-use crate::message::{Buffer, COLLECTIVE, MULTICAST, Source};
+use crate::message::{Buffer, COLLECTIVE, MULTICAST, MessageSource};
 use crate::process::Ue;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 /// `RCCE_TYPE_BASE`. The other types follow it.
 const TYPES: i32 = 63_636_363;
@@ -20,11 +20,11 @@ pub struct Reduction {
     /// The operation.
     pub how: Combination,
     /// The type.
-    pub element: Element,
+    pub element: ElementType,
 }
 
 impl Reduction {
-    /// Converts the C values. Errors: [`Code::IllegalOp`] is checked first, then [`Code::IllegalType`].
+    /// Converts the C values. Errors: [`ErrorCode::IllegalOp`] is checked first, then [`ErrorCode::IllegalType`].
     pub fn from_c(ty: i32, op: i32) -> Result<Self> {
         let place = |value: i32, base: i32| usize::try_from(value.wrapping_sub(base)).ok();
         let how = [
@@ -33,14 +33,19 @@ impl Reduction {
             Combination::Max,
             Combination::Product,
         ];
-        let element = [Element::I32, Element::I64, Element::F32, Element::F64];
+        let element = [
+            ElementType::I32,
+            ElementType::I64,
+            ElementType::F32,
+            ElementType::F64,
+        ];
         Ok(Reduction {
             how: *place(op, OPS)
                 .and_then(|nth| how.get(nth))
-                .ok_or(Code::IllegalOp)?,
+                .ok_or(ErrorCode::IllegalOp)?,
             element: *place(ty, TYPES)
                 .and_then(|nth| element.get(nth))
-                .ok_or(Code::IllegalType)?,
+                .ok_or(ErrorCode::IllegalType)?,
         })
     }
 }
@@ -113,15 +118,15 @@ impl Ue {
     }
 
     /// Receives a multicast of `source` (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].
-    pub fn multicast_receive(&self, buffer: &mut [u8], source: Source) -> Result<Received> {
+    pub fn multicast_receive(&self, buffer: &mut [u8], source: MessageSource) -> Result<Received> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
         // - the bytes are a slice.
         unsafe { self.receive_into(Buffer { ptr, capacity }, source, MULTICAST) }
     }
 
-    /// Copies the data of member `root` to all members (`RCCE_bcast`). Errors: [`Code::CommUndefined`]; [`Code::Id`] if `root` is not a member;
-    /// [`Code::MessageLength`] if this buffer is shorter than the root's data.
+    /// Copies the data of member `root` to all members (`RCCE_bcast`). Errors: [`ErrorCode::CommUndefined`]; [`ErrorCode::Id`] if `root` is not a member;
+    /// [`ErrorCode::MessageLength`] if this buffer is shorter than the root's data.
     pub fn broadcast(&self, data: &mut [u8], root: u32, comm: &Comm) -> Result<()> {
         // SAFETY:
         // - the bytes are a slice.
@@ -138,7 +143,7 @@ impl Ue {
     ) -> Result<()> {
         let communicator = self.communicator(comm)?;
         let members = communicator.members();
-        let source = *members.get(root as usize).ok_or(Code::Id)?;
+        let source = *members.get(root as usize).ok_or(ErrorCode::Id)?;
         let envelope = about(communicator);
         if root == communicator.rank() {
             let others: Vec<u32> = members
@@ -173,13 +178,13 @@ impl Ue {
         // - contract of this call: the buffer is valid for writes.
         let received = unsafe { self.receive_as(place, pattern) }?;
         if received.len > place.1 {
-            return Err(Code::MessageLength.into());
+            return Err(ErrorCode::MessageLength.into());
         }
         Ok(())
     }
 
     /// Combines the members' elements (`RCCE_reduce`): first the elements of member `root`, then the others in member order. Only the root writes `result`.
-    /// Errors: as for [`Ue::broadcast`]; [`Code::MessageLength`] if the root's `result` is shorter than `data`.
+    /// Errors: as for [`Ue::broadcast`]; [`ErrorCode::MessageLength`] if the root's `result` is shorter than `data`.
     pub fn reduce(
         &self,
         data: &[u8],
@@ -190,7 +195,7 @@ impl Ue {
     ) -> Result<()> {
         let communicator = self.communicator(comm)?;
         let members = communicator.members();
-        let target = *members.get(root as usize).ok_or(Code::Id)?;
+        let target = *members.get(root as usize).ok_or(ErrorCode::Id)?;
         let envelope = about(communicator);
         if root != communicator.rank() {
             let bytes = (data.as_ptr(), data.len());
@@ -198,7 +203,9 @@ impl Ue {
             // - the bytes are a slice.
             return unsafe { self.send_as(bytes, target, envelope, Mode::Buffered) };
         }
-        let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
+        let result = result
+            .get_mut(..data.len())
+            .ok_or(ErrorCode::MessageLength)?;
         result.copy_from_slice(data);
         let mut part = vec![0; data.len()];
         for source in members.iter().copied().filter(|id| *id != self.id()) {
@@ -219,7 +226,9 @@ impl Ue {
         comm: &Comm,
     ) -> Result<()> {
         self.reduce(data, result, reduction, 0, comm)?;
-        let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
+        let result = result
+            .get_mut(..data.len())
+            .ok_or(ErrorCode::MessageLength)?;
         self.broadcast(result, 0, comm)
     }
 }
@@ -239,12 +248,15 @@ mod tests {
     #[test]
     fn operations_are_looked_at_before_types() {
         let of = |ty, op| Reduction::from_c(ty, op);
-        assert_eq!(of(0, 0), Err(Code::IllegalOp.into()));
-        assert_eq!(of(63_636_367, 23_232_326), Err(Code::IllegalType.into()));
-        assert_eq!(of(i32::MIN, 23_232_327), Err(Code::IllegalOp.into()));
+        assert_eq!(of(0, 0), Err(ErrorCode::IllegalOp.into()));
+        assert_eq!(
+            of(63_636_367, 23_232_326),
+            Err(ErrorCode::IllegalType.into())
+        );
+        assert_eq!(of(i32::MIN, 23_232_327), Err(ErrorCode::IllegalOp.into()));
         let product = Reduction {
             how: Combination::Product,
-            element: Element::F64,
+            element: ElementType::F64,
         };
         assert_eq!(of(63_636_366, 23_232_326), Ok(product));
     }

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
 use unipgas_core::message::Needs;
-use unipgas_core::{Deadline, Error, Group, World};
+use unipgas_core::{Deadline, Error, RankGroup, World};
 
 use crate::air::NOTICE;
 use crate::process::Ue;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 pub use unipgas_ircce_sys::RCCE_MAXNP as MAX_UES;
 
@@ -25,7 +25,7 @@ pub struct Communicator {
     number: u32,
     members: Box<[u32]>,
     rank: u32,
-    group: Group,
+    group: RankGroup,
 }
 
 impl Communicator {
@@ -98,7 +98,7 @@ impl Communicators {
     fn put(&self, communicator: Communicator) -> Result<Comm> {
         let mut changes = self.changes.lock();
         let free = |slot: &&Slot| slot.communicator.load(Ordering::Acquire).is_null();
-        let slot = self.slots.iter().find(free).ok_or(Code::Malloc)?;
+        let slot = self.slots.iter().find(free).ok_or(ErrorCode::Malloc)?;
         changes.serials = changes.serials % (i32::MAX as u32) + 1;
         let mut comm = Comm {
             size: communicator.members.len() as i32,
@@ -179,12 +179,12 @@ impl Communicator {
             u64::from(number) << 32 | u64::from(members[0]),
         ];
         Forming::new(world, members, name).map_err(|error| match error {
-            Error::Exhausted(_) => Failure::Code(Code::Malloc),
+            Error::Exhausted(_) => Failure::Code(ErrorCode::Malloc),
             error => Failure::Engine(error),
         })
     }
 
-    fn new(number: u32, group: Group) -> Self {
+    fn new(number: u32, group: RankGroup) -> Self {
         Communicator {
             number,
             members: group.members().into(),
@@ -212,15 +212,15 @@ impl Ue {
         comm
     }
 
-    /// The communicator of a handle. Errors: [`Code::CommUndefined`].
+    /// The communicator of a handle. Errors: [`ErrorCode::CommUndefined`].
     #[inline]
     pub fn communicator(&self, comm: &Comm) -> Result<&Communicator> {
         let found = self.communicators.find(comm);
-        found.ok_or(Failure::Code(Code::CommUndefined))
+        found.ok_or(Failure::Code(ErrorCode::CommUndefined))
     }
 
     /// Splits all UEs into communicators, one for each colour, and returns this UE's communicator (`RCCE_comm_split`). All UEs call it. `colour` maps a UE's
-    /// number to its colour, with the same results at all UEs. Errors: [`Code::Malloc`] if 256 communicators exist, including the communicator of all UEs.
+    /// number to its colour, with the same results at all UEs. Errors: [`ErrorCode::Malloc`] if 256 communicators exist, including the communicator of all UEs.
     pub fn comm_split(&self, colour: impl FnMut(u32) -> i32) -> Result<Comm> {
         self.barrier(&self.comm_world())?;
         self.divide(colour)
@@ -257,20 +257,20 @@ impl Ue {
         self.communicators.put(Communicator::new(number, group))
     }
 
-    /// Frees a communicator (`RCCE_comm_free`). Errors: [`Code::CommInitialized`] if it is not initialised; [`Code::CommUndefined`] if it is the communicator
+    /// Frees a communicator (`RCCE_comm_free`). Errors: [`ErrorCode::CommInitialized`] if it is not initialised; [`ErrorCode::CommUndefined`] if it is the communicator
     /// of all UEs, which cannot be freed.
     pub fn comm_free(&self, comm: &Comm) -> Result<()> {
         if *comm == self.comm_world() {
-            return Err(Code::CommUndefined.into());
+            return Err(ErrorCode::CommUndefined.into());
         }
         if self.communicators.take(comm) {
             Ok(())
         } else {
-            Err(Code::CommInitialized.into())
+            Err(ErrorCode::CommInitialized.into())
         }
     }
 
-    /// Returns when each member has called it (`RCCE_barrier`). Errors: [`Code::CommUndefined`]; [`Failure::Engine`] if a member dies.
+    /// Returns when each member has called it (`RCCE_barrier`). Errors: [`ErrorCode::CommUndefined`]; [`Failure::Engine`] if a member dies.
     #[inline]
     pub fn barrier(&self, comm: &Comm) -> Result<()> {
         let communicator = self.communicator(comm)?;

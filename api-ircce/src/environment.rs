@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use unipgas_core::transport::Life;
 use unipgas_core::{Error, exit};
 
-use crate::launch::Wishes;
+use crate::launch::LaunchSettings;
 use crate::process::Ue;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 /// The running UE. Null before `RCCE_init` and after `RCCE_finalize`.
 static UE: AtomicPtr<Ue> = AtomicPtr::new(null_mut());
@@ -58,18 +58,19 @@ pub fn place() -> Result<(u32, u32)> {
 }
 
 /// `RCCE_init` after parsing of the arguments. `cores`: the cores named there. Returns the running UE if there is one. Errors, with a line on stderr:
-/// [`Code::NumUes`]; [`Code::Malloc`] if a resource is exhausted; [`Code::CoreNotInHostfile`] for other failures, such as a wrong environment. The process
+/// [`ErrorCode::NumUes`]; [`ErrorCode::Malloc`] if a resource is exhausted; [`ErrorCode::CoreNotInHostfile`] for other failures, such as a wrong environment. The process
 /// ends if another UE has died.
 pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     let mut phase = PHASE.lock();
     if let Ok(ue) = current() {
         return Ok(ue);
     }
-    let tell = |why: &str, code: Code| {
+    let tell = |why: &str, code: ErrorCode| {
         tell_on_stderr(&format!("RCCE_init: {why}"));
         Failure::Code(code)
     };
-    let wishes = Wishes::from_env().map_err(|why| tell(&why, Code::CoreNotInHostfile))?;
+    let wishes =
+        LaunchSettings::from_env().map_err(|why| tell(&why, ErrorCode::CoreNotInHostfile))?;
     let cores = if cores.is_empty() {
         &wishes.cores
     } else {
@@ -78,9 +79,11 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     let started = Ue::start(&wishes, cores);
     let ue = started.map_err(|failure| match failure {
         Failure::Engine(Error::RankDead(id)) => give_up(&Error::RankDead(id)),
-        Failure::Code(Code::NumUes) => tell("a job has at most 48 UEs", Code::NumUes),
-        Failure::Engine(Error::Exhausted(what)) => tell(&format!("out of {what}"), Code::Malloc),
-        other => tell(&other.to_string(), Code::CoreNotInHostfile),
+        Failure::Code(ErrorCode::NumUes) => tell("a job has at most 48 UEs", ErrorCode::NumUes),
+        Failure::Engine(Error::Exhausted(what)) => {
+            tell(&format!("out of {what}"), ErrorCode::Malloc)
+        }
+        other => tell(&other.to_string(), ErrorCode::CoreNotInHostfile),
     })?;
     phase.life_cycles += 1;
     if phase.life_cycles == 1 {
@@ -192,7 +195,7 @@ pub enum Debug {
 
 static DEBUG: AtomicU8 = AtomicU8::new(0);
 
-/// `RCCE_debug_set` and `RCCE_debug_unset`. Errors: [`Code::DebugFlag`] if `flag` is not a debug flag.
+/// `RCCE_debug_set` and `RCCE_debug_unset`. Errors: [`ErrorCode::DebugFlag`] if `flag` is not a debug flag.
 pub fn debug(flag: i32, on: bool) -> Result<()> {
     let classes = match flag {
         111_111 => 0xf,
@@ -200,7 +203,7 @@ pub fn debug(flag: i32, on: bool) -> Result<()> {
         111_555 => Debug::Comm as u8,
         111_666 => Debug::Rpc as u8,
         111_888 => Debug::Debug as u8,
-        _ => return Err(Code::DebugFlag.into()),
+        _ => return Err(ErrorCode::DebugFlag.into()),
     };
     if on {
         DEBUG.fetch_or(classes, Ordering::Relaxed);
@@ -227,7 +230,7 @@ mod tests {
         assert!(debugging(Debug::Synch) && !debugging(Debug::Comm) && debugging(Debug::Rpc));
         debug(111_111, false).unwrap();
         assert!(!debugging(Debug::Debug));
-        assert_eq!(debug(0, true), Err(Code::DebugFlag.into()));
+        assert_eq!(debug(0, true), Err(ErrorCode::DebugFlag.into()));
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use unipgas_core::{Flags, Notice, Remote};
 
-use crate::mpb::{LINE, MPB, Place, local};
+use crate::mpb::{LINE, MPB, MpbOffset, local};
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// `iRCCE_MAX_TAGGED_LEN`: maximum length of a tag in bytes.
 pub const MAX_TAGGED_LEN: usize = LINE - 4;
@@ -16,40 +16,40 @@ const SEEN: Flags = Flags::ORDERED.union(Flags::DELIVERED);
 
 /// A flag: a line of each MPB. The first word is the value, the rest is the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Flag(pub Place);
+pub struct Flag(pub MpbOffset);
 
 impl Ue {
     /// Allocates a flag (`RCCE_flag_alloc`). All UEs allocate in the same order. The initial value is 0, or the previous content of the line. Errors:
-    /// [`Code::FlagUndefined`] if there is no room.
+    /// [`ErrorCode::FlagUndefined`] if there is no room.
     pub fn flag_alloc(&self) -> Result<Flag> {
         // Not cleared: another UE may have set it already.
         self.malloc(LINE)
             .map(Flag)
-            .ok_or(Code::FlagUndefined.into())
+            .ok_or(ErrorCode::FlagUndefined.into())
     }
 
-    /// Frees a flag (`RCCE_flag_free`). Errors: [`Code::FlagUndefined`].
+    /// Frees a flag (`RCCE_flag_free`). Errors: [`ErrorCode::FlagUndefined`].
     pub fn flag_free(&self, flag: Flag) -> Result<()> {
         if self.free(flag.0) {
             Ok(())
         } else {
-            Err(Code::FlagUndefined.into())
+            Err(ErrorCode::FlagUndefined.into())
         }
     }
 
-    /// Offset of the flag in a UE's region. Errors: [`Code::FlagNotInCommBuffer`] if the place is not aligned, or `len` bytes exceed the MPB.
+    /// Offset of the flag in a UE's region. Errors: [`ErrorCode::FlagNotInCommBuffer`] if the place is not aligned, or `len` bytes exceed the MPB.
     #[inline(always)]
     fn flag_offset(&self, flag: Flag, len: usize) -> Result<usize> {
         let at = flag.0.0;
         if at.is_multiple_of(4) && at <= self.mpb_len && len <= self.mpb_len - at {
             Ok(MPB + at)
         } else {
-            Err(Code::FlagNotInCommBuffer.into())
+            Err(ErrorCode::FlagNotInCommBuffer.into())
         }
     }
 
-    /// Writes the flag of UE `id` (`RCCE_flag_write`). Earlier puts of this UE to `id` are visible before the flag. Errors: [`Code::Id`],
-    /// [`Code::FlagNotInCommBuffer`].
+    /// Writes the flag of UE `id` (`RCCE_flag_write`). Earlier puts of this UE to `id` are visible before the flag. Errors: [`ErrorCode::Id`],
+    /// [`ErrorCode::FlagNotInCommBuffer`].
     #[inline]
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
@@ -99,7 +99,7 @@ impl Ue {
         self.settle(id, LINE)
     }
 
-    /// Reads the flag of UE `id` (`RCCE_flag_read`). Errors: [`Code::Id`], [`Code::FlagNotInCommBuffer`].
+    /// Reads the flag of UE `id` (`RCCE_flag_read`). Errors: [`ErrorCode::Id`], [`ErrorCode::FlagNotInCommBuffer`].
     #[inline]
     pub fn flag_read(&self, flag: Flag, id: u32) -> Result<i32> {
         let region = self.peer(id)?;
@@ -127,11 +127,11 @@ impl Ue {
         self.flag_offset(flag, LINE)?;
         let value = self.flag_read(flag, id)?;
         let len = tag.len().min(MAX_TAGGED_LEN);
-        self.get(&mut tag[..len], Place(flag.0.0 + 4), id)?;
+        self.get(&mut tag[..len], MpbOffset(flag.0.0 + 4), id)?;
         Ok(value)
     }
 
-    /// Waits until this UE's flag has the value (`RCCE_wait_until`). Errors: [`Code::FlagNotInCommBuffer`];
+    /// Waits until this UE's flag has the value (`RCCE_wait_until`). Errors: [`ErrorCode::FlagNotInCommBuffer`];
     /// [`Failure::Engine`](crate::Failure::Engine) if another UE dies, or all others have left.
     #[inline]
     pub fn wait_until(&self, flag: Flag, value: i32) -> Result<()> {
@@ -147,7 +147,7 @@ impl Ue {
         self.read_tag(flag, tag)
     }
 
-    /// Whether this UE's flag has the value (`RCCE_test_flag`). Errors: [`Code::FlagNotInCommBuffer`].
+    /// Whether this UE's flag has the value (`RCCE_test_flag`). Errors: [`ErrorCode::FlagNotInCommBuffer`].
     #[inline]
     pub fn test_flag(&self, flag: Flag, value: i32) -> Result<bool> {
         let word = self.word(self.flag_offset(flag, 4)?)?;
@@ -171,7 +171,7 @@ impl Ue {
 
     #[inline]
     fn read_tag(&self, flag: Flag, tag: &mut [u8]) -> Result<()> {
-        let from = self.address(Place(flag.0.0 + 4));
+        let from = self.address(MpbOffset(flag.0.0 + 4));
         let len = tag.len().min(MAX_TAGGED_LEN);
         // SAFETY:
         // - the callers have checked by `flag_offset` that the line lies in this UE's MPB. Other UEs write it as raw bytes.

@@ -1,7 +1,7 @@
 //! Readers of start parameters, for tests and libFuzzer.
 
 use crate::comm::MAX_UES;
-use crate::launch::{MPB_MAX, Wishes, launcher_words};
+use crate::launch::{LaunchSettings, MPB_MAX, launcher_words};
 
 /// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -15,7 +15,7 @@ pub const READERS: &[Reader] = &[
 /// Input: a line with the size of an MPB, and a line with cores.
 fn variables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let wishes = Wishes::read(|name| {
+    let wishes = LaunchSettings::read(|name| {
         let nth = usize::from(name == "UNIPGAS_RCCE_CORES");
         text.lines().nth(nth).map(str::to_owned)
     });

@@ -10,7 +10,7 @@ pub const MPB_MAX: usize = 1 << 30;
 
 /// Settings from the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wishes {
+pub struct LaunchSettings {
     /// `UNIPGAS_RCCE_MPB`: size of an MPB in bytes, rounded up to whole lines.
     pub mpb: usize,
     /// `UNIPGAS_RCCE_CORES`: the cores of the job, ascending. Empty: not set.
@@ -19,11 +19,11 @@ pub struct Wishes {
     pub low: bool,
 }
 
-impl Wishes {
+impl LaunchSettings {
     /// Reads the environment. Errors: a line with the invalid variable and the valid values.
     pub fn from_env() -> Result<Self, String> {
         unipgas_core::variables::check().map_err(|e| e.to_string())?;
-        Wishes::read(|name| std::env::var(name).ok())
+        LaunchSettings::read(|name| std::env::var(name).ok())
     }
 
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
@@ -56,7 +56,7 @@ impl Wishes {
                 return Err(format!("UNIPGAS_RCCE_SHM_LOW must be 0 or 1, not {text:?}"));
             }
         };
-        Ok(Wishes { mpb, cores, low })
+        Ok(LaunchSettings { mpb, cores, low })
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(words("2 0.5 0 1", Some(3)), None);
     }
 
-    fn with(name: &'static str, value: &'static str) -> Result<Wishes, String> {
-        Wishes::read(|asked| (asked == name).then(|| value.to_owned()))
+    fn with(name: &'static str, value: &'static str) -> Result<LaunchSettings, String> {
+        LaunchSettings::read(|asked| (asked == name).then(|| value.to_owned()))
     }
 
     #[test]

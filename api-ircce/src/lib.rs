@@ -4,10 +4,10 @@
 //! the engine's errors to return codes. `unipgas-core` transfers the bytes and waits. "Manual" is the iRCCE manual, version 2.0.
 //!
 //! ```no_run
-//! use unipgas_ircce::launch::Wishes;
+//! use unipgas_ircce::launch::LaunchSettings;
 //! use unipgas_ircce::{Failure, Ue};
 //!
-//! let ue = Ue::start(&Wishes::from_env().expect("right variables"), &[])?;
+//! let ue = Ue::start(&LaunchSettings::from_env().expect("right variables"), &[])?;
 //! let (place, flag) = (ue.malloc(64).expect("room"), ue.flag_alloc()?);
 //! let right = (ue.id() + 1) % ue.num();
 //! ue.put(place, &[1; 64], right)?;
@@ -49,11 +49,11 @@ pub use comm::{Comm, Communicator};
 pub use environment::current;
 pub use flag::Flag;
 pub use interface::INTERFACE;
-pub use message::Source;
-pub use mpb::Place;
+pub use message::MessageSource;
+pub use mpb::MpbOffset;
 pub use process::Ue;
-pub use scope::Scope;
+pub use scope::RequestScope;
 pub use shared::SHARED_LEN;
-pub use status::{Code, Failure, Result};
+pub use status::{ErrorCode, Failure, Result};
 pub use through_mpb::Channel;
 pub use wait_list::WaitList;

@@ -42,7 +42,7 @@ impl Ue {
         Ok(found.map_err(|error| self.blame(id, error))? == from)
     }
 
-    /// Waits for the lock at UE `id`, and takes it. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`] if that UE or the holder dies.
+    /// Waits for the lock at UE `id`, and takes it. Errors: [`ErrorCode::Id`](crate::ErrorCode::Id); [`Failure::Engine`] if that UE or the holder dies.
     pub fn acquire_lock(&self, id: u32) -> Result<()> {
         self.exists(id)?;
         let me = self.id();
@@ -90,7 +90,7 @@ impl Ue {
             })?
     }
 
-    /// Releases the lock at UE `id`, also if another UE holds it. Errors: [`Code::Id`](crate::Code::Id).
+    /// Releases the lock at UE `id`, also if another UE holds it. Errors: [`ErrorCode::Id`](crate::ErrorCode::Id).
     pub fn release_lock(&self, id: u32) -> Result<()> {
         self.exists(id)?;
         let word = loop {
@@ -122,7 +122,7 @@ impl Ue {
         }
     }
 
-    /// Whether a UE holds the lock at UE `id`. Errors: [`Code::Id`](crate::Code::Id).
+    /// Whether a UE holds the lock at UE `id`. Errors: [`ErrorCode::Id`](crate::ErrorCode::Id).
     pub fn is_locked(&self, id: u32) -> Result<bool> {
         Ok(self.lock_word(id)? & HOLDER != 0)
     }

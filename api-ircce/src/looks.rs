@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use unipgas_core::waits::{self, polled};
-use unipgas_core::{World, issued};
+use unipgas_core::{World, issue_totals};
 
-use crate::mpb::{LINE, Place};
+use crate::mpb::{LINE, MpbOffset};
 use crate::process::Ue;
 use crate::status::Result;
 
@@ -50,7 +50,7 @@ impl Ue {
     #[cold]
     fn looked_often(&self, looks: u32) {
         if self.looks.crowded || looks.is_multiple_of(PATIENCE) {
-            issued::look();
+            issue_totals::look();
             polled(false, || {
                 waits::needs(&self.messages.pending.lock().peers())
             });
@@ -80,7 +80,7 @@ impl Ue {
     pub(crate) unsafe fn copied(
         &self,
         bytes: *const u8,
-        from: Place,
+        from: MpbOffset,
         len: usize,
         id: u32,
     ) -> Result<()> {
@@ -101,7 +101,7 @@ impl Ue {
 ///
 /// # Safety
 /// `len` bytes at `bytes` are valid.
-unsafe fn summary(bytes: *const u8, from: Place, len: usize, id: u32) -> u64 {
+unsafe fn summary(bytes: *const u8, from: MpbOffset, len: usize, id: u32) -> u64 {
     let mix = |sum: u64, word: u64| {
         (sum ^ word)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -128,7 +128,7 @@ mod tests {
         let of = |bytes: &[u8], place, id| {
             // SAFETY:
             // - the bytes are a slice.
-            unsafe { summary(bytes.as_ptr(), Place(place), bytes.len(), id) }
+            unsafe { summary(bytes.as_ptr(), MpbOffset(place), bytes.len(), id) }
         };
         let line = [7u8; 32];
         let same = of(&line, 64, 1);

@@ -13,7 +13,7 @@ use unipgas_core::{Deadline, Error, World};
 
 use crate::process::Ue;
 use crate::request::Pending;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 /// Contexts of messages. Messages of different contexts never match.
 pub(crate) const POINT_TO_POINT: u8 = 0;
@@ -48,7 +48,7 @@ pub enum Length {
 }
 
 /// The sender of a message. `None`: any UE (`iRCCE_ANY_SOURCE`).
-pub type Source = Option<u32>;
+pub type MessageSource = Option<u32>;
 
 /// The lane of each UE in another UE's mailbox.
 const LANE: Lane = Lane {
@@ -74,14 +74,14 @@ impl Messages {
         })
     }
 
-    /// Notes a received message. Errors: [`Code::MessageLength`] if it is longer than its buffer. The rest is lost, and is not written.
+    /// Notes a received message. Errors: [`ErrorCode::MessageLength`] if it is longer than its buffer. The rest is lost, and is not written.
     #[inline]
     pub fn note(&self, received: &Received, capacity: usize) -> Result<()> {
         self.last_source
             .store(received.source as i32, Ordering::Relaxed);
         self.last_len.store(received.len as i64, Ordering::Relaxed);
         if received.len > capacity {
-            return Err(Code::MessageLength.into());
+            return Err(ErrorCode::MessageLength.into());
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Ue {
         u32::try_from(id)
             .ok()
             .filter(|id| *id < self.num())
-            .ok_or(Failure::Code(Code::Id))
+            .ok_or(Failure::Code(ErrorCode::Id))
     }
 
     /// The sender of the last received message (`iRCCE_get_source` without a request).
@@ -105,7 +105,7 @@ impl Ue {
         usize::try_from(self.messages.last_len.load(Ordering::Relaxed)).ok()
     }
 
-    /// Sends to UE `dest`, and waits until `dest` has received the message (`iRCCE_ssend`; `RCCE_send` with a size above 0). Errors: [`Code::Id`];
+    /// Sends to UE `dest`, and waits until `dest` has received the message (`iRCCE_ssend`; `RCCE_send` with a size above 0). Errors: [`ErrorCode::Id`];
     /// [`Failure::Engine`] if the receiver dies.
     pub fn send(&self, data: &[u8], dest: u32) -> Result<()> {
         // SAFETY:
@@ -118,7 +118,7 @@ impl Ue {
     #[inline]
     pub(crate) unsafe fn send_from(&self, bytes: (*const u8, usize), dest: u32) -> Result<()> {
         if dest >= self.num() {
-            return Err(Code::Id.into());
+            return Err(ErrorCode::Id.into());
         }
         // SAFETY:
         // - contract of this call: the bytes are readable and unchanged during the call.
@@ -168,9 +168,9 @@ impl Ue {
         }
     }
 
-    /// Receives from `source` (`iRCCE_srecv`; `RCCE_recv` with a size above 0). Errors: [`Code::Id`]; [`Code::MessageLength`] if the message is longer than
+    /// Receives from `source` (`iRCCE_srecv`; `RCCE_recv` with a size above 0). Errors: [`ErrorCode::Id`]; [`ErrorCode::MessageLength`] if the message is longer than
     /// the buffer, and the rest is lost; [`Failure::Engine`].
-    pub fn receive(&self, buffer: &mut [u8], source: Source) -> Result<Received> {
+    pub fn receive(&self, buffer: &mut [u8], source: MessageSource) -> Result<Received> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
         // - the bytes are a slice.
@@ -183,11 +183,11 @@ impl Ue {
     pub(crate) unsafe fn receive_into(
         &self,
         buffer: Buffer,
-        source: Source,
+        source: MessageSource,
         context: u8,
     ) -> Result<Received> {
         if source.is_some_and(|source| source >= self.num()) {
-            return Err(Code::Id.into());
+            return Err(ErrorCode::Id.into());
         }
         let place = (buffer.ptr, buffer.capacity);
         // SAFETY:
@@ -225,7 +225,7 @@ impl Ue {
     }
 
     /// Waits until a posted receive has ended. Abandons it if the wait fails.
-    fn await_receive(&self, ticket: ReceiveTicket, source: Source) -> Result<Received> {
+    fn await_receive(&self, ticket: ReceiveTicket, source: MessageSource) -> Result<Received> {
         let needs = source.as_ref().map(std::slice::from_ref);
         self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
             mailbox.test_receive(ticket)
@@ -234,7 +234,7 @@ impl Ue {
         .map_err(|error| self.blame_any(source, error))
     }
 
-    fn blame_any(&self, source: Source, error: Error) -> Failure {
+    fn blame_any(&self, source: MessageSource, error: Error) -> Failure {
         match source {
             Some(source) => self.blame(source, error),
             None => Failure::Engine(error),
@@ -242,7 +242,11 @@ impl Ue {
     }
 
     /// Receives a message from `source` if there is one (`iRCCE_srecv_test`, `RCCE_recv_test`). Errors: as for [`Ue::receive`].
-    pub fn try_receive(&self, buffer: &mut [u8], source: Source) -> Result<Option<Received>> {
+    pub fn try_receive(
+        &self,
+        buffer: &mut [u8],
+        source: MessageSource,
+    ) -> Result<Option<Received>> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
         // - the bytes are a slice.
@@ -254,7 +258,7 @@ impl Ue {
     pub(crate) unsafe fn try_receive_into(
         &self,
         buffer: Buffer,
-        source: Source,
+        source: MessageSource,
     ) -> Result<Option<Received>> {
         let place = (buffer.ptr, buffer.capacity);
         let mut ticket = None;
@@ -278,19 +282,19 @@ impl Ue {
         Ok(Some(received))
     }
 
-    /// Probes for a message from `source`, and does not wait (`iRCCE_iprobe`). Errors: [`Code::Id`]; [`Failure::Engine`].
-    pub fn try_probe(&self, source: Source) -> Result<Option<Received>> {
+    /// Probes for a message from `source`, and does not wait (`iRCCE_iprobe`). Errors: [`ErrorCode::Id`]; [`Failure::Engine`].
+    pub fn try_probe(&self, source: MessageSource) -> Result<Option<Received>> {
         self.look_for(source, |_, _| ())
     }
 
     /// As [`Ue::try_probe`]. If there is a message, `take` runs under the mailbox lock with its sender.
     fn look_for(
         &self,
-        source: Source,
+        source: MessageSource,
         take: impl FnOnce(&mut Mailbox, u32),
     ) -> Result<Option<Received>> {
         if source.is_some_and(|source| source >= self.num()) {
-            return Err(Code::Id.into());
+            return Err(ErrorCode::Id.into());
         }
         let found = {
             let mut mailbox = self.messages.messenger.advanced();
@@ -307,10 +311,10 @@ impl Ue {
         Ok(found)
     }
 
-    /// Waits for a message from `source`, and does not take it (`iRCCE_probe`). Errors: [`Code::Id`]; [`Failure::Engine`].
-    pub fn probe(&self, source: Source) -> Result<Received> {
+    /// Waits for a message from `source`, and does not take it (`iRCCE_probe`). Errors: [`ErrorCode::Id`]; [`Failure::Engine`].
+    pub fn probe(&self, source: MessageSource) -> Result<Received> {
         if source.is_some_and(|source| source >= self.num()) {
-            return Err(Code::Id.into());
+            return Err(ErrorCode::Id.into());
         }
         let needs = source.as_ref().map(std::slice::from_ref);
         let pattern = Pattern::from(source, POINT_TO_POINT);

@@ -5,7 +5,7 @@ use unipgas_core::{Flags, Local, Remote};
 
 use crate::extents::Extents;
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// `RCCE_LINE_SIZE`: length of a line in bytes, the unit of MPB allocations.
 pub const LINE: usize = 32;
@@ -14,7 +14,7 @@ pub(crate) const MPB: usize = crate::air::END.next_multiple_of(4096);
 
 /// An offset in an MPB, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub usize);
+pub struct MpbOffset(pub usize);
 
 impl Ue {
     /// Size of each MPB in bytes.
@@ -24,16 +24,16 @@ impl Ue {
 
     /// Allocates `size` bytes, a multiple of [`LINE`] above 0 (`RCCE_malloc`). If all UEs allocate in the same order, they get the same place. `None` for
     /// other sizes, or if there is no room.
-    pub fn malloc(&self, size: usize) -> Option<Place> {
+    pub fn malloc(&self, size: usize) -> Option<MpbOffset> {
         if !size.is_multiple_of(LINE) {
             return None;
         }
         let mut extents = self.mpb.lock();
-        extents.take(size).map(Place)
+        extents.take(size).map(MpbOffset)
     }
 
     /// Later allocations use the whole lines of these bytes (`RCCE_malloc_init`). If the bytes are not in the MPB, later allocations fail.
-    pub fn malloc_from(&self, begin: Option<Place>, size: usize) {
+    pub fn malloc_from(&self, begin: Option<MpbOffset>, size: usize) {
         let end = begin.and_then(|begin| begin.0.checked_add(size));
         let whole = end.filter(|end| *end <= self.mpb_len).map_or(0..0, |end| {
             let first = begin.map_or(end, |begin| begin.0.next_multiple_of(LINE));
@@ -43,25 +43,25 @@ impl Ue {
     }
 
     /// Allocates `size` bytes, and halves the size until there is room (`RCCE_malloc_request`). Returns the place and the size in bytes.
-    pub fn malloc_request(&self, size: usize) -> Option<(Place, usize)> {
+    pub fn malloc_request(&self, size: usize) -> Option<(MpbOffset, usize)> {
         request(size, |size| self.malloc(size))
     }
 
     /// Frees a place of [`Ue::malloc`] (`RCCE_free`). False: the place is not allocated.
-    pub fn free(&self, place: Place) -> bool {
+    pub fn free(&self, place: MpbOffset) -> bool {
         let mut extents = self.mpb.lock();
         extents.give_back(place.0)
     }
 
     /// The address of a place in this UE's MPB.
-    pub fn address(&self, place: Place) -> *mut u8 {
+    pub fn address(&self, place: MpbOffset) -> *mut u8 {
         self.base().wrapping_add(MPB + place.0)
     }
 
     /// Address of the MPB of UE `id` in this process. Null if it is not mapped, or the UE does not exist.
     pub fn window(&self, id: u32) -> *mut u8 {
         if id == self.id() {
-            return self.address(Place(0));
+            return self.address(MpbOffset(0));
         }
         match self.peer(id).map(|region| region.parts().base) {
             Ok(base) if !base.is_null() => base.wrapping_add(MPB),
@@ -71,26 +71,26 @@ impl Ue {
 
     /// The place of an address in this UE's MPB.
     #[inline(always)]
-    pub fn place(&self, address: *const u8) -> Option<Place> {
+    pub fn place(&self, address: *const u8) -> Option<MpbOffset> {
         let offset = (address as usize).wrapping_sub(self.base() as usize + MPB);
-        (offset < self.mpb_len).then_some(Place(offset))
+        (offset < self.mpb_len).then_some(MpbOffset(offset))
     }
 
     /// Offset of `len` bytes at a place in a UE's region. `None`: they exceed the MPB.
     #[inline(always)]
-    fn inside(&self, place: Place, len: usize) -> Option<usize> {
+    fn inside(&self, place: MpbOffset, len: usize) -> Option<usize> {
         (place.0 <= self.mpb_len && len <= self.mpb_len - place.0).then(|| MPB + place.0)
     }
 
-    /// Writes `data` into the MPB of UE `id` (`RCCE_put`). Errors: [`Code::Id`], [`Code::Target`].
-    pub fn put(&self, to: Place, data: &[u8], id: u32) -> Result<()> {
+    /// Writes `data` into the MPB of UE `id` (`RCCE_put`). Errors: [`ErrorCode::Id`], [`ErrorCode::Target`].
+    pub fn put(&self, to: MpbOffset, data: &[u8], id: u32) -> Result<()> {
         // SAFETY:
         // - the bytes are a slice.
         unsafe { self.put_from(to, data.as_ptr(), data.len(), id) }
     }
 
-    /// Reads from the MPB of UE `id` (`RCCE_get`). Errors: [`Code::Id`], [`Code::Source`].
-    pub fn get(&self, into: &mut [u8], from: Place, id: u32) -> Result<()> {
+    /// Reads from the MPB of UE `id` (`RCCE_get`). Errors: [`ErrorCode::Id`], [`ErrorCode::Source`].
+    pub fn get(&self, into: &mut [u8], from: MpbOffset, id: u32) -> Result<()> {
         // SAFETY:
         // - the bytes are a slice.
         unsafe { self.get_into(into.as_mut_ptr(), from, into.len(), id) }
@@ -101,9 +101,15 @@ impl Ue {
     /// # Safety
     /// `len` bytes at `data` are valid.
     #[inline]
-    pub unsafe fn put_from(&self, to: Place, data: *const u8, len: usize, id: u32) -> Result<()> {
+    pub unsafe fn put_from(
+        &self,
+        to: MpbOffset,
+        data: *const u8,
+        len: usize,
+        id: u32,
+    ) -> Result<()> {
         let region = self.peer(id)?;
-        let offset = self.inside(to, len).ok_or(Code::Target)?;
+        let offset = self.inside(to, len).ok_or(ErrorCode::Target)?;
         let (src, dst) = (local(data.cast_mut()), Remote { region, offset });
         if len == 0 {
             return Ok(());
@@ -150,9 +156,15 @@ impl Ue {
     /// # Safety
     /// `len` bytes at `into` are valid for writes.
     #[inline]
-    pub unsafe fn get_into(&self, into: *mut u8, from: Place, len: usize, id: u32) -> Result<()> {
+    pub unsafe fn get_into(
+        &self,
+        into: *mut u8,
+        from: MpbOffset,
+        len: usize,
+        id: u32,
+    ) -> Result<()> {
         let region = self.peer(id)?;
-        let offset = self.inside(from, len).ok_or(Code::Source)?;
+        let offset = self.inside(from, len).ok_or(ErrorCode::Source)?;
         if len == 0 {
             return Ok(());
         }
@@ -188,7 +200,7 @@ impl Ue {
             } else {
                 self.fetch(local(into), Remote { region, offset }, len, id)?;
             }
-            self.copied(into, Place(offset - MPB), len, id)
+            self.copied(into, MpbOffset(offset - MPB), len, id)
         }
     }
 
@@ -235,18 +247,18 @@ impl Ue {
     }
 
     /// The stricter checks of `RCCE_put` and `RCCE_get` in the gory library. `inside`: the range in the MPB of UE `id`. `other`: memory of this process.
-    /// Errors: [`Code::Id`], [`Code::MessageLength`], `outside`, [`Code::DataOverlap`], [`Code::Alignment`].
+    /// Errors: [`ErrorCode::Id`], [`ErrorCode::MessageLength`], `outside`, [`ErrorCode::DataOverlap`], [`ErrorCode::Alignment`].
     pub fn check_gory(
         &self,
-        inside: Option<Place>,
+        inside: Option<MpbOffset>,
         other: *const u8,
         len: usize,
         id: u32,
-        outside: Code,
+        outside: ErrorCode,
     ) -> Result<()> {
         self.exists(id)?;
         if !len.is_multiple_of(LINE) {
-            return Err(Code::MessageLength.into());
+            return Err(ErrorCode::MessageLength.into());
         }
         let inside = inside
             .filter(|place| self.inside(*place, len).is_some())
@@ -258,11 +270,11 @@ impl Ue {
             && id == self.id()
             && inside.0.abs_diff(other.0) < len
         {
-            return Err(Code::DataOverlap.into());
+            return Err(ErrorCode::DataOverlap.into());
         }
-        let aligned = |place: Place| place.0.is_multiple_of(LINE);
+        let aligned = |place: MpbOffset| place.0.is_multiple_of(LINE);
         if !aligned(inside) || other.is_some_and(|place| !aligned(place)) {
-            return Err(Code::Alignment.into());
+            return Err(ErrorCode::Alignment.into());
         }
         Ok(())
     }

@@ -6,45 +6,45 @@ use std::ptr::NonNull;
 
 use crate::process::Ue;
 use crate::request::{Handle, RecvRequest, SendRequest};
-use crate::status::{Code, Result, SUCCESS};
+use crate::status::{ErrorCode, Result, SUCCESS};
 
 /// The requests of a scope.
-pub struct Requests<'ue> {
+pub(crate) struct ScopeRequests<'ue> {
     pub ue: &'ue Ue,
-    pub sends: RefCell<Places<SendRequest>>,
-    pub receives: RefCell<Places<RecvRequest>>,
+    pub sends: RefCell<RequestPool<SendRequest>>,
+    pub receives: RefCell<RequestPool<RecvRequest>>,
 }
 
-/// Address of a request, and its index in [`Places`].
-pub struct Place<T> {
+/// Address of a request, and its index in [`RequestPool`].
+pub(crate) struct RequestSlot<T> {
     pub at: NonNull<T>,
     number: usize,
 }
 
-impl<T> Clone for Place<T> {
+impl<T> Clone for RequestSlot<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Place<T> {}
+impl<T> Copy for RequestSlot<T> {}
 
 /// Requests with fixed addresses. A free request is reused.
-pub struct Places<T> {
+pub(crate) struct RequestPool<T> {
     all: Vec<(NonNull<T>, bool)>,
     free: Vec<usize>,
 }
 
-impl<T> Places<T> {
+impl<T> RequestPool<T> {
     pub fn new() -> Self {
-        Places {
+        RequestPool {
             all: Vec::new(),
             free: Vec::new(),
         }
     }
 
     /// Takes a place, and zeroes its request.
-    pub fn take(&mut self) -> Place<T> {
+    pub fn take(&mut self) -> RequestSlot<T> {
         let number = self.free.pop().unwrap_or_else(|| {
             let made = Box::new(MaybeUninit::<T>::uninit());
             let at = NonNull::from(Box::leak(made)).cast();
@@ -56,22 +56,22 @@ impl<T> Places<T> {
         // SAFETY:
         // - `at` comes from `Box::leak`, and the place was free. Requests consist of integers and pointers, so zeroes are valid.
         unsafe { at.write_bytes(0, 1) };
-        Place { at: *at, number }
+        RequestSlot { at: *at, number }
     }
 
-    pub fn give_back(&mut self, place: Place<T>) {
+    pub fn give_back(&mut self, place: RequestSlot<T>) {
         self.all[place.number].1 = false;
         self.free.push(place.number);
     }
 
     /// Places that are taken.
-    pub fn left(&self) -> impl Iterator<Item = Place<T>> {
+    pub fn left(&self) -> impl Iterator<Item = RequestSlot<T>> {
         let taken = self.all.iter().enumerate().filter(|(_, (_, taken))| *taken);
-        taken.map(|(number, (at, _))| Place { at: *at, number })
+        taken.map(|(number, (at, _))| RequestSlot { at: *at, number })
     }
 }
 
-impl<T> Drop for Places<T> {
+impl<T> Drop for RequestPool<T> {
     fn drop(&mut self) {
         for (at, _) in &self.all {
             // SAFETY:
@@ -82,13 +82,13 @@ impl<T> Drop for Places<T> {
     }
 }
 
-impl Place<SendRequest> {
+impl RequestSlot<SendRequest> {
     pub fn handle(self) -> Handle {
         Handle::Send(self.at.as_ptr())
     }
 }
 
-impl Place<RecvRequest> {
+impl RequestSlot<RecvRequest> {
     pub fn handle(self) -> Handle {
         Handle::Receive(self.at.as_ptr())
     }
@@ -98,18 +98,18 @@ impl Place<RecvRequest> {
 pub fn outcome(status: i32) -> Result<()> {
     match status {
         SUCCESS => Ok(()),
-        code if code == Code::MessageLength as i32 => Err(Code::MessageLength.into()),
-        _ => Err(Code::General.into()),
+        code if code == ErrorCode::MessageLength as i32 => Err(ErrorCode::MessageLength.into()),
+        _ => Err(ErrorCode::General.into()),
     }
 }
 
-impl<'ue> Requests<'ue> {
+impl<'ue> ScopeRequests<'ue> {
     /// Starts without requests.
     pub fn new(ue: &'ue Ue) -> Self {
-        Requests {
+        ScopeRequests {
             ue,
-            sends: RefCell::new(Places::new()),
-            receives: RefCell::new(Places::new()),
+            sends: RefCell::new(RequestPool::new()),
+            receives: RefCell::new(RequestPool::new()),
         }
     }
 

@@ -2,7 +2,7 @@
 //! A power domain has 2 x 2 tiles.
 
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// Valid frequency dividers. A request for another divider takes the nearest valid one.
 pub const DIVIDERS: std::ops::RangeInclusive<i32> = 2..=16;
@@ -87,17 +87,17 @@ impl Ue {
     }
 
     /// Starts a change of frequency and voltage (`RCCE_iset_power`). Returns the request, with the new divider and voltage level. `now`: its start time in
-    /// nanoseconds. `None`: this UE is not the master of its domain, and nothing changes. Errors: [`Code::MultipleRpcRequests`], [`Code::Fdivider`].
+    /// nanoseconds. `None`: this UE is not the master of its domain, and nothing changes. Errors: [`ErrorCode::MultipleRpcRequests`], [`ErrorCode::Fdivider`].
     pub fn iset_power(&self, divider: i32, now: i64) -> Result<Option<PowerRequest>> {
         if !self.is_master() {
             return Ok(None);
         }
         let mut power = self.power.lock();
         if power.active {
-            return Err(Code::MultipleRpcRequests.into());
+            return Err(ErrorCode::MultipleRpcRequests.into());
         }
         let divider = nearest(divider);
-        let level = level(divider).ok_or(Code::Fdivider)?;
+        let level = level(divider).ok_or(ErrorCode::Fdivider)?;
         power.active = true;
         Ok(Some(PowerRequest {
             release: 0,
@@ -109,18 +109,18 @@ impl Ue {
         }))
     }
 
-    /// Completes a change (`RCCE_wait_power`). Errors: [`Code::NoActiveRpcRequest`], [`Code::StaleRpcRequest`].
+    /// Completes a change (`RCCE_wait_power`). Errors: [`ErrorCode::NoActiveRpcRequest`], [`ErrorCode::StaleRpcRequest`].
     pub fn wait_power(&self, request: &mut PowerRequest) -> Result<()> {
         if !self.is_master() {
             return Ok(());
         }
         let mut power = self.power.lock();
         if !power.active {
-            return Err(Code::NoActiveRpcRequest.into());
+            return Err(ErrorCode::NoActiveRpcRequest.into());
         }
         power.active = false;
         if request.release != 0 {
-            return Err(Code::StaleRpcRequest.into());
+            return Err(ErrorCode::StaleRpcRequest.into());
         }
         power.level = request.new_voltage_level;
         power.divider = request.new_frequency_divider;
@@ -129,7 +129,7 @@ impl Ue {
     }
 
     /// Changes the frequency alone, and returns the divider (`RCCE_set_frequency_divider`). `None`: this UE is not the master of its domain, and nothing
-    /// changes. Errors: [`Code::FrequencyExceeded`] if the voltage is too low.
+    /// changes. Errors: [`ErrorCode::FrequencyExceeded`] if the voltage is too low.
     pub fn set_frequency_divider(&self, divider: i32) -> Result<Option<i32>> {
         if !self.is_master() {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Ue {
         let mut power = self.power.lock();
         let divider = nearest(divider);
         if level(divider).is_none_or(|level| level > power.level) {
-            return Err(Code::FrequencyExceeded.into());
+            return Err(ErrorCode::FrequencyExceeded.into());
         }
         power.divider = divider;
         Ok(Some(divider))

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 use unipgas_core::job::Job;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::message::Needs;
-use unipgas_core::pace::Pace;
 use unipgas_core::published::PublishedRegions;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
@@ -17,13 +17,13 @@ use unipgas_core::{
 use crate::air::Registers;
 use crate::comm::{Communicators, Everybody, MAX_UES};
 use crate::extents::Extents;
-use crate::launch::Wishes;
+use crate::launch::LaunchSettings;
 use crate::looks::Looks;
 use crate::message::Messages;
 use crate::mpb::MPB;
 use crate::power::Power;
 use crate::shared::Shared;
-use crate::status::{Code, Failure, Result};
+use crate::status::{ErrorCode, Failure, Result};
 
 /// The name of each UE's region. It has the control words, then the MPB.
 const REGION: &str = "rcce";
@@ -42,7 +42,7 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     pub(crate) looks: Looks,
-    pace: Pace,
+    liveness: LivenessTimer,
     world: Arc<World>,
 }
 
@@ -50,12 +50,12 @@ impl Ue {
     /// Joins the job of the environment, and waits for its other processes. Without a job, this process is a job of one. `cores`: a core for each UE, or
     /// empty.
     ///
-    /// Errors: [`Code::NumUes`] for more than 48 processes; [`Failure::Engine`].
-    pub fn start(wishes: &Wishes, cores: &[i32]) -> Result<Self> {
+    /// Errors: [`ErrorCode::NumUes`] for more than 48 processes; [`Failure::Engine`].
+    pub fn start(wishes: &LaunchSettings, cores: &[i32]) -> Result<Self> {
         let job = Job::from_env()?;
         let size = job.size() as usize;
         if size > MAX_UES {
-            return Err(Code::NumUes.into());
+            return Err(ErrorCode::NumUes.into());
         }
         if !wishes.cores.is_empty() && wishes.cores.len() != size {
             return Err(Error::InvalidArgument(format!(
@@ -73,7 +73,7 @@ impl Ue {
     }
 
     /// Publishes this UE's memory, and waits for the other UEs.
-    fn among(world: Arc<World>, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
+    fn among(world: Arc<World>, wishes: &LaunchSettings, cores: &[i32]) -> Result<Self> {
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::FULL)?;
         world.publish_region(REGION, &mine.key())?;
@@ -97,7 +97,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: Looks::new(&world),
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
             world,
         })
     }
@@ -148,17 +148,17 @@ impl Ue {
         waited
     }
 
-    /// Checks that UE `id` exists. Errors: [`Code::Id`].
+    /// Checks that UE `id` exists. Errors: [`ErrorCode::Id`].
     #[inline(always)]
     pub(crate) fn exists(&self, id: u32) -> Result<()> {
         if id < self.num() {
             Ok(())
         } else {
-            Err(Failure::Code(Code::Id))
+            Err(Failure::Code(ErrorCode::Id))
         }
     }
 
-    /// The region of UE `id`, looked up at the first use. Errors: [`Code::Id`]; [`Failure::Engine`] if the UE has died or left before.
+    /// The region of UE `id`, looked up at the first use. Errors: [`ErrorCode::Id`]; [`Failure::Engine`] if the UE has died or left before.
     #[inline(always)]
     pub(crate) fn peer(&self, id: u32) -> Result<&RemoteRegion> {
         self.peers.get(id).map_err(|error| self.unfound(id, error))
@@ -205,7 +205,7 @@ impl Ue {
     /// Checks at intervals whether a UE has died. Mapped memory outlives its UE, so accesses to it do not fail. Errors: [`Error::RankDead`].
     #[inline(always)]
     pub(crate) fn reached(&self) -> Result<()> {
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.world.check_anyone()?;
         }
         Ok(())

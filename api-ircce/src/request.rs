@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 use unipgas_core::message::{Envelope, Mailbox, Mode, Needs, Pattern, ReceiveTicket, SendTicket};
 
-use crate::message::{Buffer, POINT_TO_POINT, Source};
+use crate::message::{Buffer, MessageSource, POINT_TO_POINT};
 use crate::process::Ue;
-use crate::status::{Code, Failure, Result, SUCCESS};
+use crate::status::{ErrorCode, Failure, Result, SUCCESS};
 
 pub(crate) use structure::Common;
 pub use structure::{RecvRequest, SendRequest};
@@ -27,7 +27,7 @@ pub const RESERVED: i32 = -3;
 pub const NOT_ENQUEUED: i32 = -4;
 
 /// Status of a request that ended by a failure of the engine.
-const FAILED: i32 = Code::General as i32;
+const FAILED: i32 = ErrorCode::General as i32;
 
 /// The address of the program's structure of a request.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ struct PendingSend {
 struct PendingReceive {
     request: *mut RecvRequest,
     serial: u32,
-    source: Source,
+    source: MessageSource,
     capacity: usize,
     ticket: ReceiveTicket,
 }
@@ -209,7 +209,7 @@ impl Pending {
         let (received, status) = match result {
             Ok(received) => {
                 let noted = ue.messages.note(&received, receive.capacity);
-                let status = noted.map_or(Code::MessageLength as i32, |()| SUCCESS);
+                let status = noted.map_or(ErrorCode::MessageLength as i32, |()| SUCCESS);
                 (Ok(received), status)
             }
             Err(error) => (Err(error), FAILED),
@@ -294,7 +294,7 @@ impl State {
 }
 
 impl Ue {
-    /// `iRCCE_isend`. Errors: [`Code::Id`]; [`Failure::Engine`].
+    /// `iRCCE_isend`. Errors: [`ErrorCode::Id`]; [`Failure::Engine`].
     ///
     /// # Safety
     /// `request` and the bytes are valid on each thread, and the bytes unchanged, until the request has ended.
@@ -339,11 +339,11 @@ impl Ue {
     pub(crate) unsafe fn irecv(
         &self,
         buffer: Buffer,
-        source: Source,
+        source: MessageSource,
         request: *mut RecvRequest,
     ) -> Result<State> {
         if source.is_some_and(|source| source >= self.num()) {
-            return Err(Code::Id.into());
+            return Err(ErrorCode::Id.into());
         }
         let mut mailbox = self.messages.messenger.advanced();
         let mut pending = self.messages.pending.lock();

@@ -6,15 +6,15 @@
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::message::{Buffer, Source};
-use crate::places::{Place, Requests, outcome};
+use crate::message::{Buffer, MessageSource};
+use crate::places::{RequestSlot, ScopeRequests, outcome};
 use crate::process::Ue;
 use crate::request::{Handle, PENDING, RecvRequest, SendRequest, State, size};
 use crate::status::{Failure, Result};
 
 /// Creates requests; see [`Ue::scope`]. A scope belongs to one thread.
-pub struct Scope<'scope, 'env: 'scope> {
-    requests: Requests<'env>,
+pub struct RequestScope<'scope, 'env: 'scope> {
+    requests: ScopeRequests<'env>,
     /// Both lifetimes are invariant: a buffer is borrowed until the end of the scope.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -23,15 +23,15 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// A send in progress. If it is dropped or forgotten, the end of its scope waits for it.
 #[must_use = "the end of the scope waits for it otherwise"]
 pub struct Sending<'scope> {
-    requests: &'scope Requests<'scope>,
-    place: Place<SendRequest>,
+    requests: &'scope ScopeRequests<'scope>,
+    place: RequestSlot<SendRequest>,
 }
 
 /// A receive in progress. If it is dropped or forgotten, the end of its scope waits for it.
 #[must_use = "the end of the scope waits for it otherwise"]
 pub struct Receiving<'scope> {
-    requests: &'scope Requests<'scope>,
-    place: Place<RecvRequest>,
+    requests: &'scope ScopeRequests<'scope>,
+    place: RequestSlot<RecvRequest>,
     buffer: Buffer,
     lent: PhantomData<&'scope mut [u8]>,
 }
@@ -56,7 +56,7 @@ impl Message<'_> {
 
 /// The status of a request (`iRCCE_get_status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RequestStatus {
     /// It waits for earlier requests (`iRCCE_RESERVED`), and can be cancelled.
     Reserved,
     /// It is in progress (`iRCCE_PENDING`).
@@ -150,10 +150,10 @@ impl Ue {
     /// Errors: the error of `work`; else the first error of a request that `work` has not waited for.
     pub fn scope<'env, T, E: From<Failure>>(
         &'env self,
-        work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<T, E>,
+        work: impl for<'scope> FnOnce(&'scope RequestScope<'scope, 'env>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let scope = Scope {
-            requests: Requests::new(self),
+        let scope = RequestScope {
+            requests: ScopeRequests::new(self),
             scope: PhantomData,
             env: PhantomData,
         };
@@ -183,8 +183,8 @@ impl Ue {
     }
 }
 
-impl<'scope> Scope<'scope, '_> {
-    /// Starts a send to UE `dest` (`iRCCE_issend`). Sends of a UE run one after the other. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
+impl<'scope> RequestScope<'scope, '_> {
+    /// Starts a send to UE `dest` (`iRCCE_issend`). Sends of a UE run one after the other. Errors: [`ErrorCode::Id`](crate::ErrorCode::Id); [`Failure::Engine`].
     pub fn isend(&'scope self, data: &'scope [u8], dest: u32) -> Result<Sending<'scope>> {
         let requests = &self.requests;
         let place = requests.sends.borrow_mut().take();
@@ -209,11 +209,11 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// Posts a receive (`iRCCE_isrecv`) from `source`. `None`: any UE. The message may be as long as the buffer. Receives that name the source match before
-    /// receives that do not. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
+    /// receives that do not. Errors: [`ErrorCode::Id`](crate::ErrorCode::Id); [`Failure::Engine`].
     pub fn irecv(
         &'scope self,
         buffer: &'scope mut [u8],
-        source: Source,
+        source: MessageSource,
     ) -> Result<Receiving<'scope>> {
         let requests = &self.requests;
         let place = requests.receives.borrow_mut().take();
@@ -272,11 +272,11 @@ macro_rules! both {
             }
 
             /// The status, without progress (`iRCCE_get_status`).
-            pub fn status(&self) -> Status {
+            pub fn status(&self) -> RequestStatus {
                 match self.state() {
-                    State::Ended(_) => Status::Ended,
-                    State::Open(PENDING) => Status::Pending,
-                    State::Open(_) => Status::Reserved,
+                    State::Ended(_) => RequestStatus::Ended,
+                    State::Open(PENDING) => RequestStatus::Pending,
+                    State::Open(_) => RequestStatus::Reserved,
                 }
             }
 
@@ -311,7 +311,7 @@ impl<'scope> Sending<'scope> {
         self.ended(status)
     }
 
-    /// Cancels the send if it is [`Status::Reserved`] (`iRCCE_isend_cancel`). Otherwise returns the request.
+    /// Cancels the send if it is [`RequestStatus::Reserved`] (`iRCCE_isend_cancel`). Otherwise returns the request.
     pub fn cancel(self) -> Result<(), Sending<'scope>> {
         // SAFETY:
         // - the place is taken while self exists.
@@ -330,7 +330,7 @@ impl<'scope> Sending<'scope> {
 }
 
 impl<'scope> Receiving<'scope> {
-    /// Waits for the message, and makes progress on all requests meanwhile (`iRCCE_irecv_wait`). Errors: [`Code::MessageLength`](crate::Code::MessageLength)
+    /// Waits for the message, and makes progress on all requests meanwhile (`iRCCE_irecv_wait`). Errors: [`ErrorCode::MessageLength`](crate::ErrorCode::MessageLength)
     /// if the message is longer than the buffer; [`Failure::Engine`]. After an error the rest of the message is lost, and the buffer stays borrowed until the
     /// end of the scope.
     pub fn wait(self) -> Result<Message<'scope>> {
@@ -340,7 +340,7 @@ impl<'scope> Receiving<'scope> {
         self.ended(status)
     }
 
-    /// Cancels the receive if it is [`Status::Reserved`] (`iRCCE_irecv_cancel`), and returns the buffer. Otherwise returns the request.
+    /// Cancels the receive if it is [`RequestStatus::Reserved`] (`iRCCE_irecv_cancel`), and returns the buffer. Otherwise returns the request.
     pub fn cancel(self) -> Result<&'scope mut [u8], Receiving<'scope>> {
         // SAFETY:
         // - the place is taken while self exists.

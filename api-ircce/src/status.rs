@@ -15,15 +15,15 @@ macro_rules! codes {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
         #[allow(missing_docs)]
-        pub enum Code { $($name = sys::$c_name,)* }
+        pub enum ErrorCode { $($name = sys::$c_name,)* }
 
-        impl Code {
+        impl ErrorCode {
             /// All codes.
-            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name),*];
 
             /// Its name in C.
             pub fn c_name(self) -> &'static str {
-                match self { $(Code::$name => stringify!($c_name),)* }
+                match self { $(ErrorCode::$name => stringify!($c_name),)* }
             }
         }
     };
@@ -60,38 +60,38 @@ codes! {
     CoreNotInHostfile = RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
 }
 
-impl Code {
+impl ErrorCode {
     /// The suspect arguments of a call that returns this code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
         #[rustfmt::skip]
         let (suspects, remedy): (&[&str], _) = match self {
-            Code::General => (&["request", "list", "index"], "give a request or list that iRCCE has filled, and that has not ended"),
-            Code::Target => (&["target"], "give memory of the MPB, from RCCE_malloc, with room for all bytes"),
-            Code::Source => (&["source"], "give memory of the MPB, from RCCE_malloc, with all bytes"),
-            Code::Id => (&["id", "ue", "dest", "source", "root"], "UEs go from 0 to RCCE_num_ues() - 1; RCCE_init comes first"),
-            Code::MessageLength => (&["size", "num", "len", "bytes"], "give no negative length; RCCE_put and RCCE_get want multiples of 32 bytes"),
-            Code::FlagUndefined => (&["flag"], "give a flag that RCCE_flag_alloc has filled; free MPB memory if none is left"),
-            Code::NumUes => (&["argc", "argv", "num"], "start at most 48 UEs"),
-            Code::DataOverlap => (&["source", "target"], "let source and target have no byte in common"),
-            Code::Alignment => (&["source", "target", "size", "num"], "begin at a multiple of 32 bytes, and move whole lines"),
-            Code::DebugFlag => (&["flag"], "take an RCCE_DEBUG_* flag"),
-            Code::FlagNotInCommBuffer => (&["flag"], "give a flag of the MPB, from RCCE_flag_alloc"),
-            Code::FlagStatusUndefined => (&["val"], "take RCCE_FLAG_SET or RCCE_FLAG_UNSET"),
-            Code::FlagNotAllocated => (&["flag"], "call RCCE_flag_alloc first"),
-            Code::ValUndefined => (&[POINTERS], "give the address of a variable"),
-            Code::InvalidErrorCode => (&["error", "code"], "give a code that a function has returned"),
-            Code::RpcNotAllocated => (&[], "call RCCE_init first"),
-            Code::RpcInternal => (&[], "UNIPGAS_LOG=info says what has failed"),
-            Code::MultipleRpcRequests => (&[], "call RCCE_wait_power before the next request"),
-            Code::Fdivider => (&["divider"], "take a divider from 2 to 16"),
-            Code::FrequencyExceeded => (&["divider"], "take a larger divider, or raise the voltage first by RCCE_iset_power"),
-            Code::NoActiveRpcRequest | Code::StaleRpcRequest => (&["request"], "call RCCE_iset_power first, and wait once"),
-            Code::CommUndefined => (&["comm"], "give the address of a communicator"),
-            Code::IllegalOp => (&["op"], "take RCCE_SUM, RCCE_MAX, RCCE_MIN or RCCE_PROD"),
-            Code::IllegalType => (&["type"], "take RCCE_INT, RCCE_LONG, RCCE_FLOAT or RCCE_DOUBLE"),
-            Code::Malloc => (&[], "free memory of the MPB by RCCE_free"),
-            Code::CommInitialized => (&["comm"], "make the communicator by RCCE_comm_split first"),
-            Code::CoreNotInHostfile => (&["argc", "argv"], "start the program by unipgas run, with numbers that are in the host file"),
+            ErrorCode::General => (&["request", "list", "index"], "give a request or list that iRCCE has filled, and that has not ended"),
+            ErrorCode::Target => (&["target"], "give memory of the MPB, from RCCE_malloc, with room for all bytes"),
+            ErrorCode::Source => (&["source"], "give memory of the MPB, from RCCE_malloc, with all bytes"),
+            ErrorCode::Id => (&["id", "ue", "dest", "source", "root"], "UEs go from 0 to RCCE_num_ues() - 1; RCCE_init comes first"),
+            ErrorCode::MessageLength => (&["size", "num", "len", "bytes"], "give no negative length; RCCE_put and RCCE_get want multiples of 32 bytes"),
+            ErrorCode::FlagUndefined => (&["flag"], "give a flag that RCCE_flag_alloc has filled; free MPB memory if none is left"),
+            ErrorCode::NumUes => (&["argc", "argv", "num"], "start at most 48 UEs"),
+            ErrorCode::DataOverlap => (&["source", "target"], "let source and target have no byte in common"),
+            ErrorCode::Alignment => (&["source", "target", "size", "num"], "begin at a multiple of 32 bytes, and move whole lines"),
+            ErrorCode::DebugFlag => (&["flag"], "take an RCCE_DEBUG_* flag"),
+            ErrorCode::FlagNotInCommBuffer => (&["flag"], "give a flag of the MPB, from RCCE_flag_alloc"),
+            ErrorCode::FlagStatusUndefined => (&["val"], "take RCCE_FLAG_SET or RCCE_FLAG_UNSET"),
+            ErrorCode::FlagNotAllocated => (&["flag"], "call RCCE_flag_alloc first"),
+            ErrorCode::ValUndefined => (&[POINTERS], "give the address of a variable"),
+            ErrorCode::InvalidErrorCode => (&["error", "code"], "give a code that a function has returned"),
+            ErrorCode::RpcNotAllocated => (&[], "call RCCE_init first"),
+            ErrorCode::RpcInternal => (&[], "UNIPGAS_LOG=info says what has failed"),
+            ErrorCode::MultipleRpcRequests => (&[], "call RCCE_wait_power before the next request"),
+            ErrorCode::Fdivider => (&["divider"], "take a divider from 2 to 16"),
+            ErrorCode::FrequencyExceeded => (&["divider"], "take a larger divider, or raise the voltage first by RCCE_iset_power"),
+            ErrorCode::NoActiveRpcRequest | ErrorCode::StaleRpcRequest => (&["request"], "call RCCE_iset_power first, and wait once"),
+            ErrorCode::CommUndefined => (&["comm"], "give the address of a communicator"),
+            ErrorCode::IllegalOp => (&["op"], "take RCCE_SUM, RCCE_MAX, RCCE_MIN or RCCE_PROD"),
+            ErrorCode::IllegalType => (&["type"], "take RCCE_INT, RCCE_LONG, RCCE_FLOAT or RCCE_DOUBLE"),
+            ErrorCode::Malloc => (&[], "free memory of the MPB by RCCE_free"),
+            ErrorCode::CommInitialized => (&["comm"], "make the communicator by RCCE_comm_split first"),
+            ErrorCode::CoreNotInHostfile => (&["argc", "argv"], "start the program by unipgas run, with numbers that are in the host file"),
         };
         Reason { suspects, remedy }
     }
@@ -101,7 +101,7 @@ impl Code {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// An invalid argument, or an exhausted resource.
-    Code(Code),
+    Code(ErrorCode),
     /// Another UE has died, or the engine failed. RCCE has no code for it, so C programs end ([`environment::give_up`](crate::environment::give_up)).
     Engine(Error),
     /// The call came before `RCCE_init` or after `RCCE_finalize`.
@@ -111,8 +111,8 @@ pub enum Failure {
 /// The result of a call.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-impl From<Code> for Failure {
-    fn from(code: Code) -> Self {
+impl From<ErrorCode> for Failure {
+    fn from(code: ErrorCode) -> Self {
         Failure::Code(code)
     }
 }
@@ -165,11 +165,11 @@ pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
     TEXTS.get(number).copied()
 }
 
-impl std::fmt::Display for Code {
+impl std::fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
-            Code::General => c"Not possible",
-            Code::CoreNotInHostfile => c"Process is not part of the job",
+            ErrorCode::General => c"Not possible",
+            ErrorCode::CoreNotInHostfile => c"Process is not part of the job",
             code => text(*code as i32).unwrap_or_default(),
         };
         f.write_str(&text.to_string_lossy())
@@ -195,13 +195,13 @@ mod tests {
     #[test]
     fn codes_are_those_of_the_header() {
         for (code, value) in [
-            (Code::Id, 1_234_324),
-            (Code::Alignment, 1_234_329),
-            (Code::FlagNotAllocated, 1_234_333),
-            (Code::InvalidErrorCode, 1_234_335),
-            (Code::Fdivider, 1_234_339),
-            (Code::CommUndefined, 1_234_343),
-            (Code::CoreNotInHostfile, 1_234_348),
+            (ErrorCode::Id, 1_234_324),
+            (ErrorCode::Alignment, 1_234_329),
+            (ErrorCode::FlagNotAllocated, 1_234_333),
+            (ErrorCode::InvalidErrorCode, 1_234_335),
+            (ErrorCode::Fdivider, 1_234_339),
+            (ErrorCode::CommUndefined, 1_234_343),
+            (ErrorCode::CoreNotInHostfile, 1_234_348),
         ] {
             assert_eq!(code as i32, value);
         }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn texts_are_short_and_differ() {
         let mut texts: Vec<_> = std::iter::once(SUCCESS)
-            .chain(ERROR_BASE + 1..=Code::CommInitialized as i32)
+            .chain(ERROR_BASE + 1..=ErrorCode::CommInitialized as i32)
             .map(|code| text(code).unwrap())
             .collect();
         assert!(
@@ -227,7 +227,7 @@ mod tests {
             i32::MIN,
             i32::MAX,
             ERROR_BASE,
-            Code::CoreNotInHostfile as i32,
+            ErrorCode::CoreNotInHostfile as i32,
         ] {
             assert_eq!(text(none), None, "{none}");
         }

@@ -1,15 +1,15 @@
 //! Send and receive of GORY programs: messages go through a window in the sender's MPB, with flags of the program.
 
 use crate::flag::Flag;
-use crate::mpb::Place;
+use crate::mpb::MpbOffset;
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// A window in the sender's MPB and its two flags: `sent` at the receiver, `ready` at the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel {
     /// Start of the window.
-    pub window: Place,
+    pub window: MpbOffset,
     /// Length of the window in bytes. Longer messages go through it in parts.
     pub chunk: usize,
     /// Set when the sender may fill the window again.
@@ -22,11 +22,11 @@ const SET: i32 = 1;
 const UNSET: i32 = 0;
 
 impl Channel {
-    /// The offset and length of each part of a message of `len` bytes. Errors: [`Code::MessageLength`] if the window has no bytes.
+    /// The offset and length of each part of a message of `len` bytes. Errors: [`ErrorCode::MessageLength`] if the window has no bytes.
     fn parts(&self, len: usize) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
         let chunk = self.chunk;
         if chunk == 0 && len > 0 {
-            return Err(Code::MessageLength.into());
+            return Err(ErrorCode::MessageLength.into());
         }
         let parts = (0..len).step_by(chunk.max(1));
         Ok(parts.map(move |at| (at, chunk.min(len - at))))
@@ -34,8 +34,8 @@ impl Channel {
 }
 
 impl Ue {
-    /// Sends to UE `dest`, which receives through a channel with the same places (`RCCE_send` of GORY programs). Errors: [`Code::Id`],
-    /// [`Code::MessageLength`], [`Code::Target`] if the window exceeds the MPB, [`Code::FlagNotInCommBuffer`].
+    /// Sends to UE `dest`, which receives through a channel with the same places (`RCCE_send` of GORY programs). Errors: [`ErrorCode::Id`],
+    /// [`ErrorCode::MessageLength`], [`ErrorCode::Target`] if the window exceeds the MPB, [`ErrorCode::FlagNotInCommBuffer`].
     ///
     /// # Safety
     /// `len` bytes at `data` are readable.
@@ -57,7 +57,7 @@ impl Ue {
         Ok(())
     }
 
-    /// Receives from UE `source` (`RCCE_recv` of GORY programs). Errors: as for [`Ue::send_through`]; [`Code::Source`] instead of [`Code::Target`].
+    /// Receives from UE `source` (`RCCE_recv` of GORY programs). Errors: as for [`Ue::send_through`]; [`ErrorCode::Source`] instead of [`ErrorCode::Target`].
     ///
     /// # Safety
     /// `len` bytes at `buffer` are valid for writes.

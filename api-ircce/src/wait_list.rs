@@ -1,13 +1,13 @@
 //! Wait lists in Rust (manual §4.3, §9.7).
 
-use crate::places::Requests;
+use crate::places::ScopeRequests;
 use crate::request::{Handle, State};
 use crate::scope::{Message, Receiving, Sending};
 use crate::status::Result;
 
 /// A list of requests of one scope, with a common wait. If the list is dropped, the end of the scope waits for its requests.
 pub struct WaitList<'scope> {
-    requests: &'scope Requests<'scope>,
+    requests: &'scope ScopeRequests<'scope>,
     members: Vec<Member<'scope>>,
     added: usize,
 }
@@ -29,12 +29,12 @@ pub struct Finished<'scope> {
     /// Its number in the list, in the order of adding, from 0.
     pub number: usize,
     /// Its result. Errors: as for [`Sending::wait`] and [`Receiving::wait`].
-    pub ended: Result<Ended<'scope>>,
+    pub ended: Result<RequestResult<'scope>>,
 }
 
 /// The result of a request.
 #[derive(Debug)]
-pub enum Ended<'scope> {
+pub enum RequestResult<'scope> {
     /// The UE of this number has received the message.
     Sent(u32),
     /// The received message.
@@ -58,7 +58,7 @@ impl Request<'_> {
 }
 
 impl<'scope> WaitList<'scope> {
-    pub(crate) fn new(requests: &'scope Requests<'scope>) -> Self {
+    pub(crate) fn new(requests: &'scope ScopeRequests<'scope>) -> Self {
         WaitList {
             requests,
             members: Vec::new(),
@@ -164,9 +164,9 @@ impl<'scope> Member<'scope> {
         let ended = match self.request {
             Request::Send(request) => {
                 let dest = request.dest();
-                request.ended(status).map(|()| Ended::Sent(dest))
+                request.ended(status).map(|()| RequestResult::Sent(dest))
             }
-            Request::Receive(request) => request.ended(status).map(Ended::Received),
+            Request::Receive(request) => request.ended(status).map(RequestResult::Received),
         };
         Finished {
             number: self.number,

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unipgas_core::registry::register;
-use unipgas_ircce::launch::Wishes;
-use unipgas_ircce::scope::Status;
-use unipgas_ircce::wait_list::Ended;
-use unipgas_ircce::{Code, Failure, Ue};
+use unipgas_ircce::launch::LaunchSettings;
+use unipgas_ircce::scope::RequestStatus;
+use unipgas_ircce::wait_list::RequestResult;
+use unipgas_ircce::{ErrorCode, Failure, Ue};
 
 fn start() -> Ue {
     register(unipgas_shm::BACKEND);
-    Ue::start(&Wishes::from_env().unwrap(), &[]).unwrap()
+    Ue::start(&LaunchSettings::from_env().unwrap(), &[]).unwrap()
 }
 
 /// Nothing of earlier requests is left: a new message gets through, and no old buffer is written.
@@ -33,7 +33,7 @@ fn messages_of_every_length() {
         let (data, mut room) = (vec![len as u8 + 1; len], vec![0; len + 10]);
         ue.scope(|s| {
             let receive = s.irecv(&mut room, Some(0))?;
-            assert_eq!(receive.status(), Status::Pending);
+            assert_eq!(receive.status(), RequestStatus::Pending);
             assert!(!receive.test()?);
             let send = s.isend(&data, 0)?;
             assert_eq!(send.dest(), 0);
@@ -81,9 +81,9 @@ fn errors_and_panics_end_scopes() {
         // No message comes; and of the sends only the first one has begun, whose bytes have gone.
         let _ = (s.irecv(first, Some(0))?, s.irecv(second, None)?);
         let _ = s.irecv(third, Some(0))?;
-        Err(Code::Malloc.into())
+        Err(ErrorCode::Malloc.into())
     });
-    assert_eq!(failed, Err(Code::Malloc.into()));
+    assert_eq!(failed, Err(ErrorCode::Malloc.into()));
     let failed = catch_unwind(AssertUnwindSafe(|| {
         ue.scope(|s| -> Result<(), Failure> {
             let _ = (s.isend(&[1; 8], 0)?, s.isend(&long, 0)?);
@@ -110,17 +110,17 @@ fn wrong_ids_and_short_buffers() {
     let mut rooms = [[0; 8]; 3];
     let [a, b, c] = &mut rooms;
     let failed: Result<(), Failure> = ue.scope(|s| {
-        assert_eq!(s.isend(&[0], 1).err(), Some(Code::Id.into()));
-        assert_eq!(s.isend(&[0], u32::MAX).err(), Some(Code::Id.into()));
-        assert_eq!(s.irecv(a, Some(1)).err(), Some(Code::Id.into()));
+        assert_eq!(s.isend(&[0], 1).err(), Some(ErrorCode::Id.into()));
+        assert_eq!(s.isend(&[0], u32::MAX).err(), Some(ErrorCode::Id.into()));
+        assert_eq!(s.irecv(a, Some(1)).err(), Some(ErrorCode::Id.into()));
         let receive = s.irecv(b, Some(0))?;
         let _ = s.isend(&[4; 9], 0)?;
-        assert_eq!(receive.wait().err(), Some(Code::MessageLength.into()));
+        assert_eq!(receive.wait().err(), Some(ErrorCode::MessageLength.into()));
         // Nobody waits for this one: the scope tells it.
         let _ = (s.irecv(c, Some(0))?, s.isend(&[4; 9], 0)?);
         Ok(())
     });
-    assert_eq!(failed, Err(Code::MessageLength.into()));
+    assert_eq!(failed, Err(ErrorCode::MessageLength.into()));
     assert_eq!(rooms, [[0; 8], [4; 8], [4; 8]]);
     works(&ue);
 }
@@ -134,7 +134,7 @@ fn what_has_not_begun_is_cancelled() {
         let later = s.irecv(&mut second, Some(0))?;
         assert_eq!(
             (named.status(), later.status()),
-            (Status::Pending, Status::Reserved)
+            (RequestStatus::Pending, RequestStatus::Reserved)
         );
         let named = named.cancel().expect_err("the first one has begun");
         let buffer = later.cancel().ok().expect("the second one has not");
@@ -149,7 +149,7 @@ fn what_has_not_begun_is_cancelled() {
         let (begun, waits) = (s.isend(&[1; 8], 0)?, s.isend(&[2; 8], 0)?);
         assert_eq!(
             (begun.status(), waits.status()),
-            (Status::Pending, Status::Reserved)
+            (RequestStatus::Pending, RequestStatus::Reserved)
         );
         waits.cancel().ok().expect("it waits for the first one");
         let begun = match begun.cancel() {
@@ -181,8 +181,8 @@ fn wait_lists() {
             let finished = list.wait_any()?.expect("members");
             seen.push(finished.number);
             match finished.ended? {
-                Ended::Sent(dest) => assert_eq!(dest, 0),
-                Ended::Received(message) => {
+                RequestResult::Sent(dest) => assert_eq!(dest, 0),
+                RequestResult::Received(message) => {
                     assert_eq!(message.len, 3 + finished.number);
                     assert_eq!(message.bytes()[0], 8 + finished.number as u8);
                 }
@@ -199,9 +199,9 @@ fn wait_lists() {
         assert_eq!(numbers, [2, 3, 4, 5, 8, 9, 10, 11]);
         for finished in finished {
             match (finished.number, finished.ended) {
-                (5, ended) => assert_eq!(ended.err(), Some(Code::MessageLength.into())),
-                (2..5, Ok(Ended::Received(message))) => assert_eq!(message.bytes(), [1; 4]),
-                (8.., Ok(Ended::Sent(0))) => {}
+                (5, ended) => assert_eq!(ended.err(), Some(ErrorCode::MessageLength.into())),
+                (2..5, Ok(RequestResult::Received(message))) => assert_eq!(message.bytes(), [1; 4]),
+                (8.., Ok(RequestResult::Sent(0))) => {}
                 (number, ended) => panic!("member {number}: {ended:?}"),
             }
         }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use unipgas_core::Error;
 use unipgas_core::job::{Board, RankState};
 use unipgas_ircce::environment::{finalize, init};
-use unipgas_ircce::launch::Wishes;
-use unipgas_ircce::scope::Status;
+use unipgas_ircce::launch::LaunchSettings;
+use unipgas_ircce::scope::RequestStatus;
 use unipgas_ircce::status::Result;
-use unipgas_ircce::wait_list::Ended;
+use unipgas_ircce::wait_list::RequestResult;
 use unipgas_ircce::{Failure, Ue};
-use unipgas_launcher::{Exit, Launch, Outcome, Output};
+use unipgas_launcher::{Exit, JobOutcome, Launch, Output};
 
 /// Tells a process which test it is a rank of.
 const TEST: &str = "UNIPGAS_TEST_IRCCE_RUST";
@@ -33,7 +33,7 @@ const LENGTHS: [usize; 12] = [
 ];
 
 /// Whether this process is a rank of the test; else starts `size` of them on each of the backends, on chaos under `seeds`, and judges how they have ended.
-fn is_rank(test: &str, size: u32, seeds: u64, judge: fn(&Outcome) -> bool) -> bool {
+fn is_rank(test: &str, size: u32, seeds: u64, judge: fn(&JobOutcome) -> bool) -> bool {
     if std::env::var_os(TEST).is_some_and(|name| name == test) {
         unipgas_backends::init();
         return true;
@@ -67,7 +67,7 @@ macro_rules! ranks {
     ($($test:ident: $body:ident, $size:literal, $seeds:literal;)*) => {$(
         #[test]
         fn $test() {
-            if is_rank(stringify!($test), $size, $seeds, Outcome::success) {
+            if is_rank(stringify!($test), $size, $seeds, JobOutcome::success) {
                 let ue = init(&[]).expect("the UE starts");
                 $body(ue).expect("every call succeeds");
                 finalize().expect("the UE ends");
@@ -85,7 +85,7 @@ ranks! {
 
 #[test]
 fn a_death_ends_a_scope() {
-    let judge = |outcome: &Outcome| {
+    let judge = |outcome: &JobOutcome| {
         let ends: Vec<_> = outcome.ranks.iter().map(|rank| rank.exit).collect();
         ends == [Exit::Code(0), Exit::Code(0), Exit::Signal(libc::SIGKILL)]
     };
@@ -101,7 +101,7 @@ fn ues_are_connected_when_they_need_it() {
         "ues_are_connected_when_they_need_it",
         48,
         1,
-        Outcome::success,
+        JobOutcome::success,
     ) {
         connections().expect("every call succeeds");
     }
@@ -240,7 +240,7 @@ fn list(ue: &Ue) -> Result<()> {
                 continue;
             };
             let number = finished.number;
-            let Ended::Received(message) = finished.ended? else {
+            let RequestResult::Received(message) = finished.ended? else {
                 wrong = Some("a send in a list of receives".to_string());
                 break;
             };
@@ -296,7 +296,7 @@ fn failed(ue: &Ue) -> Result<()> {
             let begun = s.isend(&data, 1)?;
             let waits = s.isend(&data, 1)?;
             let states = (begun.status(), waits.status());
-            assert_eq!(states, (Status::Pending, Status::Reserved));
+            assert_eq!(states, (RequestStatus::Pending, RequestStatus::Reserved));
             meet();
             Err(Failure::NotRunning)
         });
@@ -363,7 +363,7 @@ fn death(ue: &Ue) -> Result<()> {
 /// A start connects no UEs; a barrier of n UEs connects each to about log n others, and a call connects to the UE that it names.
 fn connections() -> Result<()> {
     // C programs find the addresses of all MPBs in a variable, for which all UEs are connected.
-    let wishes = Wishes::from_env().expect("the environment is right");
+    let wishes = LaunchSettings::from_env().expect("the environment is right");
     let ue = Ue::start(&wishes, &[])?;
     let n = ue.num();
     let so_far = || ue.world().connections();

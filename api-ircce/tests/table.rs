@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use unipgas_ircce::ffi;
-use unipgas_ircce_sys::{ERRORS, Functions};
+use unipgas_ircce_sys::{ERRORS, RcceFunctions};
 
 mod common;
 use common::{compiler, declared, run, scratch};
@@ -15,7 +15,7 @@ mod types {
     use unipgas_ircce_sys::*;
 
     // Programs have larger requests than the library uses, and the library knows what a list leads to.
-    use unipgas_ircce::ffi::WaitList as iRCCE_WAIT_LIST;
+    use unipgas_ircce::ffi::CWaitList as iRCCE_WAIT_LIST;
     use unipgas_ircce::request::{
         RecvRequest as iRCCE_RECV_REQUEST, SendRequest as iRCCE_SEND_REQUEST,
     };
@@ -95,7 +95,7 @@ fn all_that_the_headers_declare_is_in_the_list() {
     let mut expected: BTreeSet<String> = declared(false).union(&declared(true)).cloned().collect();
     // Their names do not begin as the others do.
     expected.extend(["print_dividers", "id_compare"].map(str::to_owned));
-    let listed = Functions::NAMES
+    let listed = RcceFunctions::NAMES
         .iter()
         .map(|name| (*name).to_owned())
         .collect();
@@ -110,7 +110,7 @@ fn a_name_that_is_missing_is_told() {
     };
     // SAFETY:
     // - nothing is called.
-    let some = unsafe { Functions::load(found) };
+    let some = unsafe { RcceFunctions::load(found) };
     assert_eq!(some.missing().collect::<Vec<_>>(), ["RCCE_send"]);
     assert!(some.RCCE_send.is_none() && some.RCCE_recv.is_some());
 }

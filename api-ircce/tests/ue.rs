@@ -3,12 +3,12 @@
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::registry::register;
 use unipgas_ircce::flag::MAX_TAGGED_LEN;
-use unipgas_ircce::launch::Wishes;
-use unipgas_ircce::{Code, Comm, Failure, Flag, Place, Ue};
+use unipgas_ircce::launch::LaunchSettings;
+use unipgas_ircce::{Comm, ErrorCode, Failure, Flag, MpbOffset, Ue};
 
 fn start() -> Ue {
     register(unipgas_shm::BACKEND);
-    let wishes = Wishes {
+    let wishes = LaunchSettings {
         mpb: 1024,
         cores: Vec::new(),
         low: false,
@@ -16,7 +16,7 @@ fn start() -> Ue {
     Ue::start(&wishes, &[17]).unwrap()
 }
 
-fn code<T>(result: Result<T, Failure>) -> Code {
+fn code<T>(result: Result<T, Failure>) -> ErrorCode {
     match result {
         Err(Failure::Code(code)) => code,
         Err(other) => panic!("{other}"),
@@ -30,16 +30,22 @@ fn buffers() {
     assert_eq!((ue.id(), ue.num(), ue.cores()[0]), (0, 1, 17));
     let place = ue.malloc(96).unwrap();
     let (left, size) = ue.malloc_request(2000).unwrap();
-    assert_eq!((left, size), (Place(96), 512));
+    assert_eq!((left, size), (MpbOffset(96), 512));
     ue.put(place, &[7; 50], 0).unwrap();
     let mut found = [0; 51];
     ue.get(&mut found, place, 0).unwrap();
     assert_eq!((found[49], found[50]), (7, 0));
-    assert_eq!(code(ue.put(place, &[0], 1)), Code::Id);
-    assert_eq!(code(ue.put(Place(1023), &[0; 2], 0)), Code::Target);
-    assert_eq!(code(ue.put(Place(usize::MAX), &[0; 2], 0)), Code::Target);
-    assert_eq!(code(ue.get(&mut found, Place(1024), 0)), Code::Source);
-    ue.get(&mut [], Place(1024), 0).unwrap();
+    assert_eq!(code(ue.put(place, &[0], 1)), ErrorCode::Id);
+    assert_eq!(code(ue.put(MpbOffset(1023), &[0; 2], 0)), ErrorCode::Target);
+    assert_eq!(
+        code(ue.put(MpbOffset(usize::MAX), &[0; 2], 0)),
+        ErrorCode::Target
+    );
+    assert_eq!(
+        code(ue.get(&mut found, MpbOffset(1024), 0)),
+        ErrorCode::Source
+    );
+    ue.get(&mut [], MpbOffset(1024), 0).unwrap();
     assert_eq!(ue.place(ue.address(place)), Some(place));
     assert_eq!(ue.place(found.as_ptr()), None);
     assert!(ue.free(place) && !ue.free(place));
@@ -58,21 +64,21 @@ fn flags() {
     assert!(!ue.test_tagged(flag, 1, &mut tag).unwrap());
     assert_eq!(ue.flag_read(flag, 0), Ok(-3));
     // The last word of an MPB can be a plain flag, but has no room for a tag.
-    let last = Flag(Place(1020));
+    let last = Flag(MpbOffset(1020));
     ue.flag_write(last, 5, 0).unwrap();
     ue.wait_until(last, 5).unwrap();
     assert_eq!(
         code(ue.wait_tagged(last, 5, &mut [])),
-        Code::FlagNotInCommBuffer
+        ErrorCode::FlagNotInCommBuffer
     );
     for at in [2, 1024, usize::MAX - 3] {
         assert_eq!(
-            code(ue.flag_write(Flag(Place(at)), 1, 0)),
-            Code::FlagNotInCommBuffer
+            code(ue.flag_write(Flag(MpbOffset(at)), 1, 0)),
+            ErrorCode::FlagNotInCommBuffer
         );
     }
     ue.flag_free(flag).unwrap();
-    assert_eq!(code(ue.flag_free(flag)), Code::FlagUndefined);
+    assert_eq!(code(ue.flag_free(flag)), ErrorCode::FlagUndefined);
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn locks_registers_and_shared_memory() {
         other.join().unwrap().unwrap();
     });
     ue.release_lock(0).unwrap();
-    assert_eq!(code(ue.acquire_lock(1)), Code::Id);
+    assert_eq!(code(ue.acquire_lock(1)), ErrorCode::Id);
     let registers: Vec<_> = std::iter::from_fn(|| ue.atomic_alloc()).collect();
     // Two of the 96 are those of the barrier.
     assert_eq!(registers.len(), 94);
@@ -112,14 +118,20 @@ fn communicators() {
     ue.air_barrier(&comm).unwrap();
     ue.air_barrier(&ue.comm_world()).unwrap();
     ue.comm_free(&comm).unwrap();
-    assert_eq!(code(ue.barrier(&comm)), Code::CommUndefined);
-    assert_eq!(code(ue.comm_free(&Comm::UNDEFINED)), Code::CommInitialized);
-    assert_eq!(code(ue.comm_free(&ue.comm_world())), Code::CommUndefined);
+    assert_eq!(code(ue.barrier(&comm)), ErrorCode::CommUndefined);
+    assert_eq!(
+        code(ue.comm_free(&Comm::UNDEFINED)),
+        ErrorCode::CommInitialized
+    );
+    assert_eq!(
+        code(ue.comm_free(&ue.comm_world())),
+        ErrorCode::CommUndefined
+    );
     // As many beside that of all UEs; the next one is refused, and room comes back.
     let many: Vec<_> = (1..GROUP_PLACES)
         .map(|_| ue.comm_split(|_| 0).unwrap())
         .collect();
-    assert_eq!(code(ue.comm_split(|_| 0)), Code::Malloc);
+    assert_eq!(code(ue.comm_split(|_| 0)), ErrorCode::Malloc);
     ue.comm_free(&many[31]).unwrap();
     ue.comm_split(|_| 0).unwrap();
 }

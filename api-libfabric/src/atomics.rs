@@ -4,9 +4,9 @@ use unipgas_core::atomic::{AtomicForm, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Outcome};
 
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::Counted;
-use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, PostOptions};
+use crate::operation::CounterEvent;
+use crate::rma::{LocalRange, RemotePart, TRANSMIT_FLAGS, Walk, total};
 use crate::state::{Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -52,10 +52,10 @@ pub enum Family {
 impl Family {
     /// Flags of the completion, and the counter that counts it.
     #[inline(always)]
-    pub(crate) fn completion(self) -> (u64, Counted) {
+    pub(crate) fn completion(self) -> (u64, CounterEvent) {
         match self {
-            Family::Base => (FI_ATOMIC | FI_WRITE, Counted::Write),
-            Family::Fetch | Family::Compare => (FI_ATOMIC | FI_READ, Counted::Read),
+            Family::Base => (FI_ATOMIC | FI_WRITE, CounterEvent::Write),
+            Family::Fetch | Family::Compare => (FI_ATOMIC | FI_READ, CounterEvent::Read),
         }
     }
 
@@ -121,13 +121,13 @@ pub fn kinds(family: Family) -> usize {
 
 /// The memory of an atomic operation. Lengths count elements. Lists that the operation does not use are empty.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Operands<'a> {
+pub struct AtomicOperands<'a> {
     /// Operands.
-    pub operand: &'a [Part],
+    pub operand: &'a [LocalRange],
     /// Comparands.
-    pub compare: &'a [Part],
+    pub compare: &'a [LocalRange],
     /// Destination of the previous values.
-    pub result: &'a [Part],
+    pub result: &'a [LocalRange],
     /// The targets.
     pub remote: &'a [RemotePart],
 }
@@ -148,11 +148,11 @@ pub(crate) struct Checked {
 pub(crate) fn check(
     family: Family,
     (datatype, op): (i32, i32),
-    operands: &Operands<'_>,
-    posting: &Posting,
+    operands: &AtomicOperands<'_>,
+    posting: &PostOptions,
 ) -> Result<Checked> {
     let valid = valid(family, datatype, op)?;
-    let Operands {
+    let AtomicOperands {
         operand,
         compare,
         result,
@@ -203,9 +203,9 @@ impl Endpoint {
         &self,
         family: Family,
         (datatype, op): (i32, i32),
-        operands: &Operands<'_>,
+        operands: &AtomicOperands<'_>,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let checked = check(family, (datatype, op), operands, posting)?;
         let (ty, op) = (checked.valid.ty, checked.valid.op);
@@ -240,7 +240,7 @@ struct Vector<'a> {
     ty: AtomicType,
     op: AtomicOp,
     /// Operands, comparands and results.
-    lists: [&'a [Part]; 3],
+    lists: [&'a [LocalRange]; 3],
     needed: [bool; 3],
     remote: &'a [RemotePart],
     access: u64,

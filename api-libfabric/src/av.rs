@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::collectives::AvSet;
 use crate::domain::Domain;
-use crate::name::{Called, Name};
+use crate::name::{Called, EndpointName};
 use crate::service::Search;
 use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
@@ -35,7 +35,7 @@ pub struct AddressVector {
 struct Known {
     called: Called,
     /// `None`: the service has not been found yet.
-    name: Option<Name>,
+    name: Option<EndpointName>,
 }
 
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl AddressVector {
 
     /// The name at an address. Errors: [`Errno::INVAL`] if it is not in use. For a service also [`Errno::AGAIN`] while no endpoint serves it, and
     /// the error that makes it unreachable.
-    pub fn name(&self, address: u64) -> Result<Name> {
+    pub fn name(&self, address: u64) -> Result<EndpointName> {
         let known = self.known(address)?;
         match (known.name, known.called) {
             (Some(name), _) | (None, Called::Name(name)) => Ok(name),
@@ -139,7 +139,7 @@ impl AddressVector {
     }
 
     #[cold]
-    fn find(&self, address: u64, called: Called) -> Result<Name> {
+    fn find(&self, address: u64, called: Called) -> Result<EndpointName> {
         if self.is_time_to_look() {
             self.find_now(address, called)
         } else {
@@ -156,7 +156,7 @@ impl AddressVector {
         due
     }
 
-    fn find_now(&self, address: u64, called: Called) -> Result<Name> {
+    fn find_now(&self, address: u64, called: Called) -> Result<EndpointName> {
         let found = match &called {
             Called::Name(name) => Ok(Some(*name)),
             Called::Service(service) => service.find(&self.domain),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::waits::{self, polled};
 use unipgas_core::watcher::Watched;
@@ -16,7 +16,7 @@ use unipgas_core::{Deadline, Error, descriptor};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::name::Name;
+use crate::name::EndpointName;
 use crate::status::{Errno, Result};
 
 /// Empty reads in a row before the reader begins to yield its core: with a core for each process, and without. The awaited process may need it.
@@ -33,7 +33,7 @@ const LARGEST: usize = 1 << 16;
 /// A completed operation: the fields of `struct fi_cq_tagged_entry`, and the sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Entry {
+pub struct CqEntry {
     /// The operation's context.
     pub context: usize,
     /// Flags: the kind of operation.
@@ -52,20 +52,20 @@ pub struct Entry {
 
 /// A failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
+pub struct CqErrorEntry {
     /// As for a completed operation.
-    pub entry: Entry,
+    pub entry: CqEntry,
     /// The reason.
     pub errno: Errno,
     /// Bytes of a message beyond the end of the buffer.
     pub excess: usize,
     /// With [`Errno::ADDRNOTAVAIL`]: the sender of a message, if the address vector does not contain it (FI_SOURCE_ERR).
-    pub sender: Option<Name>,
+    pub sender: Option<EndpointName>,
 }
 
 /// An unread failure.
 struct Pending {
-    failure: Failure,
+    failure: CqErrorEntry,
     /// Unread successes that came between the failure before it and this one.
     behind: usize,
 }
@@ -144,17 +144,17 @@ pub enum Wait {
 
 /// Unread entries in the order of arrival.
 struct Entries {
-    ring: Box<[Entry]>,
+    ring: Box<[CqEntry]>,
     first: usize,
     len: usize,
     /// Entries that came while the ring was full. No entry is ever lost.
-    overflow: VecDeque<Entry>,
+    overflow: VecDeque<CqEntry>,
 }
 
 impl Entries {
     fn new(size: usize) -> Self {
         Entries {
-            ring: vec![Entry::default(); size.next_power_of_two()].into(),
+            ring: vec![CqEntry::default(); size.next_power_of_two()].into(),
             first: 0,
             len: 0,
             overflow: VecDeque::new(),
@@ -168,13 +168,13 @@ impl Entries {
 
     /// Adds an entry and returns the number of entries.
     #[inline(always)]
-    fn push(&mut self, entry: Entry) -> usize {
+    fn push(&mut self, entry: CqEntry) -> usize {
         let mask = self.ring.len() - 1;
         if self.len > mask || !self.overflow.is_empty() {
             return self.keep(entry);
         }
         // Word by word: a copy of an entry just built in memory would wait for its own stores.
-        let Entry {
+        let CqEntry {
             context,
             flags,
             len,
@@ -200,14 +200,14 @@ impl Entries {
     }
 
     #[cold]
-    fn keep(&mut self, entry: Entry) -> usize {
+    fn keep(&mut self, entry: CqEntry) -> usize {
         self.overflow.push_back(entry);
         self.len()
     }
 
     /// Passes the oldest entry to `sink`. False: there is none.
     #[inline(always)]
-    fn take(&mut self, sink: &mut impl FnMut(&Entry)) -> bool {
+    fn take(&mut self, sink: &mut impl FnMut(&CqEntry)) -> bool {
         if self.len == 0 {
             return self.take_kept(sink);
         }
@@ -219,7 +219,7 @@ impl Entries {
     }
 
     #[cold]
-    fn take_kept(&mut self, sink: &mut impl FnMut(&Entry)) -> bool {
+    fn take_kept(&mut self, sink: &mut impl FnMut(&CqEntry)) -> bool {
         self.overflow.pop_front().inspect(sink).is_some()
     }
 }
@@ -244,7 +244,7 @@ pub struct CompletionQueue {
     interrupted: AtomicBool,
     vain: AtomicU32,
     /// Limits liveness checks of peers during empty reads.
-    lives: Pace,
+    liveness: LivenessTimer,
     /// Reads since the last progress.
     turn: AtomicU32,
 }
@@ -275,7 +275,7 @@ impl CompletionQueue {
             armed: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             vain: AtomicU32::new(0),
-            lives: Pace::default(),
+            liveness: LivenessTimer::default(),
             turn: AtomicU32::new(0),
         });
         if queue.descriptor.is_some() {
@@ -314,7 +314,7 @@ impl CompletionQueue {
     }
 
     #[inline(always)]
-    pub(crate) fn push(&self, entry: Entry) {
+    pub(crate) fn push(&self, entry: CqEntry) {
         let mut entries = self.entries.lock();
         self.count.store(entries.push(entry), Ordering::Release);
         drop(entries);
@@ -322,7 +322,7 @@ impl CompletionQueue {
     }
 
     #[cold]
-    pub(crate) fn fail(&self, failure: Failure) {
+    pub(crate) fn fail(&self, failure: CqErrorEntry) {
         let mut failures = self.failures.lock();
         let known: usize = failures.iter().map(|pending| pending.behind).sum();
         let entries = self.entries.lock().len();
@@ -382,7 +382,7 @@ impl CompletionQueue {
 
     /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes next.
     #[inline(always)]
-    pub fn read(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
+    pub fn read(&self, most: usize, mut sink: impl FnMut(&CqEntry)) -> Result<usize> {
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
         // Available entries need no progress first, but reads of them must not prevent progress.
@@ -414,7 +414,7 @@ impl CompletionQueue {
 
     /// Reads the entries before the first failure. Errors: [`Errno::AVAIL`] if the failure comes next.
     #[cold]
-    fn read_up_to_failure(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
+    fn read_up_to_failure(&self, most: usize, mut sink: impl FnMut(&CqEntry)) -> Result<usize> {
         let mut failures = self.failures.lock();
         let mut entries = self.entries.lock();
         let first = failures.front_mut();
@@ -457,7 +457,7 @@ impl CompletionQueue {
         };
         if vain >= patience && vain.is_multiple_of(OFFER) {
             // The timer depends on time, not on reads: a yield lasts as long as the scheduler runs other processes.
-            if self.lives.is_due() {
+            if self.liveness.is_due() {
                 self.attached.look();
             }
             polled(vain < patience + OFFER, || waits::call("fi_cq_read"));
@@ -466,7 +466,7 @@ impl CompletionQueue {
     }
 
     /// Reads a failure. Errors: [`Errno::AGAIN`] if there is none.
-    pub fn read_failure(&self) -> Result<Failure> {
+    pub fn read_failure(&self) -> Result<CqErrorEntry> {
         let mut failures = self.failures.lock();
         let pending = failures.pop_front().ok_or(Errno::AGAIN)?;
         // The failure was read early: the entries before it now precede the next failure.
@@ -485,7 +485,7 @@ impl CompletionQueue {
         most: usize,
         least: usize,
         deadline: Deadline,
-        sink: impl FnMut(&Entry),
+        sink: impl FnMut(&CqEntry),
     ) -> Result<usize> {
         if matches!(self.wait, Wait::None | Wait::Set) {
             return Err(Errno::INVAL);

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use unipgas_core::pace::Pace;
-use unipgas_core::wait::Steps;
+use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::wait::WaitProgress;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::waits::{self, polled};
 use unipgas_core::watcher::Watched;
@@ -34,7 +34,7 @@ pub struct Counter {
     /// A thread is about to wait for the descriptor.
     armed: AtomicBool,
     /// Limits liveness checks of peers while the program polls the counter.
-    pace: Pace,
+    liveness: LivenessTimer,
     pub(crate) attached: Attached,
     pub(crate) waiters: Waiters,
 }
@@ -70,7 +70,7 @@ impl Counter {
             wait,
             descriptor,
             armed: AtomicBool::new(false),
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
             attached: Attached::default(),
             waiters: Waiters::default(),
         }
@@ -148,7 +148,7 @@ impl Counter {
 
     /// Handles a poll of the counter. The program may poll nothing else.
     fn attend(&self) {
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.attached.look();
             let came = self.value() != self.known.load(Ordering::Acquire);
             polled(came, || waits::call("fi_cntr_read"));
@@ -228,7 +228,7 @@ impl Counter {
         }
         let known = self.known_errors.load(Ordering::Acquire);
         let _inside = self.waiters.enter();
-        let mut steps = Steps::default();
+        let mut steps = WaitProgress::default();
         let mut check = || {
             waits::call("fi_cntr_wait");
             steps.note(self.value());

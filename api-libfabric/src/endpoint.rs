@@ -16,10 +16,10 @@ use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::messages::{Messages, SharedReceives};
-use crate::name::{Called, Name};
-use crate::operation::{Counted, Report, Reports};
+use crate::name::{Called, EndpointName};
+use crate::operation::{CounterEvent, Report, Reports};
 use crate::process::has_other_hosts;
-use crate::service::{Served, Service};
+use crate::service::{Served, ServiceName};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -55,7 +55,7 @@ pub struct EndpointOptions {
     /// Order of operations to one peer on which the program relies.
     pub order: u64,
     /// The service that the endpoint provides.
-    pub service: Option<Service>,
+    pub service: Option<ServiceName>,
     /// It uses a shared transmit context, and must be bound to one.
     pub shares_transmits: bool,
     /// It uses a shared receive context, and must be bound to one.
@@ -99,7 +99,7 @@ struct Live {
 /// An endpoint.
 pub struct Endpoint {
     domain: Arc<Domain>,
-    name: Name,
+    name: EndpointName,
     options: EndpointOptions,
     /// The kinds of messages with receives that are posted here.
     pub(crate) receives: u64,
@@ -113,7 +113,7 @@ pub struct Endpoint {
 
 /// Options of one operation.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Posting {
+pub struct PostOptions {
     /// The completion returns it.
     pub context: usize,
     /// FI_COMPLETION, FI_FENCE, FI_INJECT, …
@@ -126,9 +126,9 @@ pub struct Posting {
     pub work: u32,
 }
 
-impl Posting {
+impl PostOptions {
     /// The report of the operation. `completion`: flags of the completion, and the counter that counts it.
-    pub(crate) fn report(&self, completion: (u64, Counted), wanted: bool) -> Report {
+    pub(crate) fn report(&self, completion: (u64, CounterEvent), wanted: bool) -> Report {
         let (flags, counted) = completion;
         Report {
             context: self.context,
@@ -161,7 +161,7 @@ impl Endpoint {
         };
         let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
         let address = engine.address()?;
-        let name = Name::new(id, &address, &directory.key())?;
+        let name = EndpointName::new(id, &address, &directory.key())?;
         let messages = match options.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
@@ -185,7 +185,7 @@ impl Endpoint {
         // SAFETY:
         // - `local` has checked the size. The memory is page-aligned, and other code does not know it yet.
         unsafe { place.ptr.cast::<Directory>().write(shown) };
-        let serve = |service: Service| service.serve(&name, &address, &directory.key());
+        let serve = |service: ServiceName| service.serve(&name, &address, &directory.key());
         let served = options.service.map(serve);
         let served = served.transpose()?;
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Endpoint {
     }
 
     /// Its name, for address vectors of other processes.
-    pub fn name(&self) -> &Name {
+    pub fn name(&self) -> &EndpointName {
         &self.name
     }
 
@@ -297,9 +297,16 @@ impl Endpoint {
     /// Binds a counter. Peers count their operations themselves, so the owner need not make calls. Programs also bind a counter of own operations
     /// to an enabled endpoint: it counts operations that end later. Errors: as for [`Endpoint::bind_av`] otherwise; [`Errno::NOSPC`] if too
     /// many counters count operations of peers.
-    pub fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
+    pub fn bind_counter(
+        self: &Arc<Self>,
+        counter: &Arc<Counter>,
+        counted: CounterEvent,
+    ) -> Result<()> {
         self.same_domain(counter.domain())?;
-        let of_peers = matches!(counted, Counted::RemoteRead | Counted::RemoteWrite);
+        let of_peers = matches!(
+            counted,
+            CounterEvent::RemoteRead | CounterEvent::RemoteWrite
+        );
         if of_peers {
             counter.tally()?;
         }
@@ -394,13 +401,13 @@ impl Endpoint {
             }),
             deferred: self.domain.deferred().clone(),
         };
-        let tally = |counted: Counted| {
+        let tally = |counted: CounterEvent| {
             let counter = bindings.counters[counted as usize].as_ref();
             counter.map(|counter| counter.tally()).transpose()
         };
         let counts = Counts {
-            read: tally(Counted::RemoteRead)?,
-            write: tally(Counted::RemoteWrite)?,
+            read: tally(CounterEvent::RemoteRead)?,
+            write: tally(CounterEvent::RemoteWrite)?,
         };
         show_counts(&self.directory, counts)?;
         if let (Some(shared), Some(messages)) = (&bindings.shared_receives, &mut state.messages) {
@@ -527,7 +534,7 @@ impl Endpoint {
         reports: &Reports,
         state: &mut State,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<Admitted> {
         let wanted = posting.wants(reports.selective[0]);
         let queue = reports.transmit.as_ref();

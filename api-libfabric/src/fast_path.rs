@@ -5,9 +5,9 @@ use unipgas_core::atomic::{AtomicForm, defined};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
 
 use crate::atomics::{Family, MOST_BYTES, TYPES};
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting};
+use crate::endpoint::{Endpoint, INJECT_SIZE, PostOptions};
 use crate::operation::{Report, Reports};
-use crate::rma::{Direction, LONGEST, Part, RemotePart};
+use crate::rma::{LONGEST, LocalRange, RemotePart, RmaKind};
 use crate::status::Result;
 use crate::sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
@@ -67,7 +67,7 @@ pub(crate) struct Elements {
 impl Reports {
     /// Whether the operation's success is wanted. `None`: the queue is full, or the operation has flags of the slow path.
     #[inline(always)]
-    fn admits(&self, posting: &Posting) -> Option<bool> {
+    fn admits(&self, posting: &PostOptions) -> Option<bool> {
         let wanted = !posting.quiet & (!self.selective[0] | (posting.flags & FI_COMPLETION != 0));
         let room = match &self.transmit {
             Some(queue) if wanted => !queue.is_full(),
@@ -87,7 +87,7 @@ impl Endpoint {
         &self,
         elements: &Elements,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Option<Result<()>> {
         let Elements {
             family,
@@ -157,10 +157,10 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) unsafe fn transfer_fast(
         &self,
-        direction: Direction,
-        (local, remote): (&Part, &RemotePart),
+        direction: RmaKind,
+        (local, remote): (&LocalRange, &RemotePart),
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Option<()> {
         let inline = posting.quiet | (posting.flags & FI_INJECT != 0);
         let most = if inline { INJECT_SIZE } else { LONGEST };
@@ -186,9 +186,9 @@ impl Endpoint {
         // - contract of this call: the local bytes are valid.
         let done = unsafe {
             match direction {
-                Direction::Read => now.get(here, there, len),
+                RmaKind::Read => now.get(here, there, len),
                 // Programs rely on more order than they request.
-                Direction::Write => now.put_in_order(here, there, len),
+                RmaKind::Write => now.put_in_order(here, there, len),
             }
         };
         if !done {

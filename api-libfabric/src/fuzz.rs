@@ -3,8 +3,8 @@
 use unipgas_core::bundle::Tag;
 use unipgas_core::{Address, RegionKey};
 
-use crate::name::{Called, Name};
-use crate::service::{Server, Service};
+use crate::name::{Called, EndpointName};
+use crate::service::{Server, ServiceName};
 
 /// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -40,8 +40,8 @@ fn text(bytes: &[u8]) {
 fn all() -> Vec<Called> {
     let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).expect("room");
     let directory = RegionKey::pack([(Tag::new(2), &[4u8; 8][..])]).expect("room");
-    let name = Name::new(9, &address, &directory).expect("room");
-    let service = Service::new("7471").expect("a port");
+    let name = EndpointName::new(9, &address, &directory).expect("room");
+    let service = ServiceName::new("7471").expect("a port");
     let server = Server::new(([10, 0, 0, 2], 7471).into()).expect("a port");
     vec![
         Called::Name(name),

@@ -56,13 +56,13 @@ mod trigger;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};
-pub use completion::{CompletionQueue, Entry, Failure};
+pub use completion::{CompletionQueue, CqEntry, CqErrorEntry};
 pub use counter::Counter;
 pub use domain::{Domain, DomainOptions};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use interface::INTERFACE;
 pub use memory::MemoryRegion;
-pub use name::{Called, Name};
-pub use service::{Server, Service};
+pub use name::{Called, EndpointName};
+pub use service::{Server, ServiceName};
 pub use status::{Errno, Result};
 pub use unipgas_libfabric_sys as sys;

@@ -11,7 +11,7 @@ use unipgas_core::bundle::{BUNDLE_LEN, Bundle};
 use unipgas_core::peer_numbers::NAME_LEN;
 use unipgas_core::{Address, Error, RegionKey};
 
-use crate::service::{Server, Service};
+use crate::service::{Server, ServiceName};
 use crate::status::{Errno, Result};
 
 const MAGIC: [u8; 2] = [0xf1, 0x01];
@@ -21,7 +21,7 @@ const HEAD: usize = 12;
 /// An endpoint's name: id, address of the process, key of the directory. Address and key lack trailing zeroes, and possibly the parts of some
 /// transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Name([u8; NAME_LEN]);
+pub struct EndpointName([u8; NAME_LEN]);
 
 /// Bytes of a name.
 pub const LEN: usize = NAME_LEN;
@@ -38,12 +38,12 @@ fn padded(bytes: &[u8]) -> Bundle {
     Bundle::from_bytes(&whole).expect("of that length")
 }
 
-impl Name {
+impl EndpointName {
     /// The name of the endpoint `id`. Errors: [`Errno::NOMEM`] if address and key exceed 64 bytes.
-    pub fn new(id: u64, address: &Address, directory: &RegionKey) -> Result<Name> {
+    pub fn new(id: u64, address: &Address, directory: &RegionKey) -> Result<EndpointName> {
         let few = |parts: Range<usize>| {
             let (address, directory) = (address.only(parts.clone()), directory.only(parts));
-            Name::of(id, used(&address), used(&directory))
+            EndpointName::of(id, used(&address), used(&directory))
         };
         // The first of several transports serves peers of the same host. The others are in order of preference.
         let networks = (2..=address.count()).rev().map(|end| 1..end);
@@ -52,7 +52,7 @@ impl Name {
         name.ok_or_else(|| Error::Exhausted("room in a name".into()).into())
     }
 
-    fn of(id: u64, address: &[u8], directory: &[u8]) -> Option<Name> {
+    fn of(id: u64, address: &[u8], directory: &[u8]) -> Option<EndpointName> {
         let (middle, end) = (HEAD + address.len(), HEAD + address.len() + directory.len());
         if end > NAME_LEN {
             return None;
@@ -64,13 +64,13 @@ impl Name {
         bytes[4..HEAD].copy_from_slice(&id.to_le_bytes());
         bytes[HEAD..middle].copy_from_slice(address);
         bytes[middle..end].copy_from_slice(directory);
-        Some(Name(bytes))
+        Some(EndpointName(bytes))
     }
 
     /// A name from its bytes. Errors: [`Errno::INVAL`] unless an endpoint of this version made them.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Name> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<EndpointName> {
         let bytes: [u8; NAME_LEN] = bytes.try_into().map_err(|_| Errno::INVAL)?;
-        let name = Name(bytes);
+        let name = EndpointName(bytes);
         let fits = name.len() <= NAME_LEN;
         if bytes[..2] == MAGIC && fits && name.id() != 0 {
             Ok(name)
@@ -103,7 +103,7 @@ impl Name {
         padded(&self.0[HEAD..HEAD + self.lengths().0])
     }
 
-    /// The directory, for access through [`address`](Name::address).
+    /// The directory, for access through [`address`](EndpointName::address).
     pub fn directory(&self) -> RegionKey {
         let (address, directory) = self.lengths();
         padded(&self.0[HEAD + address..HEAD + address + directory])
@@ -115,9 +115,9 @@ impl Name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Called {
     /// The endpoint with this name.
-    Name(Name),
+    Name(EndpointName),
     /// The endpoint that provides the service at the first contact.
-    Service(Service),
+    Service(ServiceName),
     /// The endpoint that provides a service on another host, at the first contact.
     Server(Server),
 }
@@ -130,8 +130,8 @@ pub const LONGEST: usize = SCHEME.len() + (4 * LEN).div_ceil(3) + 1;
 impl Called {
     /// An address from its bytes. Errors: [`Errno::INVAL`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Called> {
-        let name = Name::from_bytes(bytes).map(Called::Name);
-        let service = || Service::from_bytes(bytes).map(Called::Service);
+        let name = EndpointName::from_bytes(bytes).map(Called::Name);
+        let service = || ServiceName::from_bytes(bytes).map(Called::Service);
         let server = || Server::from_bytes(bytes).map(Called::Server);
         name.or_else(|_| service()).or_else(|_| server())
     }
@@ -152,7 +152,7 @@ impl std::str::FromStr for Called {
     fn from_str(text: &str) -> Result<Called> {
         let rest = text.strip_prefix(SCHEME).ok_or(Errno::INVAL)?;
         if let Some(service) = rest.strip_prefix(':') {
-            return Service::new(service).map(Called::Service);
+            return ServiceName::new(service).map(Called::Service);
         }
         if rest.contains(':') {
             let at = rest.parse().map_err(|_| Errno::INVAL)?;
@@ -162,7 +162,7 @@ impl std::str::FromStr for Called {
         let mut bytes = decoded.map_err(|_| Errno::INVAL)?;
         let given = bytes.len();
         bytes.resize(LEN.max(given), 0);
-        let name = Name::from_bytes(&bytes)?;
+        let name = EndpointName::from_bytes(&bytes)?;
         // Exactly the used bytes, so each name has only one text.
         if given == name.len() {
             Ok(Called::Name(name))
@@ -194,14 +194,17 @@ mod tests {
     fn parts_come_back_and_garbage_is_refused() {
         let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).unwrap();
         let directory = RegionKey::pack([(Tag::new(2), &[4u8; 8][..])]).unwrap();
-        let name = Name::new(77, &address, &directory).unwrap();
-        let again = Name::from_bytes(name.as_bytes()).unwrap();
+        let name = EndpointName::new(77, &address, &directory).unwrap();
+        let again = EndpointName::from_bytes(name.as_bytes()).unwrap();
         assert_eq!(
             (again.id(), again.address(), again.directory()),
             (77, address, directory)
         );
-        assert_eq!(Name::from_bytes(&[0; 64]), Err(Errno::INVAL));
-        assert_eq!(Name::from_bytes(&name.as_bytes()[1..]), Err(Errno::INVAL));
+        assert_eq!(EndpointName::from_bytes(&[0; 64]), Err(Errno::INVAL));
+        assert_eq!(
+            EndpointName::from_bytes(&name.as_bytes()[1..]),
+            Err(Errno::INVAL)
+        );
     }
 
     #[test]
@@ -221,13 +224,13 @@ mod tests {
             ([32, 16, 8], [8, 20, 20], 1..2),
         ] {
             let (address, directory) = (parts(address), parts(directory));
-            let name = Name::new(5, &address, &directory).unwrap();
+            let name = EndpointName::new(5, &address, &directory).unwrap();
             assert_eq!(name.address(), address.only(kept.clone()));
             assert_eq!(name.directory(), directory.only(kept));
-            assert_eq!(Name::from_bytes(name.as_bytes()), Ok(name));
+            assert_eq!(EndpointName::from_bytes(name.as_bytes()), Ok(name));
         }
         let (address, directory) = (parts([10, 30, 10]), parts([10, 20, 20]));
-        assert!(Name::new(5, &address, &directory).is_err());
+        assert!(EndpointName::new(5, &address, &directory).is_err());
     }
 
     #[test]
@@ -235,9 +238,11 @@ mod tests {
         let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).unwrap();
         let directory = RegionKey::pack([(Tag::new(2), &[0u8; 8][..])]).unwrap();
         let longest = "s".repeat(crate::service::LONGEST_SERVICE);
-        let mut all = vec![Called::Name(Name::new(9, &address, &directory).unwrap())];
+        let mut all = vec![Called::Name(
+            EndpointName::new(9, &address, &directory).unwrap(),
+        )];
         for service in ["7471", "a b", "ü", &longest] {
-            all.push(Called::Service(Service::new(service).unwrap()));
+            all.push(Called::Service(ServiceName::new(service).unwrap()));
         }
         for at in ["10.0.0.2:7471", "[2001:db8::7]:1"] {
             all.push(Called::Server(Server::new(at.parse().unwrap()).unwrap()));
@@ -262,7 +267,7 @@ mod tests {
             assert_eq!(text.parse::<Called>(), Err(Errno::INVAL), "{text}");
         }
         for service in ["", "a\0", "\n", &format!("{longest}x")] {
-            assert_eq!(Service::new(service), Err(Errno::INVAL));
+            assert_eq!(ServiceName::new(service), Err(Errno::INVAL));
         }
     }
 }

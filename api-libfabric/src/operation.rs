@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::completion::{CompletionQueue, Entry, Failure};
+use crate::completion::{CompletionQueue, CqEntry, CqErrorEntry};
 use crate::counter::Counter;
-use crate::name::Name;
+use crate::name::EndpointName;
 use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
 use crate::trigger::Deferred;
@@ -15,7 +15,7 @@ use crate::trigger::Deferred;
     missing_docs,
     reason = "the names are those of the flags of fi_ep_bind(3)"
 )]
-pub enum Counted {
+pub enum CounterEvent {
     Send,
     Receive,
     Read,
@@ -32,7 +32,7 @@ pub(crate) struct Report {
     pub flags: u64,
     /// Whether success produces a queue entry. Failures always do.
     pub wanted: bool,
-    pub counted: Counted,
+    pub counted: CounterEvent,
     /// Number of the deferred work. 0: none, and the endpoint's counters count the operation.
     pub work: u32,
 }
@@ -51,9 +51,9 @@ pub(crate) struct Reports {
 
 impl Reports {
     #[inline(always)]
-    fn queue(&self, counted: Counted) -> Option<&CompletionQueue> {
+    fn queue(&self, counted: CounterEvent) -> Option<&CompletionQueue> {
         match counted {
-            Counted::Receive | Counted::RemoteRead | Counted::RemoteWrite => {
+            CounterEvent::Receive | CounterEvent::RemoteRead | CounterEvent::RemoteWrite => {
                 self.receive.as_deref()
             }
             _ => self.transmit.as_deref(),
@@ -61,7 +61,7 @@ impl Reports {
     }
 
     #[inline(always)]
-    pub fn count(&self, counted: Counted) {
+    pub fn count(&self, counted: CounterEvent) {
         if let Some(counter) = self.counters[counted as usize].get() {
             counter.count(1);
         }
@@ -69,11 +69,11 @@ impl Reports {
 
     #[inline(always)]
     pub fn succeed(&self, report: &Report) {
-        self.succeed_with(report, Entry::default());
+        self.succeed_with(report, CqEntry::default());
     }
 
     #[inline(always)]
-    pub fn succeed_with(&self, report: &Report, entry: Entry) {
+    pub fn succeed_with(&self, report: &Report, entry: CqEntry) {
         self.tell(report, entry);
         self.count_success(report);
     }
@@ -83,15 +83,15 @@ impl Reports {
     pub fn succeed_from(
         &self,
         report: &Report,
-        entry: Entry,
-        sender: impl FnOnce() -> Option<Name>,
+        entry: CqEntry,
+        sender: impl FnOnce() -> Option<EndpointName>,
     ) {
         self.tell_from(report, entry, sender);
         self.count_success(report);
     }
 
     #[inline(always)]
-    fn tell(&self, report: &Report, entry: Entry) {
+    fn tell(&self, report: &Report, entry: CqEntry) {
         if report.wanted
             && let Some(queue) = self.queue(report.counted)
         {
@@ -101,13 +101,18 @@ impl Reports {
 
     /// Adds a message to the queue. With FI_SOURCE_ERR, a message of a sender without address becomes an error with the sender's name.
     #[inline(always)]
-    pub fn tell_from(&self, report: &Report, entry: Entry, sender: impl FnOnce() -> Option<Name>) {
+    pub fn tell_from(
+        &self,
+        report: &Report,
+        entry: CqEntry,
+        sender: impl FnOnce() -> Option<EndpointName>,
+    ) {
         if !self.is_nameless(&entry) {
             self.tell(report, entry);
         } else if report.wanted
             && let Some(queue) = self.queue(report.counted)
         {
-            queue.fail(Failure {
+            queue.fail(CqErrorEntry {
                 entry: entry_of(report, entry),
                 errno: Errno::ADDRNOTAVAIL,
                 excess: 0,
@@ -118,7 +123,7 @@ impl Reports {
 
     /// Whether a message is reported as an error because its sender has no address here.
     #[inline(always)]
-    pub fn is_nameless(&self, entry: &Entry) -> bool {
+    pub fn is_nameless(&self, entry: &CqEntry) -> bool {
         self.names_senders && entry.source == FI_ADDR_NOTAVAIL
     }
 
@@ -152,7 +157,7 @@ impl Reports {
     /// Reports a failure. Errors: the failure itself, without a queue and a counter for it.
     #[cold]
     pub fn fail(&self, report: &Report, errno: Errno) -> Result<()> {
-        self.fail_with(report, errno, Entry::default(), 0)
+        self.fail_with(report, errno, CqEntry::default(), 0)
     }
 
     #[cold]
@@ -160,7 +165,7 @@ impl Reports {
         &self,
         report: &Report,
         errno: Errno,
-        entry: Entry,
+        entry: CqEntry,
         excess: usize,
     ) -> Result<()> {
         if report.work != 0 && self.deferred.ended(report.work, false) && !report.wanted {
@@ -174,7 +179,7 @@ impl Reports {
             return Err(errno);
         }
         if let Some(queue) = queue {
-            queue.fail(Failure {
+            queue.fail(CqErrorEntry {
                 entry: entry_of(report, entry),
                 errno,
                 excess,
@@ -189,8 +194,8 @@ impl Reports {
 }
 
 #[inline(always)]
-fn entry_of(report: &Report, entry: Entry) -> Entry {
-    Entry {
+fn entry_of(report: &Report, entry: CqEntry) -> CqEntry {
+    CqEntry {
         context: report.context,
         flags: report.flags | entry.flags,
         ..entry

@@ -6,8 +6,8 @@ use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::Counted;
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, PostOptions};
+use crate::operation::CounterEvent;
 use crate::state::{DATA, Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -32,7 +32,7 @@ pub(crate) const TRANSMIT_FLAGS: u64 = FI_COMPLETION
 /// Memory of this process.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Part {
+pub struct LocalRange {
     /// First byte.
     pub ptr: *mut u8,
     /// Bytes, or elements in interfaces that count elements.
@@ -40,13 +40,13 @@ pub struct Part {
 }
 
 // SAFETY:
-// - `Part` is a pointer and a length. Until the operation is complete, its contract permits access from any thread.
-unsafe impl Send for Part {}
+// - `LocalRange` is a pointer and a length. Until the operation is complete, its contract permits access from any thread.
+unsafe impl Send for LocalRange {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Part {}
+unsafe impl Sync for LocalRange {}
 
-impl Part {
+impl LocalRange {
     /// The bytes.
     ///
     /// # Safety
@@ -76,18 +76,18 @@ pub struct RemotePart {
 /// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "names of the calls")]
-pub enum Direction {
+pub enum RmaKind {
     Read,
     Write,
 }
 
-impl Direction {
+impl RmaKind {
     /// Flags of the completion, and the counter that counts it.
     #[inline(always)]
-    pub(crate) fn completion(self) -> (u64, Counted) {
+    pub(crate) fn completion(self) -> (u64, CounterEvent) {
         match self {
-            Direction::Read => (FI_RMA | FI_READ, Counted::Read),
-            Direction::Write => (FI_RMA | FI_WRITE, Counted::Write),
+            RmaKind::Read => (FI_RMA | FI_READ, CounterEvent::Read),
+            RmaKind::Write => (FI_RMA | FI_WRITE, CounterEvent::Write),
         }
     }
 
@@ -95,8 +95,8 @@ impl Direction {
     #[inline(always)]
     pub(crate) fn access(self) -> u64 {
         match self {
-            Direction::Read => FI_REMOTE_READ,
-            Direction::Write => FI_REMOTE_WRITE,
+            RmaKind::Read => FI_REMOTE_READ,
+            RmaKind::Write => FI_REMOTE_WRITE,
         }
     }
 }
@@ -114,8 +114,8 @@ pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<us
 
 /// Checks parts of local memory. Errors: [`Errno::INVAL`] for too many parts, and for null with a length.
 #[inline(always)]
-pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
-    let is_wrong = |part: &Part| part.ptr.is_null() && part.len > 0;
+pub(crate) fn check_parts(parts: &[LocalRange]) -> Result<()> {
+    let is_wrong = |part: &LocalRange| part.ptr.is_null() && part.len > 0;
     // Most calls have one part, which needs no loop.
     let wrong = match parts {
         [part] => is_wrong(part),
@@ -126,7 +126,7 @@ pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
 
 /// Total bytes of the parts. Errors: [`Errno::MSGSIZE`] for more than `most`.
 #[inline(always)]
-pub(crate) fn bytes_of(parts: &[Part], most: usize) -> Result<usize> {
+pub(crate) fn bytes_of(parts: &[LocalRange], most: usize) -> Result<usize> {
     match parts {
         [part] if part.len <= most => Ok(part.len),
         _ => total(parts.iter().map(|part| part.len), most),
@@ -230,11 +230,11 @@ impl Endpoint {
     #[inline]
     pub unsafe fn transfer(
         &self,
-        direction: Direction,
-        local: &[Part],
+        direction: RmaKind,
+        local: &[LocalRange],
         remote: &[RemotePart],
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         if let ([here], [there]) = (local, remote) {
             // SAFETY:
@@ -255,11 +255,11 @@ impl Endpoint {
     #[inline(never)]
     unsafe fn transfer_otherwise(
         &self,
-        direction: Direction,
-        local: &[Part],
+        direction: RmaKind,
+        local: &[LocalRange],
         remote: &[RemotePart],
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let (len, inline) = check_transfer(local, remote, posting)?;
         let (reports, mut state) = self.live()?;
@@ -296,7 +296,7 @@ impl Endpoint {
 
 /// Checks local memory to send or transfer. Returns its length, and whether it is free when the call returns.
 #[inline(always)]
-pub(crate) fn check_local(local: &[Part], posting: &Posting) -> Result<(usize, bool)> {
+pub(crate) fn check_local(local: &[LocalRange], posting: &PostOptions) -> Result<(usize, bool)> {
     check_parts(local)?;
     let inline = posting.quiet || posting.flags & FI_INJECT != 0;
     let most = if inline { INJECT_SIZE } else { LONGEST };
@@ -305,9 +305,9 @@ pub(crate) fn check_local(local: &[Part], posting: &Posting) -> Result<(usize, b
 
 /// Checks the arguments of a transfer. Returns its length, and whether the local memory is free when the call returns.
 fn check_transfer(
-    local: &[Part],
+    local: &[LocalRange],
     remote: &[RemotePart],
-    posting: &Posting,
+    posting: &PostOptions,
 ) -> Result<(usize, bool)> {
     if posting.flags & !TRANSMIT_FLAGS != 0 {
         return Err(Errno::BADFLAGS);
@@ -325,8 +325,8 @@ fn check_transfer(
 
 /// A transfer of [`Endpoint::transfer`], whose contract holds for the local memory.
 struct Transfer<'a> {
-    direction: Direction,
-    local: &'a [Part],
+    direction: RmaKind,
+    local: &'a [LocalRange],
     remote: &'a [RemotePart],
     flags: Flags,
     walk: Walk<2>,
@@ -395,8 +395,8 @@ impl Parts for Transfer<'_> {
         // - contract of `transfer`: the local bytes are valid until completion. With `INLINE`: until the call returns.
         let outcome = unsafe {
             match self.direction {
-                Direction::Write => channel.put(here, there, len, self.flags, context),
-                Direction::Read => channel.get(here, there, len, self.flags, context),
+                RmaKind::Write => channel.put(here, there, len, self.flags, context),
+                RmaKind::Read => channel.get(here, there, len, self.flags, context),
             }
         };
         outcome.map(Some).map_err(|error| target.why(error))

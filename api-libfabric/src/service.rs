@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::peer_numbers::NAME_LEN;
-use unipgas_core::reception::{Inquiry, Reception, Reply};
+use unipgas_core::reception::{Inquiry, InquiryResult, Reception};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use unipgas_core::{Address, Error, RegionKey, Result as Outcome};
 
 use crate::domain::Domain;
-use crate::name::Name;
+use crate::name::EndpointName;
 use crate::process::has_other_hosts;
 use crate::status::{Errno, Result};
 use crate::target::read_directory_at;
@@ -30,11 +30,11 @@ pub const LONGEST_SERVICE: usize = NAME_LEN - HEAD;
 
 /// The name of a service. It is as long as an endpoint's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Service([u8; NAME_LEN]);
+pub struct ServiceName([u8; NAME_LEN]);
 
-impl Service {
+impl ServiceName {
     /// The service with this text. Errors: [`Errno::INVAL`] for an empty text, more than [`LONGEST_SERVICE`] bytes, or control characters.
-    pub fn new(text: &str) -> Result<Service> {
+    pub fn new(text: &str) -> Result<ServiceName> {
         let (len, controls) = (text.len(), text.chars().any(char::is_control));
         if len == 0 || len > LONGEST_SERVICE || controls {
             return Err(Errno::INVAL);
@@ -43,16 +43,16 @@ impl Service {
         bytes[..2].copy_from_slice(&MAGIC);
         bytes[2] = len as u8;
         bytes[HEAD..HEAD + len].copy_from_slice(text.as_bytes());
-        Ok(Service(bytes))
+        Ok(ServiceName(bytes))
     }
 
     /// A service from its bytes. Errors: [`Errno::INVAL`] for other bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Service> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<ServiceName> {
         let text = bytes.strip_prefix(&MAGIC).and_then(|rest| {
             let (len, rest) = rest.split_first()?;
             std::str::from_utf8(rest.get(..usize::from(*len))?).ok()
         });
-        let service = Service::new(text.ok_or(Errno::INVAL)?)?;
+        let service = ServiceName::new(text.ok_or(Errno::INVAL)?)?;
         if service.0 == *bytes {
             Ok(service)
         } else {
@@ -91,7 +91,7 @@ impl Service {
     /// provides the service, or if another program uses the port for other hosts.
     pub(crate) fn serve(
         &self,
-        name: &Name,
+        name: &EndpointName,
         address: &Address,
         directory: &RegionKey,
     ) -> Result<Served> {
@@ -122,7 +122,7 @@ impl Service {
     }
 
     /// The endpoint that provides the service now. `None`: there is none. Errors: it is unreachable.
-    pub(crate) fn find(&self, domain: &Domain) -> Outcome<Option<Name>> {
+    pub(crate) fn find(&self, domain: &Domain) -> Outcome<Option<EndpointName>> {
         let rendezvous = self.join()?;
         let Some(found) = rendezvous.find(PLACE)?.filter(|_| rendezvous.alive(PLACE)) else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Service {
             Err(Error::PeerDead) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let name = Name::new(directory.id, &found.address, &found.key);
+        let name = EndpointName::new(directory.id, &found.address, &found.key);
         Ok(name.ok())
     }
 }
@@ -206,7 +206,7 @@ pub(crate) struct Search {
 
 impl Search {
     /// The endpoint that provides the service there. `None`: there is none now, or the answer is pending. Errors: it is unreachable.
-    pub fn look(&mut self, server: &Server) -> Outcome<Option<Name>> {
+    pub fn look(&mut self, server: &Server) -> Outcome<Option<EndpointName>> {
         if self.pause.is_some_and(|pause| pause.elapsed() < PAUSE) {
             return Ok(None);
         }
@@ -215,16 +215,18 @@ impl Search {
             None => Inquiry::begin(server.at())?,
         };
         match inquiry.look()? {
-            Reply::Waits => self.inquiry = Some(inquiry),
-            Reply::Nobody => self.pause = Some(Instant::now()),
-            Reply::Said(name) => {
+            InquiryResult::Waits => self.inquiry = Some(inquiry),
+            InquiryResult::Nobody => self.pause = Some(Instant::now()),
+            InquiryResult::Said(name) => {
                 let other_release = |_| {
                     let at = server.at();
                     Error::Unreachable(format!(
                         "the service at {at} is of another release of unipgas"
                     ))
                 };
-                return Name::from_bytes(&name).map(Some).map_err(other_release);
+                return EndpointName::from_bytes(&name)
+                    .map(Some)
+                    .map_err(other_release);
             }
         }
         Ok(None)

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::{
-    Completion, Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process,
+    Completion, Endpoint as Channel, Error, Flags, Outcome, Region, MoreBatch, process,
 };
 
 use crate::av::AddressVector;
-use crate::completion::Entry;
+use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::messages::Messages;
-use crate::operation::{Counted, Report, Reports};
+use crate::operation::{CounterEvent, Report, Reports};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
@@ -142,13 +142,13 @@ pub(crate) struct State {
     _inbox_memory: Region,
     pub messages: Option<Messages>,
     /// Operations that were posted with FI_MORE.
-    pub staying: Staying,
+    pub batch: MoreBatch,
     /// Completions name the sender.
     pub tells_sources: bool,
     /// Buffers for several messages with less room than this are returned (FI_OPT_MIN_MULTI_RECV).
     pub least_room: usize,
     /// Limits liveness checks while operations find no room.
-    pace: Pace,
+    liveness: LivenessTimer,
     /// A liveness check is due.
     look_is_due: bool,
     /// Bytes of the last operation on the fast path.
@@ -176,10 +176,10 @@ impl State {
             inbox,
             _inbox_memory: inbox_memory,
             messages,
-            staying: Staying::default(),
+            batch: MoreBatch::default(),
             tells_sources: false,
             least_room: 0,
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,
         }
@@ -199,7 +199,7 @@ impl State {
     /// Makes progress for a caller without room. The operations that use the room may wait for a dead peer.
     #[cold]
     pub fn find_room(&mut self, reports: &Reports) {
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_at_peers(reports);
         } else {
             self.progress(reports);
@@ -320,7 +320,7 @@ impl State {
     /// Whether an operation leaves in a batch: with its own parts, if it has `several`, or with operations that were posted before.
     #[inline(always)]
     pub fn is_among(&self, several: bool) -> bool {
-        several | !self.staying.is_empty()
+        several | !self.batch.is_empty()
     }
 
     /// Begins a batch of operations to the endpoint at `to`.
@@ -331,14 +331,14 @@ impl State {
             && target.inbox.is_asynchronous()
         {
             let to = target.inbox.clone();
-            self.staying.begin(&self.channel, to);
+            self.batch.begin(&self.channel, to);
         }
     }
 
     /// Ends a call of the batch. `more`: another call follows.
     #[cold]
     pub fn end_among(&mut self, more: bool) {
-        self.staying.end(&self.channel, more);
+        self.batch.end(&self.channel, more);
     }
 
     #[inline(always)]
@@ -386,7 +386,7 @@ impl State {
         let along = job.notice.filter(|_| asynchronous && turn != Turn::Later);
         target.along = along.map(|record| (record, order));
         if !target.uncounted {
-            target.begin_counting(&self.domain, job.report.counted == Counted::Write);
+            target.begin_counting(&self.domain, job.report.counted == CounterEvent::Write);
         }
         let via = Via {
             domain: &self.domain,
@@ -662,12 +662,12 @@ impl State {
                 && let Some(queue) = &reports.receive
             {
                 let av = self.av.as_ref();
-                queue.push(Entry {
+                queue.push(CqEntry {
                     flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
                     len: record.offset as usize,
                     data: record.value,
                     source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
-                    ..Entry::default()
+                    ..CqEntry::default()
                 });
             }
         }
@@ -697,7 +697,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         // No later call sends the held-back operations, and the program may reuse their memory.
-        self.staying.leave(&self.channel);
+        self.batch.leave(&self.channel);
     }
 }
 

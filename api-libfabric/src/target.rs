@@ -16,7 +16,7 @@ use unipgas_core::{
 };
 
 use crate::domain::Domain;
-use crate::name::Name;
+use crate::name::EndpointName;
 use crate::status::Errno;
 use crate::tally::raise;
 
@@ -98,7 +98,7 @@ pub(crate) const SHAPE_WORDS: [u64; 4] = [
 /// Reads the directory of an endpoint. Errors: [`Error::PeerDead`] if it has been closed, or its process has ended.
 pub(crate) fn read_directory(
     domain: &Domain,
-    name: &Name,
+    name: &EndpointName,
 ) -> Result<(Connection, RemoteRegion, Directory), Error> {
     let found = read_directory_at(domain, &name.address(), &name.directory())?;
     if found.2.id == name.id() {
@@ -143,7 +143,7 @@ pub(crate) fn read_directory_at(
 
 /// A peer endpoint.
 pub(crate) struct Target {
-    pub name: Name,
+    pub name: EndpointName,
     connection: Connection,
     /// Current while the endpoint is open.
     directory: RemoteRegion,
@@ -165,7 +165,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub fn open(domain: &Domain, name: Name) -> Result<Target, Error> {
+    pub fn open(domain: &Domain, name: EndpointName) -> Result<Target, Error> {
         let (connection, region, directory) = read_directory(domain, &name)?;
         let import = |key: &[u8; BUNDLE_LEN]| connection.import(&RegionKey::from_bytes(key)?);
         Ok(Target {

@@ -7,16 +7,16 @@ use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Engine};
-use unipgas_libfabric::atomics::{Family, Operands};
+use unipgas_libfabric::atomics::{AtomicOperands, Family};
 use unipgas_libfabric::completion::Wait;
-use unipgas_libfabric::endpoint::Posting;
-use unipgas_libfabric::messages::Tag;
-use unipgas_libfabric::operation::Counted;
-use unipgas_libfabric::rma::{Direction, Part, RemotePart};
+use unipgas_libfabric::endpoint::PostOptions;
+use unipgas_libfabric::messages::MatchTag;
+use unipgas_libfabric::operation::CounterEvent;
+use unipgas_libfabric::rma::{LocalRange, RemotePart, RmaKind};
 use unipgas_libfabric::sys::*;
 use unipgas_libfabric::{
-    AddressVector, Called, CompletionQueue, Counter, Domain, DomainOptions, Endpoint,
-    EndpointOptions, Entry, Errno, MemoryRegion,
+    AddressVector, Called, CompletionQueue, Counter, CqEntry, Domain, DomainOptions, Endpoint,
+    EndpointOptions, Errno, MemoryRegion,
 };
 
 struct Node {
@@ -60,7 +60,7 @@ impl Node {
             Err(Errno::INVAL)
         );
         endpoint
-            .bind_counter(&remote, Counted::RemoteWrite)
+            .bind_counter(&remote, CounterEvent::RemoteWrite)
             .unwrap();
         endpoint.enable().unwrap();
         Node {
@@ -77,7 +77,7 @@ impl Node {
             .insert(Called::from_bytes(other.endpoint.called().as_bytes()).unwrap())
     }
 
-    fn next(&self) -> Entry {
+    fn next(&self) -> CqEntry {
         let mut entry = None;
         let read = self.queue.wait(1, 1, late(), |next| entry = Some(*next));
         assert_eq!(read, Ok(1), "{:?}", self.queue.read_failure());
@@ -96,17 +96,17 @@ impl Drop for Node {
     }
 }
 
-fn part<T>(values: &mut [T]) -> Part {
-    Part {
+fn part<T>(values: &mut [T]) -> LocalRange {
+    LocalRange {
         ptr: values.as_mut_ptr().cast(),
         len: size_of_val(values),
     }
 }
 
-fn with_context(context: usize) -> Posting {
-    Posting {
+fn with_context(context: usize) -> PostOptions {
+    PostOptions {
         context,
-        ..Posting::default()
+        ..PostOptions::default()
     }
 }
 
@@ -155,7 +155,7 @@ fn remote_memory() {
             key: region.key(),
         };
         let mut values: Vec<u64> = (0..64).collect();
-        let posting = Posting {
+        let posting = PostOptions {
             data: Some(77),
             ..with_context(1)
         };
@@ -167,13 +167,13 @@ fn remote_memory() {
         unsafe {
             let local = [part(&mut values)];
             mine.endpoint
-                .transfer(Direction::Write, &local, &[at(1024, 512)], to, &posting)
+                .transfer(RmaKind::Write, &local, &[at(1024, 512)], to, &posting)
                 .unwrap();
             assert_eq!(mine.next().context, 1);
             let local = [part(&mut fetched)];
             mine.endpoint
                 .transfer(
-                    Direction::Read,
+                    RmaKind::Read,
                     &local,
                     &[at(1024, 512)],
                     to,
@@ -182,12 +182,12 @@ fn remote_memory() {
                 .unwrap();
             assert_eq!(mine.next().context, 2);
             let elements = |values: &mut [u64]| {
-                [Part {
+                [LocalRange {
                     len: values.len(),
                     ..part(values)
                 }]
             };
-            let operands = Operands {
+            let operands = AtomicOperands {
                 operand: &elements(&mut one),
                 compare: &[],
                 result: &elements(&mut before),
@@ -198,7 +198,7 @@ fn remote_memory() {
                 .atomic(Family::Fetch, sum, &operands, to, &with_context(3))
                 .unwrap();
             assert_eq!(mine.next().context, 3);
-            let operands = Operands {
+            let operands = AtomicOperands {
                 result: &[],
                 ..operands
             };
@@ -206,7 +206,7 @@ fn remote_memory() {
                 .atomic(Family::Base, sum, &operands, to, &with_context(4))
                 .unwrap();
             assert_eq!(mine.next().context, 4);
-            let operands = Operands {
+            let operands = AtomicOperands {
                 remote: &[at(4096 - 8, 2)],
                 ..operands
             };
@@ -231,7 +231,7 @@ fn remote_memory() {
 fn messages_to_and_fro() {
     on_each(|mine, yours| {
         let (to, back) = (mine.knows(&yours), yours.knows(&mine));
-        let tag = Tag {
+        let tag = MatchTag {
             tag: Some(9),
             ignore: 0,
         };
@@ -265,11 +265,16 @@ fn messages_to_and_fro() {
             // - as above.
             unsafe {
                 mine.endpoint
-                    .receive(Tag::NONE, &[part(&mut out)], to, &with_context(8))
+                    .receive(MatchTag::NONE, &[part(&mut out)], to, &with_context(8))
                     .unwrap();
                 yours
                     .endpoint
-                    .send(Tag::NONE, &[part(&mut here[..len])], back, &with_context(9))
+                    .send(
+                        MatchTag::NONE,
+                        &[part(&mut here[..len])],
+                        back,
+                        &with_context(9),
+                    )
                     .unwrap();
             }
             assert_eq!((mine.next().context, yours.next().context), (8, 9));

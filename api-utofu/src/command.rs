@@ -7,7 +7,7 @@ use unipgas_utofu_sys::*;
 use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
 use crate::ids::{VcqId, path_coords};
-use crate::status::{Code, Result, from_engine};
+use crate::status::{Result, ReturnCode, from_engine};
 use crate::vcq::Vcq;
 
 const ALL: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
@@ -32,7 +32,7 @@ const SIMPLE: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
 
 /// Target and options of a command.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct CommandTarget {
     /// VCQ id of the target.
     pub vcq_id: u64,
     /// STADD at the target.
@@ -70,21 +70,21 @@ pub fn is_delayed(flags: u64) -> bool {
 #[inline(always)]
 fn flags_of(flags: u64) -> Result<CommandFlags> {
     if flags & !ALL != 0 {
-        return Err(Code::InvalidFlags);
+        return Err(ReturnCode::InvalidFlags);
     }
     let path = path_id_of(flags);
     if path != 0 && path_coords(path).is_none() {
-        return Err(Code::InvalidPathId);
+        return Err(ReturnCode::InvalidPathId);
     }
     Ok(wanted(flags))
 }
 
-/// Errors: [`Code::InvalidFlags`]: an SPS is defined for Put alone (§2.2.8.1).
+/// Errors: [`ReturnCode::InvalidFlags`]: an SPS is defined for Put alone (§2.2.8.1).
 #[inline(always)]
 fn without_sps(flags: u64) -> Result<()> {
     match sps_of(flags) {
         0 => Ok(()),
-        _ => Err(Code::InvalidFlags),
+        _ => Err(ReturnCode::InvalidFlags),
     }
 }
 
@@ -111,19 +111,19 @@ fn wanted(flags: u64) -> CommandFlags {
 }
 
 impl Vcq {
-    /// Makes a command to `target`. Errors: [`Code::InvalidVcqId`], [`Code::InvalidEdata`], [`Code::InvalidFlags`],
-    /// [`Code::InvalidPathId`].
+    /// Makes a command to `target`. Errors: [`ReturnCode::InvalidVcqId`], [`ReturnCode::InvalidEdata`], [`ReturnCode::InvalidFlags`],
+    /// [`ReturnCode::InvalidPathId`].
     #[inline(always)]
     fn command(
         &self,
         kind: CommandKind,
         rmw: Option<Rmw>,
-        target: &Target,
+        target: &CommandTarget,
         len: usize,
         data: [u64; 4],
     ) -> Result<Command> {
-        let remote = VcqId::from_bits(target.vcq_id).ok_or(Code::InvalidVcqId)?;
-        let edata = u8::try_from(target.edata).map_err(|_| Code::InvalidEdata)?;
+        let remote = VcqId::from_bits(target.vcq_id).ok_or(ReturnCode::InvalidVcqId)?;
+        let edata = u8::try_from(target.edata).map_err(|_| ReturnCode::InvalidEdata)?;
         if kind != CommandKind::Put {
             without_sps(target.flags)?;
         }
@@ -141,27 +141,32 @@ impl Vcq {
         Ok(Command::new(parts, remote.plain(), target.stadd, data))
     }
 
-    /// Put or get of `len` bytes at STADD `local`. Errors: [`Code::InvalidSize`], [`Code::InvalidVcqId`], [`Code::InvalidEdata`],
-    /// [`Code::InvalidFlags`], [`Code::InvalidPathId`].
+    /// Put or get of `len` bytes at STADD `local`. Errors: [`ReturnCode::InvalidSize`], [`ReturnCode::InvalidVcqId`], [`ReturnCode::InvalidEdata`],
+    /// [`ReturnCode::InvalidFlags`], [`ReturnCode::InvalidPathId`].
     #[inline(always)]
     pub fn transfer(
         &self,
         kind: CommandKind,
-        target: &Target,
+        target: &CommandTarget,
         local: u64,
         len: usize,
     ) -> Result<Command> {
         if len > MAX_PUTGET {
-            return Err(Code::InvalidSize);
+            return Err(ReturnCode::InvalidSize);
         }
         self.command(kind, None, target, len, [local, 0, 0, 0])
     }
 
     /// Put of the first `len` bytes of `bytes`.
     #[inline(always)]
-    pub fn piggyback(&self, target: &Target, bytes: [u64; 4], len: usize) -> Result<Command> {
+    pub fn piggyback(
+        &self,
+        target: &CommandTarget,
+        bytes: [u64; 4],
+        len: usize,
+    ) -> Result<Command> {
         if len > MAX_PIGGYBACK {
-            return Err(Code::InvalidSize);
+            return Err(ReturnCode::InvalidSize);
         }
         self.command(CommandKind::Inline, None, target, len, bytes)
     }
@@ -170,7 +175,7 @@ impl Vcq {
     #[inline(always)]
     pub fn armw(
         &self,
-        target: &Target,
+        target: &CommandTarget,
         wide: bool,
         rmw: Rmw,
         operand: u64,
@@ -201,13 +206,13 @@ impl Vcq {
         Ok(Command::new(parts, 0, 0, [0; 4]))
     }
 
-    /// Errors: [`Code::NotSupported`]: session mode VCQs take Put and NOP only (§2.2.8.1).
+    /// Errors: [`ReturnCode::NotSupported`]: session mode VCQs take Put and NOP only (§2.2.8.1).
     #[inline(always)]
     fn accepts(&self, command: &Command) -> Result<()> {
         if self.port().options().session
             && !matches!(command.kind(), Some(CommandKind::Put | CommandKind::Nop))
         {
-            return Err(Code::NotSupported);
+            return Err(ReturnCode::NotSupported);
         }
         Ok(())
     }
@@ -217,7 +222,7 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::port_fast`].
     #[inline(always)]
-    unsafe fn aim(&self, target: &Target) -> Option<Aim<'_>> {
+    unsafe fn aim(&self, target: &CommandTarget) -> Option<Aim<'_>> {
         // SAFETY:
         // - contract of this call: the caller holds the queues, and remembers no port while it uses the result.
         let (port, peer) = unsafe { self.port_fast(target.vcq_id) }?;
@@ -237,7 +242,7 @@ impl Vcq {
     #[inline(always)]
     pub unsafe fn put_fast(
         &self,
-        target: &Target,
+        target: &CommandTarget,
         local: u64,
         len: usize,
         cbdata: u64,
@@ -266,7 +271,7 @@ impl Vcq {
     #[inline(always)]
     pub unsafe fn piggyback_fast(
         &self,
-        target: &Target,
+        target: &CommandTarget,
         data: *const u8,
         len: usize,
         cbdata: u64,
@@ -290,7 +295,12 @@ impl Vcq {
     /// # Safety
     /// As [`Vcq::post`].
     #[inline(always)]
-    pub unsafe fn word_fast(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
+    pub unsafe fn word_fast(
+        &self,
+        target: &CommandTarget,
+        word: u64,
+        cbdata: u64,
+    ) -> Option<Result<()>> {
         // SAFETY:
         // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { self.port().hold() };
@@ -309,7 +319,7 @@ impl Vcq {
     #[inline(always)]
     pub unsafe fn armw8_fast(
         &self,
-        target: &Target,
+        target: &CommandTarget,
         rmw: Rmw,
         operands: [u64; 2],
         cbdata: u64,
@@ -327,7 +337,7 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Posts a command. Errors: [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`] for a command that the VCQ's mode excludes.
+    /// Posts a command. Errors: [`ReturnCode::Busy`]: poll the TCQ; [`ReturnCode::NotSupported`] for a command that the VCQ's mode excludes.
     ///
     /// # Safety
     /// This thread is in the call that [`vcq`](crate::vcq::vcq) began. Unless the VCQ is thread-safe, no other thread uses it at the same time (§2.5).
@@ -352,15 +362,15 @@ impl Vcq {
         self.answer(posted)
     }
 
-    /// Posts the command once for each block, or none of them (§3.7.1.3). Errors: [`Code::InvalidNumber`] for 0 blocks, or for more than the queue can
-    /// hold; [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`].
+    /// Posts the command once for each block, or none of them (§3.7.1.3). Errors: [`ReturnCode::InvalidNumber`] for 0 blocks, or for more than the queue can
+    /// hold; [`ReturnCode::Busy`]: poll the TCQ; [`ReturnCode::NotSupported`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
     pub unsafe fn post_stride(&self, first: &Command, stride: Stride, cbdata: u64) -> Result<()> {
         self.accepts(first)?;
         if stride.blocks > DEPTH {
-            return Err(Code::InvalidNumber);
+            return Err(ReturnCode::InvalidNumber);
         }
         let commands: Vec<Command> = blocks(first, stride)?.collect();
         // SAFETY:
@@ -368,15 +378,15 @@ impl Vcq {
         unsafe { self.post_all(&commands, cbdata) }
     }
 
-    /// Posts all descriptors, or none of them (§3.7.3.1). Errors: [`Code::InvalidDesc`] for an invalid descriptor, or one of another VCQ; [`Code::Busy`];
-    /// [`Code::NotSupported`].
+    /// Posts all descriptors, or none of them (§3.7.3.1). Errors: [`ReturnCode::InvalidDesc`] for an invalid descriptor, or one of another VCQ; [`ReturnCode::Busy`];
+    /// [`ReturnCode::NotSupported`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
     pub unsafe fn post_descriptors(&self, commands: &[Command], cbdata: u64) -> Result<()> {
         for command in commands {
             if !command.is_valid() || command.owner() != self.id().port() {
-                return Err(Code::InvalidDesc);
+                return Err(ReturnCode::InvalidDesc);
             }
             self.accepts(command)?;
         }
@@ -413,10 +423,10 @@ impl Vcq {
     }
 }
 
-/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for 0 blocks.
+/// The commands of all blocks. Errors: [`ReturnCode::InvalidNumber`] for 0 blocks.
 pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Command>> {
     if stride.blocks == 0 {
-        return Err(Code::InvalidNumber);
+        return Err(ReturnCode::InvalidNumber);
     }
     let first = *first;
     Ok((0..stride.blocks as u64).map(move |block| {
@@ -428,18 +438,18 @@ pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Co
     }))
 }
 
-/// Errors: [`Code::InvalidSize`] if the MTU is out of range, [`Code::InvalidArg`] if the gap is.
+/// Errors: [`ReturnCode::InvalidSize`] if the MTU is out of range, [`ReturnCode::InvalidArg`] if the gap is.
 pub fn check_packets(packets: Packets) -> Result<()> {
     if packets.mtu == 0 || packets.mtu > MAX_MTU {
-        return Err(Code::InvalidSize);
+        return Err(ReturnCode::InvalidSize);
     }
     if packets.gap > MAX_GAP {
-        return Err(Code::InvalidArg);
+        return Err(ReturnCode::InvalidArg);
     }
     Ok(())
 }
 
-/// `enum utofu_armw_op` (§3.7.7.1). Errors: [`Code::InvalidOp`].
+/// `enum utofu_armw_op` (§3.7.7.1). Errors: [`ReturnCode::InvalidOp`].
 #[inline(always)]
 pub fn armw_op(op: u32) -> Result<Rmw> {
     Ok(match op {
@@ -448,6 +458,6 @@ pub fn armw_op(op: u32) -> Result<Rmw> {
         UTOFU_ARMW_OP_XOR => Rmw::Xor,
         UTOFU_ARMW_OP_AND => Rmw::And,
         UTOFU_ARMW_OP_OR => Rmw::Or,
-        _ => return Err(Code::InvalidOp),
+        _ => return Err(ReturnCode::InvalidOp),
     })
 }

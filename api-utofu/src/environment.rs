@@ -1,10 +1,10 @@
 //! Environment variables of uTofu (guide §4.3.2) and of the virtual network.
 
-use crate::shape::Shape;
+use crate::shape::NetworkShape;
 
 /// Settings from the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wishes {
+pub struct UtofuSettings {
     /// `UTOFU_NUM_EXCLUSIVE_CQS`: CQs of each TNI that this process reserves for CQ-exclusive VCQs (§4.3.2.1).
     pub exclusive_cqs: usize,
     /// `UTOFU_NUM_SESSION_MODE_CQS`: CQs of each TNI that this process reserves for session mode VCQs (§4.3.2.2).
@@ -16,7 +16,7 @@ pub struct Wishes {
     /// `UTOFU_SWAP_PROTECT`: registered memory is locked, so that the system does not swap it out (§4.3.2.5).
     pub swap_protect: bool,
     /// `UNIPGAS_TOFU_SHAPE`.
-    pub shape: Option<Shape>,
+    pub shape: Option<NetworkShape>,
     /// `UNIPGAS_TOFU_PPN`: processes that share a virtual node.
     pub processes_per_node: u32,
 }
@@ -34,13 +34,13 @@ const MRQ_DEFAULT: usize = 131_072;
 /// A second spelling of UTOFU_NUM_MRQ_ENTRIES_SESSION (§4.3.2.4).
 const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
 
-impl Wishes {
+impl UtofuSettings {
     /// Errors: a line with the wrong variable and its allowed values.
     pub fn from_env() -> Result<Self, String> {
         unipgas_core::variables::check()
             .and_then(|()| unipgas_core::variables::get(ALIAS))
             .map_err(|e| e.to_string())?;
-        Wishes::read(|name| std::env::var(name).ok())
+        UtofuSettings::read(|name| std::env::var(name).ok())
     }
 
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
@@ -87,7 +87,7 @@ impl Wishes {
                 _ => return Err(format!("UNIPGAS_TOFU_PPN must be 1 to 48, not {text:?}")),
             },
         };
-        Ok(Wishes {
+        Ok(UtofuSettings {
             exclusive_cqs: number("UTOFU_NUM_EXCLUSIVE_CQS", 0)?,
             session_cqs: number("UTOFU_NUM_SESSION_MODE_CQS", 3)?,
             mrq_entries: entries(&["UTOFU_NUM_MRQ_ENTRIES"])?,
@@ -116,13 +116,13 @@ fn mrq_entries(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn with(name: &'static str, value: &'static str) -> Result<Wishes, String> {
-        Wishes::read(|asked| (asked == name).then(|| value.to_owned()))
+    fn with(name: &'static str, value: &'static str) -> Result<UtofuSettings, String> {
+        UtofuSettings::read(|asked| (asked == name).then(|| value.to_owned()))
     }
 
     #[test]
     fn defaults_are_those_of_the_guide() {
-        let wishes = Wishes::read(|_| None).unwrap();
+        let wishes = UtofuSettings::read(|_| None).unwrap();
         assert_eq!(wishes.exclusive_cqs, 0);
         assert_eq!(wishes.session_cqs, 3);
         assert_eq!(wishes.mrq_entries, 131_072);

@@ -2,11 +2,11 @@
 
 use unipgas_core::port::{PORTS, ShortKey};
 
-use crate::environment::Wishes;
+use crate::environment::UtofuSettings;
 use crate::ids::{VbgId, VcqId, path_coords, path_id};
 use crate::logical::Logical;
 use crate::process::{dealt, dealt_to};
-use crate::shape::Shape;
+use crate::shape::NetworkShape;
 
 /// A reader: its name, its function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -29,7 +29,7 @@ fn ids(bytes: &[u8]) {
                 (id.identity(), id.coords())
             );
             assert_eq!(id.with_path(id.path()), id);
-            for shape in [Shape::for_nodes(1), Shape::for_nodes(100)] {
+            for shape in [NetworkShape::for_nodes(1), NetworkShape::for_nodes(100)] {
                 let node = shape.node(&id.coords());
                 assert!(node.is_none_or(|node| node < shape.nodes()));
                 let _ = shape.has_path(&id.path());
@@ -61,11 +61,11 @@ fn all_ids() -> Vec<Vec<u8>> {
 
 /// The shape of a network, as text and as bytes.
 fn shape(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes).parse::<Shape>();
-    let told = bytes.first_chunk().map(Shape::from_bytes);
+    let text = String::from_utf8_lossy(bytes).parse::<NetworkShape>();
+    let told = bytes.first_chunk().map(NetworkShape::from_bytes);
     for shape in text.into_iter().chain(told.into_iter().flatten()) {
         assert_eq!(shape.to_string().parse(), Ok(shape));
-        assert_eq!(Shape::from_bytes(&shape.to_bytes()), Ok(shape));
+        assert_eq!(NetworkShape::from_bytes(&shape.to_bytes()), Ok(shape));
         let nodes = shape.nodes();
         for node in [0, nodes / 2, nodes - 1] {
             assert_eq!(shape.node(&shape.coords(node)), Some(node));
@@ -79,7 +79,7 @@ fn shape(bytes: &[u8]) {
 
 fn shapes() -> Vec<Vec<u8>> {
     let all = ["24x23x2x2x3x2", "1x1x1x2x1x1", "255x1x5X2x3x2"];
-    let told = Shape::for_nodes(100).to_bytes().to_vec();
+    let told = NetworkShape::for_nodes(100).to_bytes().to_vec();
     let texts = all.map(|text| text.as_bytes().to_vec());
     texts.into_iter().chain([told]).collect()
 }
@@ -89,7 +89,7 @@ fn variables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter_map(|line| line.split_once('='));
     let all: Vec<(&str, &str)> = lines.collect();
-    let wishes = Wishes::read(|name| {
+    let wishes = UtofuSettings::read(|name| {
         let found = all.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| (*value).to_owned())
     });

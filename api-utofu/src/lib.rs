@@ -10,7 +10,7 @@
 //!
 //! let vcq = VcqHandle::create(0, None, VcqFlags::empty())?;
 //! println!("peers reach it as {:?}", vcq.id());
-//! # Ok::<(), unipgas_utofu::Code>(())
+//! # Ok::<(), unipgas_utofu::ReturnCode>(())
 //! ```
 
 mod asynchronous;
@@ -36,10 +36,10 @@ pub mod vcq;
 
 pub use ids::{VbgId, VcqId};
 pub use interface::INTERFACE;
-pub use owned::{Gates, VcqHandle};
-pub use process::{Process, current};
-pub use shape::{Coords, Shape};
-pub use status::{Code, Result};
+pub use owned::{OwnedVbgs, VcqHandle};
+pub use process::{UtofuProcess, current};
+pub use shape::{Coords, NetworkShape};
+pub use status::{Result, ReturnCode};
 pub use vcq::Vcq;
 
 /// Whether calls of the C interface go to the machine's own library instead of the engine.

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, Once};
 
 /// Pages locked by the registrations of one VCQ, by STADD. Each registration under a STADD has one entry.
 #[derive(Default)]
-pub struct Locked {
+pub(crate) struct Locked {
     ranges: Mutex<HashMap<u64, Vec<Range<usize>>>>,
 }
 
@@ -33,12 +33,12 @@ fn page() -> usize {
 }
 
 /// Memory that a call is about to register. It is made before the registration: afterwards the program's locks are not distinguishable from the engine's.
-pub struct Wish {
+pub(crate) struct LockRequest {
     pages: Range<usize>,
     programs: Vec<Range<usize>>,
 }
 
-impl Wish {
+impl LockRequest {
     /// Prepares to lock `len` bytes at `addr`. The range does not wrap.
     pub fn new(addr: *mut u8, len: usize) -> Self {
         let page = page();
@@ -47,7 +47,7 @@ impl Wish {
         let all = ALL.lock();
         let own = bare(&pages, &all.covered);
         drop(all);
-        Wish {
+        LockRequest {
             programs: own.iter().flat_map(locked_parts).collect(),
             pages,
         }
@@ -57,8 +57,8 @@ impl Wish {
 impl Locked {
     /// Locks the pages, which have been registered under `stadd`. If the limit does not allow this, the system may swap them out, as in the guide. The first
     /// failure prints a warning.
-    pub fn add(&self, stadd: u64, wish: Wish) {
-        let Wish { pages, programs } = wish;
+    pub fn add(&self, stadd: u64, wish: LockRequest) {
+        let LockRequest { pages, programs } = wish;
         let mut all = ALL.lock();
         // SAFETY:
         // - registered, so valid memory of the program. mlock does not change its contents.
@@ -66,7 +66,7 @@ impl Locked {
         if code != 0 {
             warn(pages.len(), &std::io::Error::last_os_error());
         }
-        // Pages that other threads have registered since `Wish::new` are left out: those threads have recorded the program's locks.
+        // Pages that other threads have registered since `LockRequest::new` are left out: those threads have recorded the program's locks.
         let fresh = bare(&pages, &all.covered);
         all.programs
             .extend(programs.iter().flat_map(|part| common(part, &fresh)));

@@ -1,19 +1,19 @@
 //! Logical coordinates of Fujitsu's MPI: a torus of one to three dimensions, embedded in the six-dimensional network.
 
-use crate::shape::{Coords, Shape};
+use crate::shape::{Coords, NetworkShape};
 
 /// Arrangement of a job's compute nodes in a torus of up to three dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logical {
     /// Every node of the network has processes. Three axes: X with A, Y with B, Z with C.
-    Grid(Shape),
+    Grid(NetworkShape),
     /// One axis with this number of nodes.
     Line(u32),
 }
 
 impl Logical {
     /// For `nodes` nodes with processes.
-    pub fn new(shape: Shape, nodes: u32) -> Self {
+    pub fn new(shape: NetworkShape, nodes: u32) -> Self {
         if shape.nodes() == nodes {
             Logical::Grid(shape)
         } else {

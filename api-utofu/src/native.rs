@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use parking_lot::Once;
 use unipgas_core::refused::Prototype;
 use unipgas_core::registry;
-use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND};
+use unipgas_utofu_sys::{
+    UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND, UtofuFunctions,
+};
 
 use crate::ffi;
-use crate::status::{Code, SUCCESS};
+use crate::status::{ReturnCode, SUCCESS};
 
 /// `found` has not run yet.
-const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
+const UNDECIDED: *mut UtofuFunctions = std::ptr::without_provenance_mut(1);
 
 /// Null: calls go to the engine.
-static NATIVE: AtomicPtr<Functions> = AtomicPtr::new(UNDECIDED);
+static NATIVE: AtomicPtr<UtofuFunctions> = AtomicPtr::new(UNDECIDED);
 
 /// Undecided, or calls go to the machine's library.
 static MAY_BE: AtomicBool = AtomicBool::new(true);
@@ -28,7 +30,7 @@ pub fn may_be() -> bool {
 
 /// The library's functions. `None`: calls go to the engine, and [`may_be`] is false.
 #[inline]
-pub fn get() -> Option<&'static Functions> {
+pub fn get() -> Option<&'static UtofuFunctions> {
     let mut known = NATIVE.load(Ordering::Acquire);
     if known == UNDECIDED {
         known = decide();
@@ -56,7 +58,7 @@ pub(crate) use jump;
 
 #[cold]
 #[inline(never)]
-fn decide() -> *mut Functions {
+fn decide() -> *mut UtofuFunctions {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let found = found();
@@ -72,9 +74,9 @@ fn decide() -> *mut Functions {
 }
 
 /// Ignores errors in the environment: opening the engine reports them.
-fn found() -> *mut Functions {
+fn found() -> *mut UtofuFunctions {
     let offered = registry::interface_below().ok().flatten();
-    let functions = offered.and_then(|any| any.downcast_ref::<Functions>());
+    let functions = offered.and_then(|any| any.downcast_ref::<UtofuFunctions>());
     functions.map_or(std::ptr::null_mut(), |functions| {
         std::ptr::from_ref(functions).cast_mut()
     })
@@ -92,7 +94,7 @@ pub fn returned(call: &'static Prototype<'static>, code: i32) -> i32 {
 
 #[cold]
 fn note(call: &'static Prototype<'static>, code: i32) {
-    let known = Code::ALL.iter().find(|known| **known as i32 == code);
+    let known = ReturnCode::ALL.iter().find(|known| **known as i32 == code);
     if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
         ffi::remember(call, *code);
     }

@@ -5,17 +5,17 @@ use std::marker::PhantomData;
 use unipgas_core::gate::Payload;
 use unipgas_core::port::{Command, CommandKind, PortNotice, Rmw};
 
-use crate::command::Target;
-use crate::process::{Process, current};
-use crate::status::{Code, Result, from_fault};
-use crate::vbg::{Kind, VbgSetting, doubles, integers};
+use crate::command::CommandTarget;
+use crate::process::{UtofuProcess, current};
+use crate::status::{Result, ReturnCode, from_fault};
+use crate::vbg::{GateKind, VbgSetting, doubles, integers};
 use crate::vcq::{InCall, Vcq, VcqFlags, vcq};
 use crate::{VbgId, VcqId};
 
 /// A VCQ of this process (guide §3.3). Freed when dropped.
 ///
 /// ```no_run
-/// use unipgas_utofu::command::Target;
+/// use unipgas_utofu::command::CommandTarget;
 /// use unipgas_utofu::owned::VcqHandle;
 /// use unipgas_utofu::vcq::VcqFlags;
 ///
@@ -24,7 +24,7 @@ use crate::{VbgId, VcqId};
 /// let memory: &'static mut [u64] = Box::leak(vec![0u64; 512].into_boxed_slice());
 /// // SAFETY: the memory is never freed, and read by volatile loads only.
 /// let stadd = unsafe { vcq.reg_mem(memory.as_mut_ptr().cast(), 4096, false)? };
-/// let target = Target { vcq_id: vcq.id().bits(), stadd, edata: 1, flags: 1 << 15 };
+/// let target = CommandTarget { vcq_id: vcq.id().bits(), stadd, edata: 1, flags: 1 << 15 };
 /// vcq.put_piggyback(&target, b"hello", 0)?;
 /// while vcq.poll_mrq()?.is_none() {}
 /// # Ok(())
@@ -38,7 +38,7 @@ pub struct VcqHandle {
 }
 
 impl VcqHandle {
-    /// Creates a VCQ, with component `cmp` if it is given (§3.3.1.1, §3.3.1.2). Errors: as [`Process::create_vcq`].
+    /// Creates a VCQ, with component `cmp` if it is given (§3.3.1.1, §3.3.1.2). Errors: as [`UtofuProcess::create_vcq`].
     pub fn create(tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<Self> {
         let handle = current()?.for_changes()?.create_vcq(tni, cmp, flags)?;
         Ok(VcqHandle {
@@ -82,7 +82,7 @@ impl VcqHandle {
         unsafe { self.vcq().reg_mem_with_stag(addr, len, stag, read_only) }
     }
 
-    /// Deregisters memory (§3.6.1.4). Errors: [`Code::InvalidStadd`].
+    /// Deregisters memory (§3.6.1.4). Errors: [`ReturnCode::InvalidStadd`].
     pub fn dereg_mem(&mut self, stadd: u64) -> Result<()> {
         self.vcq().dereg_mem(stadd)
     }
@@ -93,23 +93,40 @@ impl VcqHandle {
         unsafe { self.vcq().post(&command?, false, cbdata) }
     }
 
-    /// Puts `len` bytes from STADD `local` (§3.7.1.1). Errors: [`Code::Busy`]: poll the TCQ; as [`Vcq::transfer`].
-    pub fn put(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
+    /// Puts `len` bytes from STADD `local` (§3.7.1.1). Errors: [`ReturnCode::Busy`]: poll the TCQ; as [`Vcq::transfer`].
+    pub fn put(
+        &mut self,
+        target: &CommandTarget,
+        local: u64,
+        len: usize,
+        cbdata: u64,
+    ) -> Result<()> {
         let command = self.vcq().transfer(CommandKind::Put, target, local, len);
         self.post_one(command, cbdata)
     }
 
     /// Gets `len` bytes to STADD `local` (§3.7.1.7). Errors: as [`VcqHandle::put`].
-    pub fn get(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
+    pub fn get(
+        &mut self,
+        target: &CommandTarget,
+        local: u64,
+        len: usize,
+        cbdata: u64,
+    ) -> Result<()> {
         let command = self.vcq().transfer(CommandKind::Get, target, local, len);
         self.post_one(command, cbdata)
     }
 
     /// Puts up to 32 bytes (§3.7.1.5). Errors: as [`VcqHandle::put`].
-    pub fn put_piggyback(&mut self, target: &Target, bytes: &[u8], cbdata: u64) -> Result<()> {
+    pub fn put_piggyback(
+        &mut self,
+        target: &CommandTarget,
+        bytes: &[u8],
+        cbdata: u64,
+    ) -> Result<()> {
         let mut data = [0u8; 32];
         data.get_mut(..bytes.len())
-            .ok_or(Code::InvalidSize)?
+            .ok_or(ReturnCode::InvalidSize)?
             .copy_from_slice(bytes);
         let words = std::array::from_fn(|i| {
             u64::from_ne_bytes(data[8 * i..8 * i + 8].try_into().expect("eight bytes"))
@@ -121,7 +138,7 @@ impl VcqHandle {
     /// ARMW on 8 bytes (`wide`) or 4 bytes (§3.7.1.11 to §3.7.1.14). Only [`Rmw::CompareSwap`] uses `compare`. Errors: as [`VcqHandle::put`].
     pub fn armw(
         &mut self,
-        target: &Target,
+        target: &CommandTarget,
         wide: bool,
         op: Rmw,
         operand: u64,
@@ -183,14 +200,14 @@ impl Drop for VcqHandle {
 
 /// VBGs of one allocation, and this process's part of a circuit (guide §3.4). Freed when dropped.
 #[derive(Debug)]
-pub struct Gates {
+pub struct OwnedVbgs {
     ids: Vec<u64>,
 }
 
-impl Gates {
-    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: as [`Process::alloc_vbg`].
+impl OwnedVbgs {
+    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: as [`UtofuProcess::alloc_vbg`].
     pub fn alloc(tni: u16, number: usize) -> Result<Self> {
-        Ok(Gates {
+        Ok(OwnedVbgs {
             ids: current()?.for_changes()?.alloc_vbg(tni, number)?,
         })
     }
@@ -203,24 +220,24 @@ impl Gates {
             .collect()
     }
 
-    fn process(&self) -> Result<&'static Process> {
+    fn process(&self) -> Result<&'static UtofuProcess> {
         current()
     }
 
-    /// Sets the circuit (§3.4.2.1). Errors: as [`Process::set_vbg`].
+    /// Sets the circuit (§3.4.2.1). Errors: as [`UtofuProcess::set_vbg`].
     pub fn set(&mut self, settings: &[VbgSetting]) -> Result<()> {
         self.process()?.set_vbg(settings)
     }
 
-    /// Starts a barrier (§3.8.1.1). Errors: as [`Process::start_barrier`].
+    /// Starts a barrier (§3.8.1.1). Errors: as [`UtofuProcess::start_barrier`].
     pub fn barrier(&mut self) -> Result<()> {
         let payload = Payload::barrier(0);
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// Whether the barrier has ended (§3.8.2.1). Errors: [`Code::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
+    /// Whether the barrier has ended (§3.8.2.1). Errors: [`ReturnCode::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
     pub fn poll_barrier(&mut self) -> Result<bool> {
-        self.poll(Kind::Barrier, |_| ())
+        self.poll(GateKind::Barrier, |_| ())
             .map(|ended| ended.is_some())
     }
 
@@ -230,9 +247,9 @@ impl Gates {
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// The result of the reduction (§3.8.2.2). `None`: it has not ended. Errors: as [`Gates::poll_barrier`].
+    /// The result of the reduction (§3.8.2.2). `None`: it has not ended. Errors: as [`OwnedVbgs::poll_barrier`].
     pub fn poll_reduce_uint64(&mut self) -> Result<Option<Vec<u64>>> {
-        self.poll(Kind::Uint64, |result| result.as_integers().to_vec())
+        self.poll(GateKind::Uint64, |result| result.as_integers().to_vec())
     }
 
     /// Starts a reduction of floating-point numbers (§3.8.1.3).
@@ -241,26 +258,26 @@ impl Gates {
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// The result of the reduction (§3.8.2.3). `None`: it has not ended. Errors: as [`Gates::poll_barrier`].
+    /// The result of the reduction (§3.8.2.3). `None`: it has not ended. Errors: as [`OwnedVbgs::poll_barrier`].
     pub fn poll_reduce_double(&mut self) -> Result<Option<Vec<f64>>> {
-        self.poll(Kind::Double, |result| {
+        self.poll(GateKind::Double, |result| {
             (0..result.count())
                 .filter_map(|i| result.double(i))
                 .collect()
         })
     }
 
-    fn poll<T>(&mut self, kind: Kind, take: impl FnOnce(&Payload) -> T) -> Result<Option<T>> {
+    fn poll<T>(&mut self, kind: GateKind, take: impl FnOnce(&Payload) -> T) -> Result<Option<T>> {
         let mut result = Payload::default();
         match self.process()?.poll_barrier(self.ids[0], kind, &mut result) {
             Ok(()) => Ok(Some(take(&result))),
-            Err(Code::NotCompleted) => Ok(None),
+            Err(ReturnCode::NotCompleted) => Ok(None),
             Err(code) => Err(code),
         }
     }
 }
 
-impl Drop for Gates {
+impl Drop for OwnedVbgs {
     fn drop(&mut self) {
         if let Ok(process) = current() {
             let _ = process.free_vbg(&self.ids);

@@ -7,48 +7,50 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
 use unipgas_core::job::{cores_of_a_job, tell_waits};
-use unipgas_core::port::{Network, Places, Port, PortDirectory, PortOptions};
+use unipgas_core::port::{JobPlaces, Port, PortDirectory, PortNetwork, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use unipgas_core::{Engine, bootstrap, exit};
 
 use crate::asynchronous::tell;
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
-use crate::environment::Wishes;
+use crate::environment::UtofuSettings;
 use crate::ids::VcqId;
-use crate::shape::{Coords, MAX_NODES, Shape};
-use crate::status::{Code, Result, from_engine};
-use crate::vbg::Vbgs;
+use crate::shape::{Coords, MAX_NODES, NetworkShape};
+use crate::status::{Result, ReturnCode, from_engine};
+use crate::vbg::VbgTable;
 use crate::vcq::{InCall, Vcq, VcqFlags, vcq, vcqs_of};
 
 /// Nodes of the network if the number of the job's processes is unknown.
 const BY_HAND: u32 = 6144;
 
 /// The shape that the environment sets, or a shape with room for `size` processes.
-fn shape_of(wishes: &Wishes, size: Option<u32>) -> Shape {
+fn shape_of(wishes: &UtofuSettings, size: Option<u32>) -> NetworkShape {
     let nodes = || size.map_or(BY_HAND, |size| size.div_ceil(wishes.processes_per_node));
-    wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes()))
+    wishes
+        .shape
+        .unwrap_or_else(|| NetworkShape::for_nodes(nodes()))
 }
 
 /// The network's shape and the number of processes on a node, from the environment alone, for a job on this host. Errors: a line with the wrong variable.
-pub fn wished() -> std::result::Result<(Shape, u32), String> {
-    let wishes = Wishes::from_env()?;
+pub fn wished() -> std::result::Result<(NetworkShape, u32), String> {
+    let wishes = UtofuSettings::from_env()?;
     let job = JobName::from_env().map_err(|error| error.to_string())?;
     Ok((shape_of(&wishes, job.size()), wishes.processes_per_node))
 }
 
 /// A process of the network.
-pub struct Process {
+pub struct UtofuProcess {
     pid: u32,
-    network: Arc<Network>,
+    network: Arc<PortNetwork>,
     directory: Arc<PortDirectory>,
-    shape: Shape,
+    shape: NetworkShape,
     per_node: u32,
     place: u32,
     coords: Coords,
-    wishes: Wishes,
+    wishes: UtofuSettings,
     cqs: Mutex<Vec<Cq>>,
-    vbgs: Vbgs,
+    vbgs: VbgTable,
 }
 
 /// A CQ of this process.
@@ -72,24 +74,24 @@ pub(crate) enum CqKind {
 /// Index of the property that is 1 if the job's processes map each other's memory. All must agree: gates and session mode depend on it.
 const MAPPED: usize = 12;
 
-static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
+static PROCESS: OnceLock<Result<UtofuProcess>> = OnceLock::new();
 
-/// The process. Errors: [`Code::Fatal`] if it could not join its network. The first call then writes the reason to standard error. In the child of a fork
-/// it returns the parent's process: see [`Process::for_changes`].
+/// The process. Errors: [`ReturnCode::Fatal`] if it could not join its network. The first call then writes the reason to standard error. In the child of a fork
+/// it returns the parent's process: see [`UtofuProcess::for_changes`].
 #[inline]
-pub fn current() -> Result<&'static Process> {
+pub fn current() -> Result<&'static UtofuProcess> {
     let process = PROCESS.get_or_init(|| {
-        Process::join().map_err(|why| {
+        UtofuProcess::join().map_err(|why| {
             tell(format_args!("{why}"));
-            Code::Fatal
+            ReturnCode::Fatal
         })
     });
     process.as_ref().map_err(|code| *code)
 }
 
-impl Process {
-    fn join() -> std::result::Result<Process, String> {
-        let wishes = Wishes::from_env()?;
+impl UtofuProcess {
+    fn join() -> std::result::Result<UtofuProcess, String> {
+        let wishes = UtofuSettings::from_env()?;
         let told = |e: unipgas_core::Error| e.to_string();
         let job = JobName::from_env().map_err(told)?;
         let per_node = wishes.processes_per_node;
@@ -125,7 +127,7 @@ impl Process {
             ));
         }
         let common = rendezvous.properties()[..12].try_into().expect("12 bytes");
-        let common = Shape::from_bytes(common)?;
+        let common = NetworkShape::from_bytes(common)?;
         if common != shape && wishes.shape.is_some() {
             return Err(format!(
                 "UNIPGAS_TOFU_SHAPE is {shape}, but the job's processes have agreed on {common}"
@@ -145,13 +147,13 @@ impl Process {
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
         let places = match beyond {
-            Some(bootstrap) => Places::beyond(rendezvous, bootstrap),
+            Some(bootstrap) => JobPlaces::beyond(rendezvous, bootstrap),
             None => rendezvous.into(),
         };
         places.publish(&address, &directory.key()).map_err(told)?;
-        let network = Arc::new(Network::new(engine, places).map_err(told)?);
+        let network = Arc::new(PortNetwork::new(engine, places).map_err(told)?);
         leave_at_exit(&network);
-        Ok(Process {
+        Ok(UtofuProcess {
             pid: std::process::id(),
             cqs: Mutex::new(dealt(place % per_node, per_node, &wishes)),
             coords: shape.coords(place / per_node),
@@ -161,16 +163,16 @@ impl Process {
             per_node,
             place,
             wishes,
-            vbgs: Vbgs::default(),
+            vbgs: VbgTable::default(),
         })
     }
 
-    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in a child process (guide §4.1.2), even if no fork handler ran.
-    pub fn for_changes(&'static self) -> Result<&'static Process> {
+    /// The process, for a call that makes or changes something. Errors: [`ReturnCode::NotAvailable`] in a child process (guide §4.1.2), even if no fork handler ran.
+    pub fn for_changes(&'static self) -> Result<&'static UtofuProcess> {
         if std::process::id() == self.pid {
             Ok(self)
         } else {
-            Err(Code::NotAvailable)
+            Err(ReturnCode::NotAvailable)
         }
     }
 
@@ -180,7 +182,7 @@ impl Process {
     }
 
     /// The network's shape.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &NetworkShape {
         &self.shape
     }
 
@@ -189,7 +191,7 @@ impl Process {
         self.place
     }
 
-    pub(crate) fn vbgs(&self) -> &Vbgs {
+    pub(crate) fn vbgs(&self) -> &VbgTable {
         &self.vbgs
     }
 
@@ -203,7 +205,7 @@ impl Process {
         self.place / self.per_node
     }
 
-    pub(crate) fn network(&self) -> &Arc<Network> {
+    pub(crate) fn network(&self) -> &Arc<PortNetwork> {
         &self.network
     }
 
@@ -219,9 +221,9 @@ impl Process {
             .collect()
     }
 
-    /// The node with these coordinates. Errors: [`Code::InvalidCoords`].
+    /// The node with these coordinates. Errors: [`ReturnCode::InvalidCoords`].
     pub fn node(&self, coords: &Coords) -> Result<u32> {
-        self.shape.node(coords).ok_or(Code::InvalidCoords)
+        self.shape.node(coords).ok_or(ReturnCode::InvalidCoords)
     }
 
     /// The place of the process that owns the VCQ's CQ. `None`: no such node.
@@ -235,18 +237,18 @@ impl Process {
         u16::try_from(node * self.per_node + sharer).ok()
     }
 
-    /// Creates a VCQ, and returns its handle (§3.3.1.1, §3.3.1.2). Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
-    /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`], [`Code::OutOfMemory`].
+    /// Creates a VCQ, and returns its handle (§3.3.1.1, §3.3.1.2). Errors: [`ReturnCode::InvalidTniId`], [`ReturnCode::InvalidFlags`],
+    /// [`ReturnCode::InvalidCmpId`], [`ReturnCode::Full`], [`ReturnCode::NotAvailable`], [`ReturnCode::Used`], [`ReturnCode::OutOfMemory`].
     pub fn create_vcq(&'static self, tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<usize> {
         if tni >= TNIS {
-            return Err(Code::InvalidTniId);
+            return Err(ReturnCode::InvalidTniId);
         }
         let special = VcqFlags::EXCLUSIVE | VcqFlags::SESSION_MODE;
         if flags.contains(special) || cmp.is_some() && flags.intersects(special) {
-            return Err(Code::InvalidFlags);
+            return Err(ReturnCode::InvalidFlags);
         }
         if cmp.is_some_and(|cmp| cmp >= CMP_IDS) {
-            return Err(Code::InvalidCmpId);
+            return Err(ReturnCode::InvalidCmpId);
         }
         let mut cqs = self.cqs.lock();
         let (index, cmp) = choose(&cqs, tni, cmp, flags)?;
@@ -274,10 +276,10 @@ impl Process {
         Ok(handle)
     }
 
-    /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`]; [`Code::Busy`] in a signal handler that has interrupted a call.
+    /// Frees a VCQ (§3.3.1.3). Errors: [`ReturnCode::InvalidVcqHdl`]; [`ReturnCode::Busy`] in a signal handler that has interrupted a call.
     pub fn free_vcq(&self, handle: usize) -> Result<()> {
         if Call::is_under_way() {
-            return Err(Code::Busy);
+            return Err(ReturnCode::Busy);
         }
         let mut cqs = self.cqs.lock();
         let id = vcq(handle)?.id();
@@ -311,7 +313,7 @@ pub(crate) fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
 
 /// The CQs of sharer `me` of a node. The order in each TNI: free mode, session mode, exclusive VCQs. Free mode has at least one CQ. Exclusive VCQs have
 /// priority over session mode (§4.3.2.2).
-pub(crate) fn dealt(me: u32, sharers: u32, wishes: &Wishes) -> Vec<Cq> {
+pub(crate) fn dealt(me: u32, sharers: u32, wishes: &UtofuSettings) -> Vec<Cq> {
     let mut all = Vec::new();
     for tni in 0..TNIS {
         let mine: Vec<u16> = (0..CQS)
@@ -348,11 +350,11 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
             .filter(move |(_, cq)| cq.tni == tni && cq.kind == kind)
     };
     if let Some(cmp) = cmp {
-        let (index, cq) = of(CqKind::Free).next().ok_or(Code::Full)?;
+        let (index, cq) = of(CqKind::Free).next().ok_or(ReturnCode::Full)?;
         return if cq.used & 1 << cmp == 0 {
             Ok((index, cmp))
         } else {
-            Err(Code::Used)
+            Err(ReturnCode::Used)
         };
     }
     // Programs often name low components themselves, so this takes high ones.
@@ -368,12 +370,12 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
                     .last()
             })
             .map(|(index, _)| (index, CMP_IDS - 1))
-            .ok_or(Code::NotAvailable);
+            .ok_or(ReturnCode::NotAvailable);
     }
     let (kind, none) = if flags.contains(VcqFlags::SESSION_MODE) {
-        (CqKind::Session, Code::NotAvailable)
+        (CqKind::Session, ReturnCode::NotAvailable)
     } else {
-        (CqKind::Free, Code::Full)
+        (CqKind::Free, ReturnCode::Full)
     };
     of(kind)
         .filter(|(_, cq)| !cq.exclusive)
@@ -384,7 +386,7 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
 /// Several times the heap memory of a VCQ, in bytes.
 const VCQ_MEMORY: usize = 4 << 20;
 
-/// Checks for memory before the creation of a VCQ, because a failed allocation ends the program. Errors: [`Code::OutOfMemory`].
+/// Checks for memory before the creation of a VCQ, because a failed allocation ends the program. Errors: [`ReturnCode::OutOfMemory`].
 fn check_memory() -> Result<()> {
     let (rights, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -399,13 +401,13 @@ fn check_memory() -> Result<()> {
     if mapped {
         Ok(())
     } else {
-        Err(Code::OutOfMemory)
+        Err(ReturnCode::OutOfMemory)
     }
 }
 
 /// Registers the exit handler, which gives up the place, and the fork handler. The last process to leave removes the job's file.
-fn leave_at_exit(network: &Arc<Network>) {
-    static LEAVING: OnceLock<Arc<Network>> = OnceLock::new();
+fn leave_at_exit(network: &Arc<PortNetwork>) {
+    static LEAVING: OnceLock<Arc<PortNetwork>> = OnceLock::new();
     extern "C" fn leave() {
         // A child that ends must not give up its parent's place.
         if let Some(network) = LEAVING.get()
@@ -447,8 +449,8 @@ extern "C" fn disinherit() {
 mod tests {
     use super::*;
 
-    fn wishes(exclusive_cqs: usize, session_cqs: usize) -> Wishes {
-        Wishes {
+    fn wishes(exclusive_cqs: usize, session_cqs: usize) -> UtofuSettings {
+        UtofuSettings {
             exclusive_cqs,
             session_cqs,
             mrq_entries: 2048,
@@ -475,7 +477,7 @@ mod tests {
 
     #[test]
     fn kinds_follow_the_environment() {
-        let count = |wishes: &Wishes, kind: CqKind| {
+        let count = |wishes: &UtofuSettings, kind: CqKind| {
             dealt(0, 1, wishes)
                 .iter()
                 .filter(|cq| cq.tni == 0 && cq.kind == kind)
@@ -500,11 +502,17 @@ mod tests {
             created += 1;
         }
         assert_eq!(created, 6 * 8);
-        assert_eq!(choose(&cqs, 0, None, VcqFlags::empty()), Err(Code::Full));
-        assert_eq!(choose(&cqs, 0, Some(3), VcqFlags::empty()), Err(Code::Used));
+        assert_eq!(
+            choose(&cqs, 0, None, VcqFlags::empty()),
+            Err(ReturnCode::Full)
+        );
+        assert_eq!(
+            choose(&cqs, 0, Some(3), VcqFlags::empty()),
+            Err(ReturnCode::Used)
+        );
         assert_eq!(
             choose(&cqs, 0, None, VcqFlags::EXCLUSIVE),
-            Err(Code::NotAvailable)
+            Err(ReturnCode::NotAvailable)
         );
         assert!(choose(&cqs, 0, None, VcqFlags::SESSION_MODE).is_ok());
         assert!(choose(&cqs, 1, None, VcqFlags::EXCLUSIVE).is_ok());

@@ -13,11 +13,11 @@ pub const MAX_NODES: u32 = 16384;
 
 /// Lengths of the six axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct NetworkShape {
     lengths: [u16; 6],
 }
 
-impl Shape {
+impl NetworkShape {
     /// Axes of these lengths: X, Y, Z from 1 to 255, A, B, C up to 2, 3, 2; at most [`MAX_NODES`] nodes.
     /// Errors: a line with the wrong value and the allowed ones.
     pub fn new(lengths: [u16; 6]) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl Shape {
                 "a network has at most {MAX_NODES} nodes, not {nodes}"
             ));
         }
-        Ok(Shape { lengths })
+        Ok(NetworkShape { lengths })
     }
 
     /// A network of units of 2 x 3 x 2 nodes, in a shape near a cube. It has room for `nodes` nodes, up to 16380.
@@ -54,7 +54,7 @@ impl Shape {
                 .unwrap_or(1);
             (x, 1, units.div_ceil(x))
         };
-        Shape {
+        NetworkShape {
             lengths: [x as u16, y as u16, z as u16, UNIT[0], UNIT[1], UNIT[2]],
         }
     }
@@ -82,7 +82,7 @@ impl Shape {
         Some(node)
     }
 
-    /// The coordinates of node `node`, which is below [`Shape::nodes`].
+    /// The coordinates of node `node`, which is below [`NetworkShape::nodes`].
     pub fn coords(&self, mut node: u32) -> Coords {
         let mut coords = [0; 6];
         for (at, length) in coords.iter_mut().zip(self.lengths).rev() {
@@ -109,17 +109,17 @@ impl Shape {
         bytes
     }
 
-    /// From [`Shape::to_bytes`].
+    /// From [`NetworkShape::to_bytes`].
     pub fn from_bytes(bytes: &[u8; 12]) -> Result<Self, String> {
         let mut lengths = [0; 6];
         for (length, place) in lengths.iter_mut().zip(bytes.chunks_exact(2)) {
             *length = u16::from_le_bytes([place[0], place[1]]);
         }
-        Shape::new(lengths)
+        NetworkShape::new(lengths)
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for NetworkShape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -127,11 +127,11 @@ impl FromStr for Shape {
         let lengths: [u16; 6] = lengths.and_then(|l| l.try_into().ok()).ok_or_else(|| {
             format!("{text:?} is no shape: six lengths are needed, as in 2x1x1x2x3x2")
         })?;
-        Shape::new(lengths)
+        NetworkShape::new(lengths)
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for NetworkShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z, a, b, c] = self.lengths;
         write!(f, "{x}x{y}x{z}x{a}x{b}x{c}")
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn every_node_has_coordinates_of_its_own() {
         for nodes in [1, 2, 12, 13, 48, 100, 1000, 16000, 16380] {
-            let shape = Shape::for_nodes(nodes);
+            let shape = NetworkShape::for_nodes(nodes);
             assert_eq!(shape.to_string().parse(), Ok(shape));
             assert!(shape.nodes() >= nodes, "{nodes}: {shape}");
             let all = shape.nodes();
@@ -153,14 +153,14 @@ mod tests {
                 assert_eq!(shape.node(&shape.coords(node)), Some(node));
             }
         }
-        assert_eq!(Shape::for_nodes(12).to_string(), "1x1x1x2x3x2");
+        assert_eq!(NetworkShape::for_nodes(12).to_string(), "1x1x1x2x3x2");
     }
 
     #[test]
     fn texts_and_bytes_come_back_and_wrong_ones_are_refused() {
-        let shape: Shape = "4x3x2x2x3x2".parse().unwrap();
+        let shape: NetworkShape = "4x3x2x2x3x2".parse().unwrap();
         assert_eq!(shape.to_string().parse(), Ok(shape));
-        assert_eq!(Shape::from_bytes(&shape.to_bytes()), Ok(shape));
+        assert_eq!(NetworkShape::from_bytes(&shape.to_bytes()), Ok(shape));
         for wrong in [
             "",
             "1",
@@ -170,7 +170,7 @@ mod tests {
             "255x255x1x2x3x2",
             "axbxcxdxexf",
         ] {
-            assert!(wrong.parse::<Shape>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NetworkShape>().is_err(), "{wrong}");
         }
         assert_eq!(shape.node(&[4, 0, 0, 0, 0, 0]), None);
     }

@@ -11,20 +11,20 @@ macro_rules! codes {
         /// `enum utofu_return_code` without its success.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
-        pub enum Code { $(#[doc = $meaning] $name = unipgas_utofu_sys::$c_name,)* }
+        pub enum ReturnCode { $(#[doc = $meaning] $name = unipgas_utofu_sys::$c_name,)* }
 
-        impl Code {
+        impl ReturnCode {
             /// Every code.
-            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+            pub const ALL: &'static [ReturnCode] = &[$(ReturnCode::$name),*];
 
             /// Its meaning, in a few words.
             pub fn meaning(self) -> &'static str {
-                match self { $(Code::$name => $meaning.trim(),)* }
+                match self { $(ReturnCode::$name => $meaning.trim(),)* }
             }
 
             /// Its name in C.
             pub fn c_name(self) -> &'static str {
-                match self { $(Code::$name => stringify!($c_name),)* }
+                match self { $(ReturnCode::$name => stringify!($c_name),)* }
             }
         }
     };
@@ -129,81 +129,81 @@ codes! {
     Fatal = UTOFU_ERR_FATAL,
 }
 
-impl Code {
+impl ReturnCode {
     /// Whether the caller should retry: no result yet, or no room yet.
     #[inline]
     pub fn asks_for_patience(self) -> bool {
-        self as i32 >= Code::Busy as i32
+        self as i32 >= ReturnCode::Busy as i32
     }
 }
 
-impl Code {
+impl ReturnCode {
     /// Likely causes of the code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
         #[rustfmt::skip]
         let (suspects, remedy): (&[&str], _) = match self {
-            Code::NotFound | Code::NotCompleted | Code::NotProcessed | Code::Busy => (&[], "poll the TCQ and the MRQ, and call it again"),
-            Code::Used => (&["stag", "cmp_id"], "take another number, or free the resource that has this one"),
-            Code::Full => (&["num", "tni_id"], "free what is not used any more, or take another TNI"),
-            Code::NotAvailable => (&["flags", "tni_id"], "ask for less by flags; the child of a fork starts uTofu in a program of its own"),
-            Code::NotSupported => (&["flags", "op"], "ask utofu_query_onesided_caps or utofu_query_barrier_caps for what there is"),
-            Code::TcqOther | Code::TcqDesc => (&["desc"], "post descriptors as utofu_prepare_* have written them, with this VCQ"),
-            Code::TcqMemory | Code::MrqLclMemory => (&["lcl_stadd"], "keep the memory mapped, and writable for a get, until the operation is over"),
-            Code::TcqStadd | Code::MrqLclStadd => (&["lcl_stadd"], "register the local memory with the same VCQ, and deregister it after the operation"),
-            Code::TcqLength | Code::MrqLclLength => (&["lcl_stadd", "length"], "stay within the local registration"),
-            Code::MrqOther => (&[], "the network has failed: UNIPGAS_LOG=info says more"),
-            Code::MrqPeer => (&["rmt_vcq_id"], "let the peer create the VCQ before, and free it after the operation"),
-            Code::MrqRmtMemory => (&["rmt_stadd"], "register the remote memory without READ_ONLY, and keep it mapped"),
-            Code::MrqRmtStadd => (&["rmt_stadd"], "let the peer register the memory with that VCQ before, and deregister it after the operation"),
-            Code::MrqRmtLength => (&["rmt_stadd", "length"], "stay within the remote registration"),
-            Code::BarrierOther => (&["vbg_id"], "set the circuit again by utofu_set_vbg: a gate of it has failed, or a participant has ended"),
-            Code::BarrierMismatch => (&["op", "num_data", "data"], "let all participants start the same operation with as many elements"),
-            Code::InvalidArg => (&[], "compare the arguments with the section of the guide on this function"),
-            Code::InvalidPointer => (&[POINTERS], "give the address of a variable; descriptors are aligned to 8 bytes"),
-            Code::InvalidFlags => (&["flags"], "give 0, or the flags that the section on this function names"),
-            Code::InvalidCoords => (&["coords"], "give six coordinates within the shape of the network (UNIPGAS_TOFU_SHAPE)"),
-            Code::InvalidPath => (&["path_coords", "settings"], "give three path coordinates of the shape, or UTOFU_PATH_COORD_NULL"),
-            Code::InvalidTniId => (&["tni_id"], "take a TNI that utofu_get_onesided_tnis or utofu_get_barrier_tnis names"),
-            Code::InvalidCqId => (&["cq_id"], "take a CQ id that utofu_query_vcq_info gives"),
-            Code::InvalidBgId => (&["bg_id", "vbg_id"], "take a VBG id that utofu_alloc_vbg gives"),
-            Code::InvalidCmpId => (&["cmp_id"], "take a component id below that of the caps (num_cmp_ids)"),
-            Code::InvalidVcqHdl => (&["vcq_hdl"], "take a handle that utofu_create_vcq has given and utofu_free_vcq has not freed"),
-            Code::InvalidVcqId => (&["vcq_id"], "take an id from utofu_query_vcq_id or utofu_construct_vcq_id, of a node of the shape"),
-            Code::InvalidVbgId => (&["vbg_id", "settings"], "take ids from utofu_alloc_vbg, the first of them to start and to poll"),
-            Code::InvalidPathId => (&["path_id", "flags"], "take a path id that utofu_get_path_id gives for this VCQ id"),
-            Code::InvalidStadd => (&["stadd"], "take a STADD from utofu_reg_mem, or from utofu_query_stadd for a STag"),
-            Code::InvalidAddress => (&["addr", "stadd", "desc"], "give mapped memory; a STag wants multiples of 256, an atomic operation an aligned address"),
-            Code::InvalidSize => (&["size", "length", "mtu"], "give more than 0 and no more than the caps allow; a STag wants multiples of 256"),
-            Code::InvalidStag => (&["stag"], "take a STag below that of the caps (num_reserved_stags)"),
-            Code::InvalidEdata => (&["edata"], "take an edata that fits into edata_size bytes of the caps"),
-            Code::InvalidNumber => (&["num", "blocks", "stride"], "give more than 0 and no more than the caps allow"),
-            Code::InvalidOp => (&["op"], "take an UTOFU_ARMW_OP_* or UTOFU_REDUCE_OP_* that this function knows"),
-            Code::InvalidDesc => (&["desc"], "post what utofu_prepare_* have written, with the sum of their sizes"),
-            Code::InvalidData => (&["data", "settings", "gap"], "give values that the section on this function allows"),
-            Code::OutOfResource => (&[], "raise the limit of open files or of locked memory (ulimit -n, ulimit -l)"),
-            Code::OutOfMemory => (&[], "free memory"),
-            Code::Fatal => (&[], "UNIPGAS_LOG=info says what has failed"),
+            ReturnCode::NotFound | ReturnCode::NotCompleted | ReturnCode::NotProcessed | ReturnCode::Busy => (&[], "poll the TCQ and the MRQ, and call it again"),
+            ReturnCode::Used => (&["stag", "cmp_id"], "take another number, or free the resource that has this one"),
+            ReturnCode::Full => (&["num", "tni_id"], "free what is not used any more, or take another TNI"),
+            ReturnCode::NotAvailable => (&["flags", "tni_id"], "ask for less by flags; the child of a fork starts uTofu in a program of its own"),
+            ReturnCode::NotSupported => (&["flags", "op"], "ask utofu_query_onesided_caps or utofu_query_barrier_caps for what there is"),
+            ReturnCode::TcqOther | ReturnCode::TcqDesc => (&["desc"], "post descriptors as utofu_prepare_* have written them, with this VCQ"),
+            ReturnCode::TcqMemory | ReturnCode::MrqLclMemory => (&["lcl_stadd"], "keep the memory mapped, and writable for a get, until the operation is over"),
+            ReturnCode::TcqStadd | ReturnCode::MrqLclStadd => (&["lcl_stadd"], "register the local memory with the same VCQ, and deregister it after the operation"),
+            ReturnCode::TcqLength | ReturnCode::MrqLclLength => (&["lcl_stadd", "length"], "stay within the local registration"),
+            ReturnCode::MrqOther => (&[], "the network has failed: UNIPGAS_LOG=info says more"),
+            ReturnCode::MrqPeer => (&["rmt_vcq_id"], "let the peer create the VCQ before, and free it after the operation"),
+            ReturnCode::MrqRmtMemory => (&["rmt_stadd"], "register the remote memory without READ_ONLY, and keep it mapped"),
+            ReturnCode::MrqRmtStadd => (&["rmt_stadd"], "let the peer register the memory with that VCQ before, and deregister it after the operation"),
+            ReturnCode::MrqRmtLength => (&["rmt_stadd", "length"], "stay within the remote registration"),
+            ReturnCode::BarrierOther => (&["vbg_id"], "set the circuit again by utofu_set_vbg: a gate of it has failed, or a participant has ended"),
+            ReturnCode::BarrierMismatch => (&["op", "num_data", "data"], "let all participants start the same operation with as many elements"),
+            ReturnCode::InvalidArg => (&[], "compare the arguments with the section of the guide on this function"),
+            ReturnCode::InvalidPointer => (&[POINTERS], "give the address of a variable; descriptors are aligned to 8 bytes"),
+            ReturnCode::InvalidFlags => (&["flags"], "give 0, or the flags that the section on this function names"),
+            ReturnCode::InvalidCoords => (&["coords"], "give six coordinates within the shape of the network (UNIPGAS_TOFU_SHAPE)"),
+            ReturnCode::InvalidPath => (&["path_coords", "settings"], "give three path coordinates of the shape, or UTOFU_PATH_COORD_NULL"),
+            ReturnCode::InvalidTniId => (&["tni_id"], "take a TNI that utofu_get_onesided_tnis or utofu_get_barrier_tnis names"),
+            ReturnCode::InvalidCqId => (&["cq_id"], "take a CQ id that utofu_query_vcq_info gives"),
+            ReturnCode::InvalidBgId => (&["bg_id", "vbg_id"], "take a VBG id that utofu_alloc_vbg gives"),
+            ReturnCode::InvalidCmpId => (&["cmp_id"], "take a component id below that of the caps (num_cmp_ids)"),
+            ReturnCode::InvalidVcqHdl => (&["vcq_hdl"], "take a handle that utofu_create_vcq has given and utofu_free_vcq has not freed"),
+            ReturnCode::InvalidVcqId => (&["vcq_id"], "take an id from utofu_query_vcq_id or utofu_construct_vcq_id, of a node of the shape"),
+            ReturnCode::InvalidVbgId => (&["vbg_id", "settings"], "take ids from utofu_alloc_vbg, the first of them to start and to poll"),
+            ReturnCode::InvalidPathId => (&["path_id", "flags"], "take a path id that utofu_get_path_id gives for this VCQ id"),
+            ReturnCode::InvalidStadd => (&["stadd"], "take a STADD from utofu_reg_mem, or from utofu_query_stadd for a STag"),
+            ReturnCode::InvalidAddress => (&["addr", "stadd", "desc"], "give mapped memory; a STag wants multiples of 256, an atomic operation an aligned address"),
+            ReturnCode::InvalidSize => (&["size", "length", "mtu"], "give more than 0 and no more than the caps allow; a STag wants multiples of 256"),
+            ReturnCode::InvalidStag => (&["stag"], "take a STag below that of the caps (num_reserved_stags)"),
+            ReturnCode::InvalidEdata => (&["edata"], "take an edata that fits into edata_size bytes of the caps"),
+            ReturnCode::InvalidNumber => (&["num", "blocks", "stride"], "give more than 0 and no more than the caps allow"),
+            ReturnCode::InvalidOp => (&["op"], "take an UTOFU_ARMW_OP_* or UTOFU_REDUCE_OP_* that this function knows"),
+            ReturnCode::InvalidDesc => (&["desc"], "post what utofu_prepare_* have written, with the sum of their sizes"),
+            ReturnCode::InvalidData => (&["data", "settings", "gap"], "give values that the section on this function allows"),
+            ReturnCode::OutOfResource => (&[], "raise the limit of open files or of locked memory (ulimit -n, ulimit -l)"),
+            ReturnCode::OutOfMemory => (&[], "free memory"),
+            ReturnCode::Fatal => (&[], "UNIPGAS_LOG=info says what has failed"),
         };
         Reason { suspects, remedy }
     }
 }
 
 /// Success, or a code.
-pub type Result<T> = std::result::Result<T, Code>;
+pub type Result<T> = std::result::Result<T, ReturnCode>;
 
 /// The code of an engine error, unless the function has a more exact one. A refusal of the system also prints a line.
 #[cold]
-pub fn from_engine(error: Error) -> Code {
+pub fn from_engine(error: Error) -> ReturnCode {
     tell_refusal(&error);
     match error {
-        Error::QueueFull | Error::NotNow | Error::Busy => Code::Busy,
-        Error::Taken(_) => Code::Used,
-        Error::Exhausted(_) => Code::Full,
-        Error::StaleRegion => Code::InvalidStadd,
-        Error::OutOfBounds { .. } => Code::InvalidSize,
-        Error::Misaligned(_) => Code::InvalidAddress,
-        Error::Unsupported => Code::NotSupported,
-        Error::InvalidArgument(_) => Code::InvalidArg,
+        Error::QueueFull | Error::NotNow | Error::Busy => ReturnCode::Busy,
+        Error::Taken(_) => ReturnCode::Used,
+        Error::Exhausted(_) => ReturnCode::Full,
+        Error::StaleRegion => ReturnCode::InvalidStadd,
+        Error::OutOfBounds { .. } => ReturnCode::InvalidSize,
+        Error::Misaligned(_) => ReturnCode::InvalidAddress,
+        Error::Unsupported => ReturnCode::NotSupported,
+        Error::InvalidArgument(_) => ReturnCode::InvalidArg,
         Error::AccessDenied
         | Error::PeerDead
         | Error::RankDead(_)
@@ -213,26 +213,26 @@ pub fn from_engine(error: Error) -> Code {
         | Error::Refused(_)
         | Error::NotRegistered
         | Error::Ended
-        | Error::Os(_) => Code::Fatal,
+        | Error::Os(_) => ReturnCode::Fatal,
     }
 }
 
 /// The code of a command's fault.
 #[cold]
 #[inline(never)]
-pub fn from_fault(fault: Fault) -> Code {
+pub fn from_fault(fault: Fault) -> ReturnCode {
     match fault {
-        Fault::SendMemory => Code::TcqMemory,
-        Fault::SendKey => Code::TcqStadd,
-        Fault::SendLength => Code::TcqLength,
-        Fault::Peer => Code::MrqPeer,
-        Fault::LocalMemory => Code::MrqLclMemory,
-        Fault::LocalKey => Code::MrqLclStadd,
-        Fault::LocalLength => Code::MrqLclLength,
-        Fault::RemoteMemory => Code::MrqRmtMemory,
-        Fault::RemoteKey => Code::MrqRmtStadd,
-        Fault::RemoteLength => Code::MrqRmtLength,
-        Fault::Other => Code::MrqOther,
+        Fault::SendMemory => ReturnCode::TcqMemory,
+        Fault::SendKey => ReturnCode::TcqStadd,
+        Fault::SendLength => ReturnCode::TcqLength,
+        Fault::Peer => ReturnCode::MrqPeer,
+        Fault::LocalMemory => ReturnCode::MrqLclMemory,
+        Fault::LocalKey => ReturnCode::MrqLclStadd,
+        Fault::LocalLength => ReturnCode::MrqLclLength,
+        Fault::RemoteMemory => ReturnCode::MrqRmtMemory,
+        Fault::RemoteKey => ReturnCode::MrqRmtStadd,
+        Fault::RemoteLength => ReturnCode::MrqRmtLength,
+        Fault::Other => ReturnCode::MrqOther,
     }
 }
 
@@ -247,13 +247,13 @@ mod tests {
             if !name.starts_with("UTOFU_ERR_") {
                 continue;
             }
-            let code = Code::ALL.iter().find(|code| code.c_name() == name);
+            let code = ReturnCode::ALL.iter().find(|code| code.c_name() == name);
             let code = code.unwrap_or_else(|| panic!("{name} is not there"));
             assert_eq!(*code as i32 as i128, value, "{name}");
             assert!(code.meaning().ends_with('.'), "{code:?}");
             named += 1;
         }
-        assert_eq!(named, Code::ALL.len());
+        assert_eq!(named, ReturnCode::ALL.len());
     }
 
     /// Each suspect of a reason is part of an argument's name in the header.
@@ -265,7 +265,7 @@ mod tests {
             .skip(1)
             .filter_map(|rest| rest.split(';').next())
             .collect();
-        for code in Code::ALL {
+        for code in ReturnCode::ALL {
             let reason = code.reason();
             assert!(!reason.remedy.is_empty(), "{code:?}");
             for suspect in reason
@@ -278,7 +278,7 @@ mod tests {
                     "{code:?}: no function has {suspect}"
                 );
             }
-            if code.c_name().starts_with("UTOFU_ERR_INVALID_") && *code != Code::InvalidArg {
+            if code.c_name().starts_with("UTOFU_ERR_INVALID_") && *code != ReturnCode::InvalidArg {
                 assert!(!reason.suspects.is_empty(), "{code:?}");
             }
         }
@@ -286,17 +286,17 @@ mod tests {
 
     #[test]
     fn four_codes_ask_for_patience() {
-        let patient: Vec<_> = Code::ALL
+        let patient: Vec<_> = ReturnCode::ALL
             .iter()
             .filter(|code| code.asks_for_patience())
             .collect();
         assert_eq!(
             patient,
             [
-                &Code::NotFound,
-                &Code::NotCompleted,
-                &Code::NotProcessed,
-                &Code::Busy
+                &ReturnCode::NotFound,
+                &ReturnCode::NotCompleted,
+                &ReturnCode::NotProcessed,
+                &ReturnCode::Busy
             ]
         );
     }

@@ -10,7 +10,7 @@ use unipgas_core::calls::{self, Call};
 use unipgas_core::gate::{
     self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
 };
-use unipgas_core::port::{Gates, LOOK_PART, Names};
+use unipgas_core::port::{GateNames, Gates, LOOK_PART};
 use unipgas_core::waits::{self, polled};
 use unipgas_core::{Region, Rights};
 use unipgas_utofu_sys::*;
@@ -18,8 +18,8 @@ use unipgas_utofu_sys::*;
 use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
 use crate::ids::VbgId;
-use crate::process::{Process, current, is_child};
-use crate::status::{Code, Result, from_engine};
+use crate::process::{UtofuProcess, current, is_child};
+use crate::status::{Result, ReturnCode, from_engine};
 
 pub use unipgas_utofu_sys::UTOFU_VBG_ID_NULL as NULL;
 /// §3.4.4.1.
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Kind of barrier communication. Each kind has its own start and poll functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum GateKind {
     /// `utofu_barrier`.
     Barrier,
     /// `utofu_reduce_uint64`.
@@ -39,13 +39,13 @@ pub enum Kind {
     Double,
 }
 
-impl Kind {
+impl GateKind {
     #[inline]
-    fn of(operation: Operation) -> Kind {
+    fn of(operation: Operation) -> GateKind {
         match operation {
-            Operation::Barrier => Kind::Barrier,
-            Operation::Bfpsum => Kind::Double,
-            _ => Kind::Uint64,
+            Operation::Barrier => GateKind::Barrier,
+            Operation::Bfpsum => GateKind::Double,
+            _ => GateKind::Uint64,
         }
     }
 }
@@ -79,7 +79,7 @@ struct Looks {
 
 /// The VBGs of this process.
 #[derive(Default)]
-pub struct Vbgs {
+pub struct VbgTable {
     /// The gates, made at the first allocation.
     region: OnceLock<Region>,
     /// Set if peers do not map the gates.
@@ -113,7 +113,7 @@ fn dealt(word: u32, number: u32) -> u32 {
     owner % number
 }
 
-impl Vbgs {
+impl VbgTable {
     /// In the child of a fork: makes all VBGs invalid.
     pub(crate) fn disinherit(&self) {
         for set in self.sets.get().into_iter().flatten() {
@@ -134,12 +134,12 @@ impl Vbgs {
     }
 }
 
-impl Process {
-    /// The set with this start/end VBG. Errors: [`Code::InvalidVbgId`]; [`Code::NotAvailable`] in the child of a fork.
+impl UtofuProcess {
+    /// The set with this start/end VBG. Errors: [`ReturnCode::InvalidVbgId`]; [`ReturnCode::NotAvailable`] in the child of a fork.
     #[inline(always)]
     fn set(&self, bits: u64) -> Result<InCall<'_>> {
-        let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
-        let place = self.vbgs().place(id).ok_or(Code::InvalidVbgId)?;
+        let id = VbgId::from_bits(bits).ok_or(ReturnCode::InvalidVbgId)?;
+        let place = self.vbgs().place(id).ok_or(ReturnCode::InvalidVbgId)?;
         let call = Call::begin(|| {});
         // SAFETY:
         // - null, or made by Box::into_raw in `alloc_vbg`. `free_vbg` waits for the end of this call before it frees the set.
@@ -149,13 +149,13 @@ impl Process {
                 id,
                 _call: call,
             }),
-            _ if is_child() => Err(Code::NotAvailable),
-            _ => Err(Code::InvalidVbgId),
+            _ if is_child() => Err(ReturnCode::NotAvailable),
+            _ => Err(ReturnCode::InvalidVbgId),
         }
     }
 
     fn own_gate(&self, id: VbgId) -> Result<&Gate> {
-        let region = self.vbgs().region.get().ok_or(Code::InvalidVbgId)?;
+        let region = self.vbgs().region.get().ok_or(ReturnCode::InvalidVbgId)?;
         // SAFETY:
         // - the region has a gate for every VBG of a node, is page-aligned and lives as long as the process.
         Ok(unsafe { Gate::at(region.base(), word(id) as usize) })
@@ -181,17 +181,17 @@ impl Process {
         }
     }
 
-    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: [`Code::InvalidTniId`],
-    /// [`Code::InvalidNumber`], [`Code::Full`].
+    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: [`ReturnCode::InvalidTniId`],
+    /// [`ReturnCode::InvalidNumber`], [`ReturnCode::Full`].
     pub fn alloc_vbg(&self, tni: u16, number: usize) -> Result<Vec<u64>> {
         if tni >= TNIS {
-            return Err(Code::InvalidTniId);
+            return Err(ReturnCode::InvalidTniId);
         }
         if number == 0 {
-            return Err(Code::InvalidNumber);
+            return Err(ReturnCode::InvalidNumber);
         }
         if number > usize::from(VBGS) {
-            return Err(Code::Full);
+            return Err(ReturnCode::Full);
         }
         let vbgs = self.vbgs();
         let _changing = vbgs.changes.lock();
@@ -212,13 +212,13 @@ impl Process {
         let start = rendezvous
             .claim(node, (first..relays.start).filter(may_have))
             .map_err(from_engine)?
-            .ok_or(Code::Full)?;
+            .ok_or(ReturnCode::Full)?;
         let relays = rendezvous
             .claim_many(node, number - 1, relays.filter(may_have))
             .map_err(from_engine)?;
         let Some(relays) = relays else {
             rendezvous.release(node, start).map_err(from_engine)?;
-            return Err(Code::Full);
+            return Err(ReturnCode::Full);
         };
         let ids: Vec<VbgId> = std::iter::once(start)
             .chain(relays)
@@ -228,7 +228,7 @@ impl Process {
             gate::clear(self.own_gate(*id)?);
         }
         let bits = ids.iter().map(|id| id.bits()).collect();
-        let place = vbgs.place(ids[0]).ok_or(Code::Fatal)?;
+        let place = vbgs.place(ids[0]).ok_or(ReturnCode::Fatal)?;
         let set = Box::new(Set {
             ids,
             idle: AtomicU32::new(0),
@@ -244,22 +244,22 @@ impl Process {
         Ok(bits)
     }
 
-    /// Frees the VBGs of one allocation (§3.4.1.2). Errors: [`Code::InvalidVbgId`]; [`Code::InvalidNumber`] if there are fewer or more of them than the
-    /// allocation has; [`Code::Busy`] in a signal handler that has interrupted a call.
+    /// Frees the VBGs of one allocation (§3.4.1.2). Errors: [`ReturnCode::InvalidVbgId`]; [`ReturnCode::InvalidNumber`] if there are fewer or more of them than the
+    /// allocation has; [`ReturnCode::Busy`] in a signal handler that has interrupted a call.
     pub fn free_vbg(&self, ids: &[u64]) -> Result<()> {
         if Call::is_under_way() {
-            return Err(Code::Busy);
+            return Err(ReturnCode::Busy);
         }
         let vbgs = self.vbgs();
         let _changing = vbgs.changes.lock();
         let first = self.check_ids(ids)?;
-        let place = vbgs.place(first).ok_or(Code::InvalidVbgId)?;
+        let place = vbgs.place(first).ok_or(ReturnCode::InvalidVbgId)?;
         let set = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
         let alone = calls::wait_for_others();
         self.drain_gates();
         let here = self.network().job().here();
         let released = ids.iter().try_for_each(|bits| {
-            let id = VbgId::from_bits(*bits).ok_or(Code::InvalidVbgId)?;
+            let id = VbgId::from_bits(*bits).ok_or(ReturnCode::InvalidVbgId)?;
             gate::clear(self.own_gate(id)?);
             here.release(self.own_node(), word(id)).map_err(from_engine)
         });
@@ -275,33 +275,34 @@ impl Process {
 
     /// Checks that these are the VBGs of one allocation, and returns the first. Errors: as [`free_vbg`](Self::free_vbg).
     fn check_ids(&self, ids: &[u64]) -> Result<VbgId> {
-        let InCall { set, id, .. } = &self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
+        let InCall { set, id, .. } = &self.set(*ids.first().ok_or(ReturnCode::InvalidNumber)?)?;
         if ids.len() != set.ids.len() {
-            return Err(Code::InvalidNumber);
+            return Err(ReturnCode::InvalidNumber);
         }
         if set.ids.iter().zip(ids).any(|(id, bits)| id.bits() != *bits) {
-            return Err(Code::InvalidVbgId);
+            return Err(ReturnCode::InvalidVbgId);
         }
         Ok(*id)
     }
 
-    /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`Code::InvalidNumber`], [`Code::InvalidVbgId`],
-    /// [`Code::InvalidPath`]. After an error, no setting has changed.
+    /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`ReturnCode::InvalidNumber`], [`ReturnCode::InvalidVbgId`],
+    /// [`ReturnCode::InvalidPath`]. After an error, no setting has changed.
     pub fn set_vbg(&self, settings: &[VbgSetting]) -> Result<()> {
-        let InCall { set, .. } = &self.set(settings.first().ok_or(Code::InvalidNumber)?.vbg_id)?;
+        let InCall { set, .. } =
+            &self.set(settings.first().ok_or(ReturnCode::InvalidNumber)?.vbg_id)?;
         if settings.len() > set.ids.len() {
-            return Err(Code::InvalidNumber);
+            return Err(ReturnCode::InvalidNumber);
         }
         let mut gates = Vec::new();
         for (i, setting) in settings.iter().enumerate() {
             let id = VbgId::from_bits(setting.vbg_id)
                 .filter(|id| set.ids.contains(id))
-                .ok_or(Code::InvalidVbgId)?;
+                .ok_or(ReturnCode::InvalidVbgId)?;
             if settings[..i]
                 .iter()
                 .any(|other| other.vbg_id == setting.vbg_id)
             {
-                return Err(Code::InvalidVbgId);
+                return Err(ReturnCode::InvalidVbgId);
             }
             let role = if id == set.ids[0] {
                 Role::StartEnd
@@ -315,7 +316,7 @@ impl Process {
                 && path[0] != UTOFU_PATH_COORD_NULL
                 && !self.shape().has_path(&path)
             {
-                return Err(Code::InvalidPath);
+                return Err(ReturnCode::InvalidPath);
             }
             let settings = Settings {
                 role,
@@ -335,20 +336,21 @@ impl Process {
         Ok(())
     }
 
-    /// The VBG of a setting, which `NULL` leaves out. With `beside`, it must be on the same node and TNI. Errors: [`Code::InvalidVbgId`].
+    /// The VBG of a setting, which `NULL` leaves out. With `beside`, it must be on the same node and TNI. Errors: [`ReturnCode::InvalidVbgId`].
     fn neighbour_gate(&self, bits: u64, beside: Option<VbgId>) -> Result<Option<u64>> {
         if bits == NULL {
             return Ok(None);
         }
-        let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
-        self.node(&id.coords()).map_err(|_| Code::InvalidVbgId)?;
+        let id = VbgId::from_bits(bits).ok_or(ReturnCode::InvalidVbgId)?;
+        self.node(&id.coords())
+            .map_err(|_| ReturnCode::InvalidVbgId)?;
         if beside.is_some_and(|own| own.tni() != id.tni() || own.coords() != id.coords()) {
-            return Err(Code::InvalidVbgId);
+            return Err(ReturnCode::InvalidVbgId);
         }
         Ok(Some(bits))
     }
 
-    /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
+    /// Starts barrier communication (§3.8.1). Errors: [`ReturnCode::InvalidVbgId`], [`ReturnCode::Busy`], [`ReturnCode::BarrierOther`].
     pub fn start_barrier(&self, vbg: u64, payload: &Payload) -> Result<()> {
         let InCall { set, id, .. } = &self.set(vbg)?;
         if let Err(error) = gate::start(self.own_gate(*id)?, vbg, payload, &Circuit(self)) {
@@ -359,11 +361,11 @@ impl Process {
         Ok(())
     }
 
-    /// Takes the result of a barrier communication that has ended (§3.8.2). Errors: [`Code::NotCompleted`]; [`Code::Busy`] if none of this kind was started;
-    /// [`Code::InvalidVbgId`], [`Code::BarrierMismatch`], [`Code::BarrierOther`].
-    pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
+    /// Takes the result of a barrier communication that has ended (§3.8.2). Errors: [`ReturnCode::NotCompleted`]; [`ReturnCode::Busy`] if none of this kind was started;
+    /// [`ReturnCode::InvalidVbgId`], [`ReturnCode::BarrierMismatch`], [`ReturnCode::BarrierOther`].
+    pub fn poll_barrier(&self, vbg: u64, kind: GateKind, result: &mut Payload) -> Result<()> {
         let InCall { set, id, .. } = &self.set(vbg)?;
-        match gate::poll_for(self.own_gate(*id)?, |op| Kind::of(op) == kind, result) {
+        match gate::poll_for(self.own_gate(*id)?, |op| GateKind::of(op) == kind, result) {
             Ok(true) => {
                 set.came.store(true, Ordering::Relaxed);
                 Ok(())
@@ -398,10 +400,10 @@ impl Process {
         if idle >= self.network().engine().patience() {
             self.wait_for_gates(set)?;
         }
-        Err(Code::NotCompleted)
+        Err(ReturnCode::NotCompleted)
     }
 
-    /// Yields the core. At intervals, checks that the circuit is intact and its processes are alive. Errors: [`Code::BarrierOther`] if not.
+    /// Yields the core. At intervals, checks that the circuit is intact and its processes are alive. Errors: [`ReturnCode::BarrierOther`] if not.
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
@@ -419,7 +421,7 @@ impl Process {
         self.end_if_input_lost(set)?;
         for id in &set.ids {
             if gate::is_broken(self.own_gate(*id)?) {
-                return Err(Code::BarrierOther);
+                return Err(ReturnCode::BarrierOther);
             }
         }
         looks.place = self.network().look_at_some(looks.place);
@@ -427,7 +429,7 @@ impl Process {
         // A walk along the circuit needs a connection to each of its processes, so only a new death causes one.
         if deaths != looks.deaths {
             if self.a_participant_died(set) {
-                return Err(Code::BarrierOther);
+                return Err(ReturnCode::BarrierOther);
             }
             looks.deaths = deaths;
         }
@@ -529,16 +531,16 @@ impl Process {
 }
 
 /// Looks up gates by VBG id.
-struct Nodes(&'static Process);
+struct Nodes(&'static UtofuProcess);
 
-impl Names for Nodes {
+impl GateNames for Nodes {
     fn find(&self, name: u64) -> Option<(u16, usize)> {
         self.0.find_gate(name)
     }
 }
 
 /// Looks up the gates of a round, in the call that starts the round.
-struct Circuit<'a>(&'a Process);
+struct Circuit<'a>(&'a UtofuProcess);
 
 impl Resolve for Circuit<'_> {
     #[inline]
@@ -562,17 +564,17 @@ impl Resolve for Circuit<'_> {
     fn wake(&self, _name: u64) {}
 }
 
-fn from_gate(error: Error) -> Code {
+fn from_gate(error: Error) -> ReturnCode {
     match error {
-        Error::Busy | Error::NotStarted => Code::Busy,
-        Error::Mismatch => Code::BarrierMismatch,
-        Error::NotConfigured | Error::NotAStart => Code::InvalidVbgId,
-        Error::Invalid(_) => Code::InvalidNumber,
-        _ => Code::BarrierOther,
+        Error::Busy | Error::NotStarted => ReturnCode::Busy,
+        Error::Mismatch => ReturnCode::BarrierMismatch,
+        Error::NotConfigured | Error::NotAStart => ReturnCode::InvalidVbgId,
+        Error::Invalid(_) => ReturnCode::InvalidNumber,
+        _ => ReturnCode::BarrierOther,
     }
 }
 
-/// `enum utofu_reduce_op` for integers (§3.8.3.1). Errors: [`Code::InvalidOp`], [`Code::InvalidNumber`].
+/// `enum utofu_reduce_op` for integers (§3.8.3.1). Errors: [`ReturnCode::InvalidOp`], [`ReturnCode::InvalidNumber`].
 pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
     let operation = match op {
         UTOFU_REDUCE_OP_BAND => Operation::Band,
@@ -581,10 +583,10 @@ pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
         UTOFU_REDUCE_OP_MAX => Operation::Max,
         UTOFU_REDUCE_OP_MAXLOC => Operation::Maxloc,
         UTOFU_REDUCE_OP_SUM => Operation::Sum,
-        _ => return Err(Code::InvalidOp),
+        _ => return Err(ReturnCode::InvalidOp),
     };
     if data.is_empty() || data.len() > MAX_UINT64 {
-        return Err(Code::InvalidNumber);
+        return Err(ReturnCode::InvalidNumber);
     }
     Payload::integers(operation, data, 0).map_err(from_gate)
 }
@@ -592,10 +594,10 @@ pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
 /// [`integers`] for floating-point numbers.
 pub fn doubles(op: u32, data: &[f64]) -> Result<Payload> {
     if op != UTOFU_REDUCE_OP_BFPSUM {
-        return Err(Code::InvalidOp);
+        return Err(ReturnCode::InvalidOp);
     }
     if data.is_empty() || data.len() > MAX_DOUBLE {
-        return Err(Code::InvalidNumber);
+        return Err(ReturnCode::InvalidNumber);
     }
     Payload::doubles(Operation::Bfpsum, data, 0).map_err(from_gate)
 }

@@ -12,10 +12,10 @@ use unipgas_utofu_sys::{
 
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
-use crate::locked::{Locked, Wish};
-use crate::process::{Process, is_child};
+use crate::locked::{LockRequest, Locked};
+use crate::process::{UtofuProcess, is_child};
 use crate::recent::RecentPorts;
-use crate::status::{Code, Result, from_engine};
+use crate::status::{Result, ReturnCode, from_engine};
 
 /// `UTOFU_VCQ_FLAG_*` (§3.3.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +34,13 @@ impl VcqFlags {
         VcqFlags(0)
     }
 
-    /// Errors: [`Code::InvalidFlags`].
+    /// Errors: [`ReturnCode::InvalidFlags`].
     pub fn from_bits(bits: u64) -> Result<Self> {
         let all = Self::THREAD_SAFE | Self::EXCLUSIVE | Self::SESSION_MODE;
         if bits & !all.0 == 0 {
             Ok(VcqFlags(bits))
         } else {
-            Err(Code::InvalidFlags)
+            Err(ReturnCode::InvalidFlags)
         }
     }
 
@@ -66,7 +66,7 @@ impl std::ops::BitOr for VcqFlags {
 pub struct Vcq {
     handle: usize,
     id: VcqId,
-    process: &'static Process,
+    process: &'static UtofuProcess,
     port: Arc<Port>,
     /// Locked memory, with `UTOFU_SWAP_PROTECT`.
     locked: Option<Locked>,
@@ -89,7 +89,7 @@ impl InCall {
     }
 
     /// Deregisters memory (§3.6.1.4). Waits for calls of this process that may be using the memory, so that the program can unmap it. Errors:
-    /// [`Code::InvalidStadd`].
+    /// [`ReturnCode::InvalidStadd`].
     pub fn dereg_mem(self, stadd: u64) -> Result<()> {
         self.release(stadd)?;
         drop(self);
@@ -109,7 +109,7 @@ impl std::ops::Deref for InCall {
     }
 }
 
-/// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`]; [`Code::NotAvailable`] in the child of a fork.
+/// The VCQ behind a handle. Errors: [`ReturnCode::InvalidVcqHdl`]; [`ReturnCode::NotAvailable`] in the child of a fork.
 #[inline(always)]
 pub fn vcq(handle: usize) -> Result<InCall> {
     let call = Call::begin(|| {});
@@ -127,11 +127,11 @@ pub fn vcq(handle: usize) -> Result<InCall> {
 }
 
 #[cold]
-fn no_vcq() -> Code {
+fn no_vcq() -> ReturnCode {
     if is_child() {
-        Code::NotAvailable
+        ReturnCode::NotAvailable
     } else {
-        Code::InvalidVcqHdl
+        ReturnCode::InvalidVcqHdl
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn vcqs_of(
 
 impl Vcq {
     pub(crate) fn new(
-        process: &'static Process,
+        process: &'static UtofuProcess,
         id: VcqId,
         port: Arc<Port>,
         swap_protect: bool,
@@ -184,11 +184,11 @@ impl Vcq {
         VCQS[index].store(Box::into_raw(Box::new(self)), Ordering::Release);
     }
 
-    /// Makes its handle invalid, waits for calls of other threads, and frees it. Errors: [`Code::InvalidVcqHdl`].
+    /// Makes its handle invalid, waits for calls of other threads, and frees it. Errors: [`ReturnCode::InvalidVcqHdl`].
     pub(crate) fn remove(id: VcqId) -> Result<()> {
         let vcq = VCQS[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
         if vcq.is_null() {
-            return Err(Code::InvalidVcqHdl);
+            return Err(ReturnCode::InvalidVcqHdl);
         }
         if calls::wait_for_others() {
             // SAFETY:
@@ -224,9 +224,11 @@ impl Vcq {
         &self.port
     }
 
-    /// The place of a VCQ's process. Errors: [`Code::InvalidVcqId`].
+    /// The place of a VCQ's process. Errors: [`ReturnCode::InvalidVcqId`].
     pub(crate) fn place_of(&self, remote: VcqId) -> Result<u16> {
-        self.process.place_of(remote).ok_or(Code::InvalidVcqId)
+        self.process
+            .place_of(remote)
+            .ok_or(ReturnCode::InvalidVcqId)
     }
 
     /// The cached port of a remote VCQ, and its id in notices.
@@ -257,22 +259,22 @@ impl Vcq {
         }
     }
 
-    /// Registers memory (§3.6.1.1). Errors: [`Code::InvalidAddress`], [`Code::InvalidSize`], [`Code::Full`],
-    /// [`Code::OutOfResource`].
+    /// Registers memory (§3.6.1.1). Errors: [`ReturnCode::InvalidAddress`], [`ReturnCode::InvalidSize`], [`ReturnCode::Full`],
+    /// [`ReturnCode::OutOfResource`].
     ///
     /// # Safety
     /// `len` bytes at `addr` stay valid until they are deregistered as often as they were registered, or the VCQ is freed.
     pub unsafe fn reg_mem(&self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
         check_range(addr, len)?;
-        let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
+        let wish = self.locked.as_ref().map(|_| LockRequest::new(addr, len));
         // SAFETY:
         // - contract of this call: the memory is valid until its deregistration.
         let key = unsafe { self.port.register(addr, len, rights(read_only)) };
         self.registered(key, wish)
     }
 
-    /// Registers memory under a STag that the program chooses (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
-    /// [`Code::InvalidSize`], also if the address or size is not a multiple of 256; [`Code::InvalidStag`], [`Code::Used`], [`Code::OutOfResource`].
+    /// Registers memory under a STag that the program chooses (§3.6.1.2). Errors: [`ReturnCode::InvalidAddress`] and
+    /// [`ReturnCode::InvalidSize`], also if the address or size is not a multiple of 256; [`ReturnCode::InvalidStag`], [`ReturnCode::Used`], [`ReturnCode::OutOfResource`].
     ///
     /// # Safety
     /// As [`Vcq::reg_mem`].
@@ -285,28 +287,32 @@ impl Vcq {
     ) -> Result<u64> {
         check_range(addr, len)?;
         if !(addr as usize).is_multiple_of(STAG_ALIGNMENT) {
-            return Err(Code::InvalidAddress);
+            return Err(ReturnCode::InvalidAddress);
         }
         if !len.is_multiple_of(STAG_ALIGNMENT) {
-            return Err(Code::InvalidSize);
+            return Err(ReturnCode::InvalidSize);
         }
         if stag >= RESERVED_STAGS {
-            return Err(Code::InvalidStag);
+            return Err(ReturnCode::InvalidStag);
         }
         let rights = rights(read_only);
-        let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
+        let wish = self.locked.as_ref().map(|_| LockRequest::new(addr, len));
         // SAFETY:
         // - contract of this call: the memory is valid until its deregistration.
         let key = unsafe { self.port.register_reserved(addr, len, stag, rights) };
         self.registered(key, wish)
     }
 
-    fn registered(&self, key: unipgas_core::Result<ShortKey>, wish: Option<Wish>) -> Result<u64> {
+    fn registered(
+        &self,
+        key: unipgas_core::Result<ShortKey>,
+        wish: Option<LockRequest>,
+    ) -> Result<u64> {
         let key = key.map_err(|error| match error {
             // The range itself is valid, so its pages are not mapped, or not with these rights.
-            Error::InvalidArgument(_) => Code::InvalidAddress,
+            Error::InvalidArgument(_) => ReturnCode::InvalidAddress,
             // Most often file descriptors, which the engine needs to read the program's mappings.
-            Error::Os(_) => Code::OutOfResource,
+            Error::Os(_) => ReturnCode::OutOfResource,
             error => from_engine(error),
         })?;
         if let (Some(locked), Some(wish)) = (&self.locked, wish) {
@@ -337,23 +343,23 @@ const MAX_LEN: usize = 1 << 40;
 
 fn check_range(addr: *mut u8, len: usize) -> Result<()> {
     if len == 0 {
-        return Err(Code::InvalidSize);
+        return Err(ReturnCode::InvalidSize);
     }
     if addr.is_null() {
-        return Err(Code::InvalidAddress);
+        return Err(ReturnCode::InvalidAddress);
     }
     // A STADD has 40 bits for an offset.
     if len > MAX_LEN || (addr as usize).checked_add(len).is_none() {
-        return Err(Code::InvalidSize);
+        return Err(ReturnCode::InvalidSize);
     }
     Ok(())
 }
 
-/// The STADD of memory registered under a STag with this VCQ, local or remote (§3.6.1.3). Errors: [`Code::InvalidStag`].
+/// The STADD of memory registered under a STag with this VCQ, local or remote (§3.6.1.3). Errors: [`ReturnCode::InvalidStag`].
 pub fn query_stadd(vcq: VcqId, stag: u32) -> Result<u64> {
     if stag < RESERVED_STAGS {
         Ok(ShortKey::reserved(vcq.port(), stag).0)
     } else {
-        Err(Code::InvalidStag)
+        Err(ReturnCode::InvalidStag)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use unipgas_utofu_sys::{
-    Functions, STRUCTURES, UTOFU_ONESIDED_FLAG_PATH, UTOFU_ONESIDED_FLAG_SPS, constants,
+    STRUCTURES, UTOFU_ONESIDED_FLAG_PATH, UTOFU_ONESIDED_FLAG_SPS, UtofuFunctions, constants,
     path_id_of, sps_of, utofu_functions,
 };
 
@@ -146,24 +146,26 @@ fn a_wrong_fact_is_noticed() {
 
 #[test]
 fn the_table_is_filled_by_name_and_a_name_that_is_missing_is_told() {
-    assert_eq!(Functions::NAMES.len(), PROTOTYPES.len());
+    assert_eq!(UtofuFunctions::NAMES.len(), PROTOTYPES.len());
     let place = |name: &std::ffi::CStr| {
         let name = name.to_str().expect("a name is text");
-        let index = Functions::NAMES.iter().position(|known| *known == name);
+        let index = UtofuFunctions::NAMES
+            .iter()
+            .position(|known| *known == name);
         std::ptr::without_provenance_mut(64 * (1 + index.expect("a name of the list")))
     };
     // SAFETY:
     // - nothing is called.
-    let all = unsafe { Functions::load(place) }.expect("all names are there");
+    let all = unsafe { UtofuFunctions::load(place) }.expect("all names are there");
     assert_eq!(all.utofu_get_onesided_tnis as usize, 64);
     assert_eq!(
         all.utofu_query_my_coords as usize,
-        64 * Functions::NAMES.len()
+        64 * UtofuFunctions::NAMES.len()
     );
     // SAFETY:
     // - nothing is called.
     let missing = unsafe {
-        Functions::load(|name| {
+        UtofuFunctions::load(|name| {
             if name == c"utofu_nop" {
                 std::ptr::null_mut()
             } else {

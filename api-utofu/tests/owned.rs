@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use unipgas_core::port::{NoticeKind, Rmw};
 use unipgas_core::registry::register;
-use unipgas_utofu::command::Target;
+use unipgas_utofu::command::CommandTarget;
 use unipgas_utofu::vbg::VbgSetting;
 use unipgas_utofu::vcq::VcqFlags;
-use unipgas_utofu::{Code, Gates, VcqHandle};
+use unipgas_utofu::{OwnedVbgs, ReturnCode, VcqHandle};
 
 const TCQ_NOTICE: u64 = 1 << 14;
 const LOCAL_MRQ_NOTICE: u64 = 1 << 15;
@@ -36,7 +36,7 @@ fn a_vcq_and_a_circuit_of_one_process() {
     let mut vcq = VcqHandle::create(0, Some(0), VcqFlags::empty()).unwrap();
     assert_eq!(
         VcqHandle::create(0, Some(0), VcqFlags::empty()).unwrap_err(),
-        Code::Used
+        ReturnCode::Used
     );
     let memory = Box::leak(vec![0u64; 1024].into_boxed_slice());
     let word = |i: usize| {
@@ -47,7 +47,7 @@ fn a_vcq_and_a_circuit_of_one_process() {
     // SAFETY:
     // - never freed, and read by volatile loads only
     let stadd = unsafe { vcq.reg_mem(memory.as_ptr().cast_mut().cast(), 8192, false) }.unwrap();
-    let target = |word: u64, flags| Target {
+    let target = |word: u64, flags| CommandTarget {
         vcq_id: vcq.id().bits(),
         stadd: stadd + 8 * word,
         edata: 7,
@@ -73,11 +73,11 @@ fn a_vcq_and_a_circuit_of_one_process() {
     wait(|| vcq.poll_mrq().unwrap());
     assert_eq!(word(5), 100);
     let too_long = vcq.put_piggyback(&plain, &[0; 33], 0);
-    assert_eq!(too_long, Err(Code::InvalidSize));
+    assert_eq!(too_long, Err(ReturnCode::InvalidSize));
     vcq.dereg_mem(stadd).unwrap();
-    assert_eq!(vcq.dereg_mem(stadd), Err(Code::InvalidStadd));
+    assert_eq!(vcq.dereg_mem(stadd), Err(ReturnCode::InvalidStadd));
 
-    let mut gates = Gates::alloc(1, 2).unwrap();
+    let mut gates = OwnedVbgs::alloc(1, 2).unwrap();
     let ids: Vec<u64> = gates.ids().iter().map(|id| id.bits()).collect();
     let through = |vbg_id, other| VbgSetting {
         vbg_id,
@@ -90,7 +90,7 @@ fn a_vcq_and_a_circuit_of_one_process() {
     gates
         .set(&[through(ids[0], ids[1]), through(ids[1], ids[0])])
         .unwrap();
-    assert_eq!(gates.poll_barrier(), Err(Code::Busy));
+    assert_eq!(gates.poll_barrier(), Err(ReturnCode::Busy));
     gates.barrier().unwrap();
     assert_eq!(gates.poll_barrier(), Ok(true));
     gates.reduce_uint64(7, &[1, 2, 3]).unwrap();

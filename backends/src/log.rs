@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use unipgas_core::log::{Sink, Wishes};
+use unipgas_core::log::{LogSettings, Sink};
 use unipgas_core::variables::wrong;
 use unipgas_core::{Error, Result};
 
@@ -23,7 +23,7 @@ const MUST: &str = "must be off, error, warn, info, debug or trace, or targets w
 
 /// Has events written from now on. Where the program has a subscriber of its own, all is left to that one. Errors:
 /// [`Error::InvalidArgument`].
-pub fn listen(wishes: Wishes) -> Result<()> {
+pub fn listen(wishes: LogSettings) -> Result<()> {
     let lines = wishes.filter.as_deref().map(|filter| {
         let lines = Lines {
             who: wishes.who,
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn events_are_written_while_a_thread_ends() {
         let path = std::env::temp_dir().join(format!("unipgas-log-{}", std::process::id()));
-        let wishes = Wishes {
+        let wishes = LogSettings {
             filter: Some("info".into()),
             file: Some(File::create(&path).expect("a file")),
             who: "rank 2 on node1".into(),

@@ -25,7 +25,7 @@ pub const STARTS: usize = 3 * LINE;
 pub const SCRATCH: usize = 4096;
 
 /// The mapping.
-pub struct Arena {
+pub(crate) struct Arena {
     base: *mut u8,
     len: usize,
     ranks: usize,

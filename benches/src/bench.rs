@@ -11,27 +11,27 @@ use unipgas_core::stop::Stop;
 use crate::case::{self, Case};
 use crate::compare::Old;
 use crate::file::Json;
-use crate::job::{self, How};
-use crate::machine::Machine;
-use crate::peers::Peers;
-use crate::record::{self, Record, Setting};
+use crate::job::{self, JobSettings};
+use crate::machine::MachineInfo;
+use crate::peers::PeerPrograms;
+use crate::record::{self, BenchRecord, RecordSetting};
 use crate::samples::{Notes, Samples, family};
 use crate::table::{self, Columns, Table};
 
 /// A backend of unipgas.
-pub struct Lane {
+pub(crate) struct BenchBackend {
     /// Settings of its measurements.
-    pub how: How,
+    pub how: JobSettings,
     /// Fields that its records share.
-    pub setting: Setting,
+    pub setting: RecordSetting,
 }
 
 /// The requested measurements.
-pub struct Plan {
+pub(crate) struct BenchPlan {
     /// Cases, in the order of the table.
     pub cases: Vec<Case>,
     /// The backends. The first backend with shared memory, and the first without, also show the other columns.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<BenchBackend>,
     /// Number of rounds. Each round measures every column once.
     pub rounds: usize,
     /// Measure for a shorter time.
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 /// Destinations of the results.
-pub struct Outlets<'a> {
+pub(crate) struct Outlets<'a> {
     /// Gets each figure as soon as it is known.
     pub json: Option<Json>,
     /// Earlier figures, for comparison.
@@ -51,7 +51,7 @@ pub struct Outlets<'a> {
 }
 
 /// Output for people.
-pub struct Out {
+pub(crate) struct Out {
     /// Use standard error: standard output is for records.
     aside: bool,
     /// Shown during measurements.
@@ -89,9 +89,9 @@ fn groups(cases: &[Case]) -> impl Iterator<Item = &[Case]> {
 }
 
 /// Results of a run.
-pub struct Found {
+pub(crate) struct BenchResults {
     /// Records in the order of the table.
-    pub records: Vec<Record>,
+    pub records: Vec<BenchRecord>,
     /// Omitted measurements, and the reasons.
     pub notes: Notes,
 }
@@ -100,14 +100,14 @@ pub struct Found {
 ///
 /// # Errors
 /// A text if nothing can be measured, or if a result cannot be written.
-pub fn run(plan: &Plan, outlets: Outlets<'_>) -> Result<Found, String> {
+pub fn run(plan: &BenchPlan, outlets: Outlets<'_>) -> Result<BenchResults, String> {
     let Outlets { json, old, out } = outlets;
     let mut notes = Notes::default();
     let mut peers = find_peers(plan, &mut notes)?;
     let turns: usize = plan.lanes.len() + peers.iter().map(|(_, p)| p.names().len()).sum::<usize>();
     let steps = (plan.rounds * groups(&plan.cases).count() * turns) as u64;
     let progress = out.progress.get_or_init(|| progress(steps));
-    let machine = Machine::now()?;
+    let machine = MachineInfo::now()?;
     out.say(&format!("{}\n", machine.about()))?;
     if machine.load > 0.5 {
         out.say(&format!(
@@ -118,9 +118,9 @@ pub fn run(plan: &Plan, outlets: Outlets<'_>) -> Result<Found, String> {
     let measured = Measured::new(plan, json, machine);
     let measured = Mutex::new(measured);
     let mut table = Table::new(columns(plan, old));
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<BenchRecord> = Vec::new();
     for group in groups(&plan.cases) {
-        measured.lock().machine = Machine::now()?;
+        measured.lock().machine = MachineInfo::now()?;
         for _ in 0..plan.rounds {
             round(plan, group, &measured, &mut peers, progress);
         }
@@ -144,17 +144,17 @@ pub fn run(plan: &Plan, outlets: Outlets<'_>) -> Result<Found, String> {
         out.say(&lane.samples.device())?;
         notes.extend(lane.samples.notes);
     }
-    Ok(Found { records, notes })
+    Ok(BenchResults { records, notes })
 }
 
-fn find_peers(plan: &Plan, notes: &mut Notes) -> Result<Vec<(usize, Peers)>, String> {
+fn find_peers(plan: &BenchPlan, notes: &mut Notes) -> Result<Vec<(usize, PeerPrograms)>, String> {
     let mut found = Vec::new();
     if plan.peers {
         for lane in first_of_their_kind(&plan.lanes) {
             let how = &plan.lanes[lane].how;
             found.push((
                 lane,
-                Peers::find(
+                PeerPrograms::find(
                     how.place.as_ref(),
                     &how.backend,
                     Ok(how.library.clone()),
@@ -167,7 +167,7 @@ fn find_peers(plan: &Plan, notes: &mut Notes) -> Result<Vec<(usize, Peers)>, Str
 }
 
 /// Indices of the first lane that shares memory, and of the first that does not.
-fn first_of_their_kind(lanes: &[Lane]) -> Vec<usize> {
+fn first_of_their_kind(lanes: &[BenchBackend]) -> Vec<usize> {
     let first = |network| {
         lanes
             .iter()
@@ -176,8 +176,8 @@ fn first_of_their_kind(lanes: &[Lane]) -> Vec<usize> {
     [first(false), first(true)].into_iter().flatten().collect()
 }
 
-fn columns(plan: &Plan, old: Option<&Old>) -> Columns {
-    let settings: Vec<&Setting> = plan.lanes.iter().map(|lane| &lane.setting).collect();
+fn columns(plan: &BenchPlan, old: Option<&Old>) -> Columns {
+    let settings: Vec<&RecordSetting> = plan.lanes.iter().map(|lane| &lane.setting).collect();
     let backends = settings.iter().map(|setting| setting.backend.clone());
     Columns {
         network: settings.iter().any(|setting| setting.network),
@@ -196,10 +196,10 @@ fn columns(plan: &Plan, old: Option<&Old>) -> Columns {
 
 /// Measures every column once.
 fn round(
-    plan: &Plan,
+    plan: &BenchPlan,
     group: &[Case],
     measured: &Mutex<Measured<'_>>,
-    peers: &mut [(usize, Peers)],
+    peers: &mut [(usize, PeerPrograms)],
     progress: &ProgressBar,
 ) {
     let Some(Case {
@@ -209,7 +209,7 @@ fn round(
         return;
     };
     let what = format!("{}, {processes} processes", metric.name());
-    let is_measured = |lane: &Lane| !lane.setting.network || case::is_of_a_network(*metric);
+    let is_measured = |lane: &BenchBackend| !lane.setting.network || case::is_of_a_network(*metric);
     for (number, lane) in plan.lanes.iter().enumerate() {
         progress.set_message(format!("{what}: {}", lane.setting.backend));
         let heard = |line: &str| {
@@ -244,13 +244,13 @@ fn round(
 /// A lane and its measured values.
 struct Values<'a> {
     samples: Samples,
-    setting: &'a Setting,
+    setting: &'a RecordSetting,
     /// Show the columns of other libraries and limits, too.
     shows_all: bool,
 }
 
 impl Values<'_> {
-    fn shows(&self, record: &Record) -> bool {
+    fn shows(&self, record: &BenchRecord) -> bool {
         self.shows_all || record.is_ours()
     }
 }
@@ -259,13 +259,13 @@ impl Values<'_> {
 struct Measured<'a> {
     lanes: Vec<Values<'a>>,
     json: Option<Json>,
-    machine: Machine,
+    machine: MachineInfo,
     /// The first failed write to the JSON file.
     failure: Option<String>,
 }
 
 impl<'a> Measured<'a> {
-    fn new(plan: &'a Plan, json: Option<Json>, machine: Machine) -> Measured<'a> {
+    fn new(plan: &'a BenchPlan, json: Option<Json>, machine: MachineInfo) -> Measured<'a> {
         let first = first_of_their_kind(&plan.lanes);
         let lanes = plan.lanes.iter().enumerate();
         let values = lanes.map(|(number, lane)| Values {
@@ -317,7 +317,7 @@ impl<'a> Measured<'a> {
     }
 
     /// The records of `cases`.
-    fn rows(&self, cases: &[Case]) -> Vec<Record> {
+    fn rows(&self, cases: &[Case]) -> Vec<BenchRecord> {
         let mut rows = Vec::new();
         for case in cases {
             for lane in &self.lanes {
@@ -332,7 +332,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Writes the final records, unless the run was `stopped`. Errors: a text if the file cannot be written, or an earlier write failed.
-    fn finish(&mut self, rows: &[Record], stopped: bool) -> Result<(), String> {
+    fn finish(&mut self, rows: &[BenchRecord], stopped: bool) -> Result<(), String> {
         if let Some(json) = self.json.as_mut().filter(|_| !stopped) {
             json.write(rows)?;
         }

@@ -299,7 +299,7 @@ impl TryFrom<String> for Metric {
 
 /// One metric at one size and number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Case {
+pub(crate) struct Case {
     /// The metric.
     pub metric: Metric,
     /// Number of processes.

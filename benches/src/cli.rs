@@ -8,17 +8,17 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use unipgas_core::stop::Stop;
 use unipgas_core::{print, registry};
-use unipgas_launcher::library::{self, Library};
+use unipgas_launcher::library::{self, InstalledLibrary};
 
-use crate::bench::{self, Found, Lane, Out, Outlets, Plan};
+use crate::bench::{self, BenchBackend, BenchPlan, BenchResults, Out, Outlets};
 use crate::case::{self, Case};
 use crate::compare::Old;
 use crate::file::{self, Json};
-use crate::job::How;
+use crate::job::JobSettings;
 use crate::model::Model;
-use crate::network::hosts::{self, Place, Wish};
-use crate::peers::Peers;
-use crate::record::{Record, Setting};
+use crate::network::hosts::{self, HostsOption, Placement};
+use crate::peers::PeerPrograms;
+use crate::record::{BenchRecord, RecordSetting};
 use crate::samples::Notes;
 use crate::table::{self, Columns, Table, about};
 use crate::{html, plot, worker};
@@ -60,7 +60,7 @@ struct Args {
     backend: Vec<String>,
     /// On several hosts: so many made of namespaces, by root, or names as a,b
     #[arg(long, value_name = "N|LIST")]
-    hosts: Option<Wish>,
+    hosts: Option<HostsOption>,
     /// With names of hosts: the launcher, as for unipgas run
     #[arg(long, value_name = "NAME", requires = "hosts")]
     launcher: Option<String>,
@@ -134,8 +134,8 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     outcome.unwrap_or_else(|why| failed(&why))
 }
 
-/// The hosts of `--hosts`; see [`Place::of`].
-fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCode, String>> {
+/// The hosts of `--hosts`; see [`Placement::of`].
+fn place(args: &Args, words: Vec<String>) -> Result<Option<Placement>, Result<ExitCode, String>> {
     let Some(wish) = &args.hosts else {
         return Ok(None);
     };
@@ -153,7 +153,7 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCo
             launcher.push(format!("{option}={value}"));
         }
     }
-    Place::of(wish, &launcher, &words).map(Some)
+    Placement::of(wish, &launcher, &words).map(Some)
 }
 
 const OFI: &str = "ofi";
@@ -166,7 +166,7 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
+fn command_of(args: &Args, hosts: Option<Placement>) -> Result<ExitCode, String> {
     let old = args.compare.as_deref().map(Old::read).transpose()?;
     let out = Out::new(args.json.as_deref().is_some_and(file::is_stdout));
     if let Some(path) = &args.records {
@@ -204,7 +204,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     }
     let library = library::find(args.library.as_deref())?;
     // An error here ends the program before any measurement.
-    Library::open(&library)?;
+    InstalledLibrary::open(&library)?;
     let lanes = lanes(args, hosts.as_ref(), &library);
     let rounds = match (args.quick, shares_memory) {
         (true, false) => 1,
@@ -213,7 +213,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     };
     // Processes at other hosts get no signal from here. They end when this program ends.
     let stop = hosts.is_none().then(Stop::hold);
-    let plan = Plan {
+    let plan = BenchPlan {
         cases,
         lanes,
         rounds,
@@ -226,7 +226,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         old: old.as_ref(),
         out: &out,
     };
-    let Found { records, notes } = bench::run(&plan, outlets)?;
+    let BenchResults { records, notes } = bench::run(&plan, outlets)?;
     let status = conclude(args, &out, &records, &notes, old.as_ref());
     if let Some(stop) = stop.filter(Stop::is_asked) {
         out.say("\nIt was ended before all had been measured.\n")?;
@@ -248,27 +248,27 @@ fn is_network(backend: &str, all: &[String]) -> bool {
 }
 
 /// The place of processes that share no memory; `None` if they share memory.
-fn place_of(backend: &str, all: &[String], hosts: Option<&Place>) -> Option<Place> {
-    let here = || is_network(backend, all).then_some(Place::Here);
+fn place_of(backend: &str, all: &[String], hosts: Option<&Placement>) -> Option<Placement> {
+    let here = || is_network(backend, all).then_some(Placement::Here);
     hosts.cloned().or_else(here)
 }
 
 /// The backends, and the places of their processes.
-fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
+fn lanes(args: &Args, hosts: Option<&Placement>, library: &Path) -> Vec<BenchBackend> {
     let lane = |backend: &String| {
         let place = place_of(backend, &args.backend, hosts);
-        let setting = Setting {
+        let setting = RecordSetting {
             backend: match &place {
-                Some(Place::Hosts(_)) => hosts::networks(),
+                Some(Placement::Hosts(_)) => hosts::networks(),
                 _ => backend.clone(),
             },
-            hosts: place.as_ref().unwrap_or(&Place::Here).name(),
+            hosts: place.as_ref().unwrap_or(&Placement::Here).name(),
             network: place.is_some(),
             library: library.display().to_string(),
             model: args.model,
             check: args.check,
         };
-        let how = How {
+        let how = JobSettings {
             backend: backend.clone(),
             library: library.into(),
             visits: if args.quick { 3 } else { 5 },
@@ -276,7 +276,7 @@ fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
             limit: Duration::from_secs(300),
             place,
         };
-        Lane { how, setting }
+        BenchBackend { how, setting }
     };
     args.backend.iter().map(lane).collect()
 }
@@ -285,7 +285,7 @@ fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
 fn conclude(
     args: &Args,
     out: &Out,
-    records: &[Record],
+    records: &[BenchRecord],
     notes: &Notes,
     old: Option<&Old>,
 ) -> Result<ExitCode, String> {
@@ -323,7 +323,7 @@ fn conclude(
 
 fn list(
     cases: &[Case],
-    place: Option<&Place>,
+    place: Option<&Placement>,
     backend: &str,
     library: Result<PathBuf, String>,
 ) -> Result<(), String> {
@@ -335,7 +335,7 @@ fn list(
         ))?;
     }
     let mut notes = Notes::default();
-    let peers = Peers::find(place, backend, library, &mut notes)?;
+    let peers = PeerPrograms::find(place, backend, library, &mut notes)?;
     say(&format!("\nPeers: {}\n", peers.names().join(", ")))?;
     for note in notes.all() {
         say(&format!("  {note}\n"))?;

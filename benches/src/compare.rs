@@ -5,11 +5,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::file;
-use crate::record::Record;
+use crate::record::BenchRecord;
 
 /// A figure relative to an earlier one of the same case and column.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Change {
+pub(crate) struct Change {
     /// Ratio of the medians.
     pub ratio: f64,
     /// Lower end of the ratio, from the quartiles of both.
@@ -20,7 +20,7 @@ pub struct Change {
 
 /// Rating of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub(crate) enum Worth {
     /// An improvement beyond the noise.
     Better,
     /// A decline beyond the noise.
@@ -42,8 +42,8 @@ impl Worth {
 
 impl Change {
     /// The change from `old` to `new`. A record without quartiles uses its median. `None`: a ratio is not finite.
-    fn of(old: &Record, new: &Record) -> Option<Change> {
-        let quartiles = |record: &Record| record.quartiles.unwrap_or([record.value; 2]);
+    fn of(old: &BenchRecord, new: &BenchRecord) -> Option<Change> {
+        let quartiles = |record: &BenchRecord| record.quartiles.unwrap_or([record.value; 2]);
         let ([old_low, old_high], [low, high]) = (quartiles(old), quartiles(new));
         let change = Change {
             ratio: new.value / old.value,
@@ -66,8 +66,8 @@ impl Change {
 }
 
 /// The figures of a file.
-pub struct Old {
-    records: Vec<Record>,
+pub(crate) struct Old {
+    records: Vec<BenchRecord>,
     name: String,
 }
 
@@ -82,7 +82,7 @@ impl Old {
     }
 
     /// Sets the change of each record that has an earlier figure.
-    pub fn compare(&self, records: &mut [Record]) {
+    pub fn compare(&self, records: &mut [BenchRecord]) {
         for new in records {
             let old = self.records.iter().find(|old| old.is_of_the_same(new));
             new.change = old.and_then(|old| Change::of(old, new));
@@ -90,7 +90,7 @@ impl Old {
     }
 
     /// A summary in lines.
-    pub fn summary(&self, records: &[Record]) -> String {
+    pub fn summary(&self, records: &[BenchRecord]) -> String {
         let worths = records.iter().filter_map(|record| {
             let change = record.change?;
             Some(change.worth(record.metric.more_is_better()))
@@ -105,7 +105,8 @@ impl Old {
             count(Worth::Noise),
             records.len() - worths.len(),
         );
-        let machine = |records: &[Record]| records.first().and_then(|first| first.machine.clone());
+        let machine =
+            |records: &[BenchRecord]| records.first().and_then(|first| first.machine.clone());
         match (machine(&self.records), machine(records)) {
             (Some(old), Some(new)) => {
                 text += &format!("It is of {}.\n", old.about());

@@ -4,10 +4,10 @@ use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Instant;
 
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 
 use crate::arena::{Arena, STARTS};
-use crate::network::Network;
+use crate::network::BenchNetwork;
 use crate::ours::Ours;
 
 /// Ends this process with an error message if the other processes are unreachable.
@@ -46,11 +46,11 @@ pub fn memory() -> u64 {
 }
 
 /// The medium that the processes share.
-pub enum Ground {
+pub(crate) enum Ground {
     /// Memory.
     Memory(Arena),
     /// A network, with its meeting point.
-    Network(Box<Network>),
+    Network(Box<BenchNetwork>),
 }
 
 impl Ground {
@@ -67,15 +67,15 @@ impl Ground {
     }
 }
 
-/// Operations in a batch of [`Ctx::rate_of_pairs`]. The batch takes much longer than a `sync`.
+/// Operations in a batch of [`BenchContext::rate_of_pairs`]. The batch takes much longer than a `sync`.
 pub const BATCH_OF_PAIRS: usize = 512 * 512;
 
-/// Offset in each area of the data of [`Ctx::share`]: a length, then the bytes.
+/// Offset in each area of the data of [`BenchContext::share`]: a length, then the bytes.
 const SHARED: usize = 9 << 20;
 const SHARED_MOST: usize = 4096;
 
 /// One process of a measurement.
-pub struct Ctx {
+pub(crate) struct BenchContext {
     /// Rank in the job.
     pub rank: usize,
     /// Number of processes of the job.
@@ -93,12 +93,12 @@ pub struct Ctx {
     /// The measured column.
     pub column: Cell<&'static str>,
     /// The library under test.
-    pub library: Library,
+    pub library: InstalledLibrary,
     /// The engine under test, or the reason why it is missing.
     pub ours: OnceCell<Result<Ours, String>>,
 }
 
-impl Ctx {
+impl BenchContext {
     /// The shared memory. Only measurements on one host use it.
     pub fn arena(&self) -> &Arena {
         match &self.ground {
@@ -108,7 +108,7 @@ impl Ctx {
     }
 
     /// The measured network.
-    pub fn network(&self) -> Result<&Network, String> {
+    pub fn network(&self) -> Result<&BenchNetwork, String> {
         match &self.ground {
             Ground::Network(network) => Ok(network),
             Ground::Memory(_) => Err("the processes share memory".into()),

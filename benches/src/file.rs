@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use crate::record::Record;
+use crate::record::BenchRecord;
 
 /// The destination.
-pub struct Json {
+pub(crate) struct Json {
     name: String,
     to: Box<dyn Write + Send>,
 }
@@ -24,7 +24,7 @@ impl Json {
     }
 
     /// Writes whole lines and flushes them, so that readers see them at once.
-    pub fn write(&mut self, records: &[Record]) -> Result<(), String> {
+    pub fn write(&mut self, records: &[BenchRecord]) -> Result<(), String> {
         let mut lines = Vec::new();
         let written = records.iter().try_for_each(|record| {
             serde_json::to_writer(&mut lines, record)?;
@@ -43,12 +43,12 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// The last record of each figure, in the order of the table. An incomplete last line is skipped: a killed run may leave one.
-pub fn read(path: &Path) -> Result<Vec<Record>, String> {
+pub fn read(path: &Path) -> Result<Vec<BenchRecord>, String> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
-    let mut records: Vec<Record> = Vec::new();
+    let mut records: Vec<BenchRecord> = Vec::new();
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        let record = match serde_json::from_str::<Record>(line) {
+        let record = match serde_json::from_str::<BenchRecord>(line) {
             Ok(record) => record,
             Err(_) if !line.ends_with('\n') => break,
             Err(why) => {
@@ -66,6 +66,6 @@ pub fn read(path: &Path) -> Result<Vec<Record>, String> {
     if records.is_empty() {
         return Err(format!("{name}: no records"));
     }
-    records.sort_by_key(Record::case);
+    records.sort_by_key(BenchRecord::case);
     Ok(records)
 }

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::case::Metric;
 use crate::compare::Worth;
 use crate::plot;
-use crate::record::Record;
+use crate::record::BenchRecord;
 use crate::table::{Columns, about, size};
 
 const STYLE: &str = include_str!("page.css");
@@ -16,7 +16,7 @@ const STYLE: &str = include_str!("page.css");
 ///
 /// # Errors
 /// A text if it cannot be written, or if there are no records.
-pub fn write(path: &Path, records: &[Record], notes: &[String]) -> Result<(), String> {
+pub fn write(path: &Path, records: &[BenchRecord], notes: &[String]) -> Result<(), String> {
     if records.is_empty() {
         return Err("nothing was measured: there is no page of it".into());
     }
@@ -24,7 +24,7 @@ pub fn write(path: &Path, records: &[Record], notes: &[String]) -> Result<(), St
     std::fs::write(path, page).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn page(records: &[Record], notes: &[String]) -> Result<Markup, String> {
+fn page(records: &[BenchRecord], notes: &[String]) -> Result<Markup, String> {
     let columns = Columns::of(records);
     let plots = plot::all(records)?;
     let machine = records.iter().find_map(|record| record.machine.as_ref());
@@ -83,8 +83,8 @@ fn list(cores: &[usize]) -> String {
     words.join(", ")
 }
 
-fn table(metric: Metric, records: &[Record], columns: &Columns) -> Markup {
-    let rows: Vec<&Record> = records.iter().filter(|r| r.metric == metric).collect();
+fn table(metric: Metric, records: &[BenchRecord], columns: &Columns) -> Markup {
+    let rows: Vec<&BenchRecord> = records.iter().filter(|r| r.metric == metric).collect();
     let heads = columns.heads();
     html! {
         h2 id=(metric.name()) { (metric.name()) }
@@ -113,7 +113,7 @@ fn table(metric: Metric, records: &[Record], columns: &Columns) -> Markup {
 }
 
 /// The CSS class of a cell.
-fn class(head: &str, row: &Record) -> Option<&'static str> {
+fn class(head: &str, row: &BenchRecord) -> Option<&'static str> {
     match head {
         "column" if row.is_ours() => Some("ours"),
         "column" | "backend" => Some("word"),
@@ -131,7 +131,7 @@ fn class(head: &str, row: &Record) -> Option<&'static str> {
     }
 }
 
-fn title(head: &str, row: &Record) -> Option<String> {
+fn title(head: &str, row: &BenchRecord) -> Option<String> {
     if head != "median" {
         return None;
     }
@@ -146,7 +146,7 @@ fn title(head: &str, row: &Record) -> Option<String> {
 mod tests {
     use super::*;
     use crate::case::Case;
-    use crate::record::{Setting, all};
+    use crate::record::{RecordSetting, all};
     use crate::samples::Samples;
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             samples.add(*case, "bare", 100.0);
             samples.add(*case, "core", 150.0);
         }
-        let setting = Setting {
+        let setting = RecordSetting {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,

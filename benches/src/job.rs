@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use unipgas_launcher::Launch;
-use unipgas_launcher::{Outcome, Output};
+use unipgas_launcher::{JobOutcome, Output};
 
 use crate::arena::{Arena, STARTS};
 use crate::case::Case;
 use crate::ctx::now_ns;
-use crate::network::hosts::{Place, worker_args};
+use crate::network::hosts::{Placement, worker_args};
 use crate::network::hub::Hub;
-use crate::worker::{Order, Token};
+use crate::worker::{Token, WorkOrder};
 
 /// Settings of a measurement.
-pub struct How {
+pub(crate) struct JobSettings {
     /// The backend of unipgas, if the processes share memory.
     pub backend: String,
     /// The place of the processes, if they share no memory.
-    pub place: Option<Place>,
+    pub place: Option<Placement>,
     /// The library under test.
     pub library: PathBuf,
     /// Number of passes through all cases and columns.
@@ -33,12 +33,12 @@ pub struct How {
 
 /// Runs `cases`, which all have the same number of processes, with each column in turn. `heard` gets the result lines: at once on a network, else
 /// after the job.
-pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
+pub fn run(cases: &[Case], how: &JobSettings, heard: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
     let Some(size) = cases.first().map(|c| c.processes) else {
         return Ok(());
     };
     let args = |ground| {
-        let order = Order {
+        let order = WorkOrder {
             ground,
             size,
             visits: how.visits,
@@ -82,7 +82,7 @@ pub fn worker(size: u32, args: Vec<OsString>, limit: Duration) -> Result<Launch,
 }
 
 /// Checks the outcome of a job. Errors: a line about the first process that failed, or about the timeout.
-pub fn outcome_of(outcome: &Outcome, limit: Duration) -> Result<(), String> {
+pub fn outcome_of(outcome: &JobOutcome, limit: Duration) -> Result<(), String> {
     if outcome.success() {
         return Ok(());
     }

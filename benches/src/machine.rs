@@ -6,7 +6,7 @@ use crate::worker::cores;
 
 /// The machine at the time of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Machine {
+pub(crate) struct MachineInfo {
     /// The release of this program.
     pub version: String,
     /// The host of the command.
@@ -21,13 +21,13 @@ pub struct Machine {
     pub load: f64,
 }
 
-impl Machine {
+impl MachineInfo {
     /// The state at this moment. Errors: a text if the cores are unknown.
-    pub fn now() -> Result<Machine, String> {
+    pub fn now() -> Result<MachineInfo, String> {
         let names = rustix::system::uname();
         let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
         let now = jiff::Timestamp::now().round(jiff::Unit::Second);
-        Ok(Machine {
+        Ok(MachineInfo {
             version: env!("CARGO_PKG_VERSION").into(),
             host: text(names.nodename()),
             cpu: model().unwrap_or_else(|| text(names.machine())),

@@ -1,13 +1,13 @@
 //! Predictions of a model of another network, shown next to measured figures.
 
-use unipgas_tofud::collectives::{self, Operation, Plan};
-use unipgas_tofud::{Figures, Job};
+use unipgas_tofud::collectives::{self, CollectiveAlgorithm, CollectiveOperation};
+use unipgas_tofud::{Figures, JobLayout};
 
 use crate::case::{Case, Metric};
 
 /// A model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Model {
+pub(crate) enum Model {
     /// The Tofu interconnect D, with a process on each node.
     Tofud,
 }
@@ -35,16 +35,21 @@ impl Model {
         let Model::Tofud = self;
         let figures = Figures::default();
         let collective = |operation| {
-            let job = Job::of(case.processes, 1).ok()?;
-            let best =
-                collectives::best_of(operation, &job, &figures, case.bytes, Plan::is_of_groups);
+            let job = JobLayout::of(case.processes, 1).ok()?;
+            let best = collectives::best_of(
+                operation,
+                &job,
+                &figures,
+                case.bytes,
+                CollectiveAlgorithm::is_of_groups,
+            );
             best.ok().map(|(_, ns)| ns / 1e3)
         };
         match case.metric {
             Metric::PutNotice | Metric::OneLine => Some(figures.put(case.bytes, 1)),
             Metric::Bandwidth => Some(figures.stream(case.bytes, 1)),
-            Metric::Barrier => collective(Operation::Barrier),
-            Metric::Allreduce => collective(Operation::AllReduce),
+            Metric::Barrier => collective(CollectiveOperation::Barrier),
+            Metric::Allreduce => collective(CollectiveOperation::AllReduce),
             _ => None,
         }
     }

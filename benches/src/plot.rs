@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plotters::prelude::*;
 
 use crate::case::Metric;
-use crate::record::{Record, is_bare, is_ours};
+use crate::record::{BenchRecord, is_bare, is_ours};
 use crate::samples::family;
 use crate::table;
 
@@ -75,7 +75,7 @@ const CHARTS: [Chart; 6] = [
 ];
 
 /// A plot.
-pub struct Plot {
+pub(crate) struct Plot {
     file: &'static str,
     /// Its title.
     pub title: &'static str,
@@ -92,7 +92,7 @@ struct Line<'a> {
 }
 
 /// The plots that have a line of at least two points.
-pub fn all(records: &[Record]) -> Result<Vec<Plot>, String> {
+pub fn all(records: &[BenchRecord]) -> Result<Vec<Plot>, String> {
     let mut plots = Vec::new();
     for chart in &CHARTS {
         let lines = lines(chart, records);
@@ -111,7 +111,7 @@ pub fn all(records: &[Record]) -> Result<Vec<Plot>, String> {
 }
 
 /// Writes the plots into `dir`. Returns their paths.
-pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<PathBuf>, String> {
+pub fn write(dir: &Path, records: &[BenchRecord]) -> Result<Vec<PathBuf>, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut written = Vec::new();
     for plot in all(records)? {
@@ -122,7 +122,7 @@ pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<PathBuf>, String> {
     Ok(written)
 }
 
-fn lines<'a>(chart: &Chart, records: &'a [Record]) -> Vec<Line<'a>> {
+fn lines<'a>(chart: &Chart, records: &'a [BenchRecord]) -> Vec<Line<'a>> {
     let of_metric = || records.iter().filter(|r| r.metric == chart.metric);
     let several = !table::Columns::of(records).backends.is_empty();
     // Plots over processes show only the smallest size.
@@ -379,7 +379,7 @@ mod tests {
             }
         }
         let dir = std::env::temp_dir().join(format!("unipgas-plot-{}", std::process::id()));
-        let setting = crate::record::Setting {
+        let setting = crate::record::RecordSetting {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,

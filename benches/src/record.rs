@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Metric};
 use crate::compare::Change;
-use crate::machine::Machine;
+use crate::machine::MachineInfo;
 use crate::model::Model;
 use crate::samples::{Samples, best, family};
-use crate::target::{self, Target};
+use crate::target::{self, FigureBound};
 
 /// A measured figure, with its limit and its best peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct BenchRecord {
     /// The metric.
     pub metric: Metric,
     /// Column: for example "bare", "core", "gaspi" or a peer, with "/VARIANT" if there are several.
@@ -72,10 +72,10 @@ pub struct Record {
     pub met: Option<bool>,
     /// Time and machine.
     #[serde(flatten)]
-    pub machine: Option<Machine>,
+    pub machine: Option<MachineInfo>,
 }
 
-impl Record {
+impl BenchRecord {
     /// The case of this figure.
     pub fn case(&self) -> Case {
         Case {
@@ -91,14 +91,14 @@ impl Record {
     }
 
     /// Whether `other` is a record of the same figure.
-    pub fn is_of_the_same(&self, other: &Record) -> bool {
+    pub fn is_of_the_same(&self, other: &BenchRecord) -> bool {
         (self.case(), &self.api, &self.backend) == (other.case(), &other.api, &other.backend)
     }
 }
 
 /// The parts of a latency, in the unit of its record. A part may be negative: it is a difference of medians of different loops.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
-pub struct Split {
+pub(crate) struct Split {
     /// The exchange over TCP.
     pub kernel: f64,
     /// Additional time of the provider.
@@ -109,7 +109,7 @@ pub struct Split {
 
 /// Fields that all records of a run share.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub(crate) struct RecordSetting {
     /// Backend of unipgas.
     pub backend: String,
     /// The hosts.
@@ -125,7 +125,12 @@ pub struct Setting {
 }
 
 /// The record of one column, with the values so far.
-pub fn so_far(case: Case, api: &str, samples: &Samples, setting: &Setting) -> Option<Record> {
+pub fn so_far(
+    case: Case,
+    api: &str,
+    samples: &Samples,
+    setting: &RecordSetting,
+) -> Option<BenchRecord> {
     let mut record = all(&[case], samples, setting)
         .into_iter()
         .find(|record| record.api == api)?;
@@ -154,7 +159,7 @@ pub fn is_peer(family: &str) -> bool {
 }
 
 /// All records of a run, in the order of `cases`.
-pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> {
+pub fn all(cases: &[Case], samples: &Samples, setting: &RecordSetting) -> Vec<BenchRecord> {
     let mut records = Vec::new();
     for &case in cases {
         let mut columns = samples.columns(case);
@@ -192,7 +197,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 .iter()
                 .map(|&t| judge(t, *value, more, (limit, provider), &columns))
                 .collect();
-            records.push(Record {
+            records.push(BenchRecord {
                 metric: case.metric,
                 api: api.clone(),
                 backend: if is_ours { &setting.backend } else { "-" }.to_owned(),
@@ -253,7 +258,7 @@ fn verdict(verdicts: &[Option<bool>]) -> Option<bool> {
 }
 
 fn judge(
-    target: Target,
+    target: FigureBound,
     value: f64,
     more: bool,
     (limit, provider): (Option<f64>, Option<f64>),
@@ -269,18 +274,18 @@ fn judge(
         })
     };
     match target {
-        Target::AtMostLimit(f) => limit.map(|l| value <= f * l),
-        Target::AtLeastLimit(f) => limit.map(|l| value >= f * l),
-        Target::AtMostProvider(f) => provider.map(|p| value <= f * p),
-        Target::AtLeastProvider(f) => provider.map(|p| value >= f * p),
-        Target::AtMost(v) => Some(value <= v),
-        Target::AtLeast(v) => Some(value >= v),
-        Target::AtMostOf(name, f) => {
+        FigureBound::AtMostLimit(f) => limit.map(|l| value <= f * l),
+        FigureBound::AtLeastLimit(f) => limit.map(|l| value >= f * l),
+        FigureBound::AtMostProvider(f) => provider.map(|p| value <= f * p),
+        FigureBound::AtLeastProvider(f) => provider.map(|p| value >= f * p),
+        FigureBound::AtMost(v) => Some(value <= v),
+        FigureBound::AtLeast(v) => Some(value >= v),
+        FigureBound::AtMostOf(name, f) => {
             let column = columns.iter().find(|(column, _)| column == name);
             column.map(|(_, other)| value <= f * other)
         }
-        Target::AheadOfPeers(f) => ahead(best(columns, more, is_peer), f),
-        Target::AheadOf(name, f) => ahead(best(columns, more, |family| family == name), f),
+        FigureBound::AheadOfPeers(f) => ahead(best(columns, more, is_peer), f),
+        FigureBound::AheadOf(name, f) => ahead(best(columns, more, |family| family == name), f),
     }
 }
 
@@ -289,7 +294,12 @@ mod tests {
     use super::*;
     use crate::case::Metric;
 
-    fn records(metric: Metric, processes: u32, bytes: u64, values: &[(&str, f64)]) -> Vec<Record> {
+    fn records(
+        metric: Metric,
+        processes: u32,
+        bytes: u64,
+        values: &[(&str, f64)],
+    ) -> Vec<BenchRecord> {
         let case = Case {
             metric,
             processes,
@@ -302,8 +312,8 @@ mod tests {
         all(&[case], &samples, &setting(false))
     }
 
-    fn setting(network: bool) -> Setting {
-        Setting {
+    fn setting(network: bool) -> RecordSetting {
+        RecordSetting {
             backend: "shm".into(),
             hosts: "this one".into(),
             network,
@@ -313,7 +323,7 @@ mod tests {
         }
     }
 
-    fn of<'a>(records: &'a [Record], api: &str) -> &'a Record {
+    fn of<'a>(records: &'a [BenchRecord], api: &str) -> &'a BenchRecord {
         records
             .iter()
             .find(|r| r.api == api)

@@ -6,11 +6,11 @@ use crate::case::Case;
 use crate::ctx::median;
 
 /// Column of a value: "bare", "bare/central", "core", "gaspi", "ucx", "openmpi/put", …
-pub type Api = String;
+pub(crate) type ColumnName = String;
 
 /// Omitted measurements and the reasons, without duplicates.
 #[derive(Debug, Default)]
-pub struct Notes(Vec<String>);
+pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
     /// Adds a note, unless it is present already.
@@ -33,8 +33,8 @@ impl Notes {
 
 /// All values of a run.
 #[derive(Default)]
-pub struct Samples {
-    values: BTreeMap<(Case, Api), Vec<f64>>,
+pub(crate) struct Samples {
+    values: BTreeMap<(Case, ColumnName), Vec<f64>>,
     /// Omitted measurements.
     pub notes: Notes,
     /// The libfabric provider that unipgas uses, and the release of libfabric.
@@ -86,7 +86,7 @@ impl Samples {
     /// - "! CASE API REASON" and "! ours: REASON": omitted measurements
     /// - "= PROVIDER RELEASE": libfabric
     /// - "@ DEVICE KIND" and "# OPERATION: NUMBERS": an RDMA device and the requests to it
-    pub fn read(&mut self, text: &str) -> Vec<(Case, Api)> {
+    pub fn read(&mut self, text: &str) -> Vec<(Case, ColumnName)> {
         let mut added = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("! ours: ") {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::case::Metric;
-use crate::record::Record;
+use crate::record::BenchRecord;
 
 /// A size for people.
 pub fn size(bytes: u64) -> String {
@@ -37,7 +37,7 @@ pub fn about(metric: Metric, network: bool) -> &'static str {
 
 /// The columns of a table.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
+pub(crate) struct Columns {
     /// The processes share no memory.
     pub network: bool,
     /// A model's prediction.
@@ -52,7 +52,7 @@ pub struct Columns {
 
 impl Columns {
     /// The columns for which the records have data.
-    pub fn of(records: &[Record]) -> Columns {
+    pub fn of(records: &[BenchRecord]) -> Columns {
         let mut backends: Vec<String> = Vec::new();
         for record in records.iter().filter(|record| record.is_ours()) {
             if !backends.contains(&record.backend) {
@@ -102,7 +102,7 @@ impl Columns {
     }
 
     /// The cells of a row after processes and size. `records` has the other rows of its case.
-    pub fn cells(&self, row: &Record, records: &[Record]) -> Vec<String> {
+    pub fn cells(&self, row: &BenchRecord, records: &[BenchRecord]) -> Vec<String> {
         let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
         let of_ours = |r: Option<f64>| ratio(r.filter(|_| row.is_ours()));
         let mut cells = vec![row.api.clone()];
@@ -119,7 +119,7 @@ impl Columns {
         }
         cells.push(of_ours(row.ratio_to_best_peer));
         if let Some(first) = self.backends.first() {
-            let same = |other: &&Record| {
+            let same = |other: &&BenchRecord| {
                 other.case() == row.case() && other.api == row.api && &other.backend == first
             };
             let other = records.iter().find(same);
@@ -173,7 +173,7 @@ fn pad(head: &str, text: &str) -> String {
 }
 
 /// A table that grows by whole cases.
-pub struct Table {
+pub(crate) struct Table {
     columns: Columns,
     heads: Vec<String>,
     metric: Option<Metric>,
@@ -190,7 +190,7 @@ impl Table {
     }
 
     /// The lines of these records, which are sorted by case. Each new metric gets a head.
-    pub fn add(&mut self, records: &[Record]) -> String {
+    pub fn add(&mut self, records: &[BenchRecord]) -> String {
         let mut out = String::new();
         let mut previous = None;
         for row in records {
@@ -226,7 +226,7 @@ impl Table {
 }
 
 /// A line about the network of processes that share no memory; empty for others.
-pub fn provider(records: &[Record]) -> String {
+pub fn provider(records: &[BenchRecord]) -> String {
     let told = records
         .iter()
         .find_map(|record| Some((record, record.provider.as_ref()?)));
@@ -266,7 +266,7 @@ mod tests {
         };
         let mut samples = crate::samples::Samples::default();
         samples.add(case, "core", 110.0);
-        let mut setting = crate::record::Setting {
+        let mut setting = crate::record::RecordSetting {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,

@@ -4,7 +4,7 @@ use crate::case::{Case, Metric};
 
 /// A bound on one figure of unipgas.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
+pub(crate) enum FigureBound {
     /// Value at most this multiple of the limit.
     AtMostLimit(f64),
     /// Value at least this multiple of the limit.
@@ -25,21 +25,21 @@ pub enum Target {
     AtLeast(f64),
 }
 
-impl Target {
+impl FigureBound {
     /// In words.
     pub fn words(self, case: Case) -> String {
         let (unit, limit) = (case.metric.unit(), limit_words(case));
         match self {
-            Target::AtMostLimit(f) => format!("at most {f:.2} x {limit}"),
-            Target::AtLeastLimit(f) => format!("at least {f:.2} x {limit}"),
-            Target::AtMostProvider(f) => format!("at most {f:.2} x the provider's own"),
-            Target::AtLeastProvider(f) => format!("at least {f:.2} x the provider's own"),
-            Target::AtMostOf(column, f) => format!("at most {f:.2} x {column}"),
-            Target::AheadOfPeers(1.0) => "ahead of every peer".into(),
-            Target::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
-            Target::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
-            Target::AtMost(v) => format!("at most {v} {unit}"),
-            Target::AtLeast(v) => format!("at least {v} {unit}"),
+            FigureBound::AtMostLimit(f) => format!("at most {f:.2} x {limit}"),
+            FigureBound::AtLeastLimit(f) => format!("at least {f:.2} x {limit}"),
+            FigureBound::AtMostProvider(f) => format!("at most {f:.2} x the provider's own"),
+            FigureBound::AtLeastProvider(f) => format!("at least {f:.2} x the provider's own"),
+            FigureBound::AtMostOf(column, f) => format!("at most {f:.2} x {column}"),
+            FigureBound::AheadOfPeers(1.0) => "ahead of every peer".into(),
+            FigureBound::AheadOfPeers(f) => format!("at least {f:.1} x better than every peer"),
+            FigureBound::AheadOf(peer, f) => format!("at least {f:.1} x better than {peer}"),
+            FigureBound::AtMost(v) => format!("at most {v} {unit}"),
+            FigureBound::AtLeast(v) => format!("at least {v} {unit}"),
         }
     }
 }
@@ -63,8 +63,8 @@ fn limit_words(case: Case) -> &'static str {
 }
 
 /// The targets of a column, for processes that share no memory.
-pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
-    use Target::*;
+pub fn of_a_network(case: Case, api: &str) -> Vec<FigureBound> {
+    use FigureBound::*;
     let is_ours = crate::record::is_ours(crate::samples::family(api));
     match (case.metric, case.bytes) {
         _ if !is_ours => Vec::new(),
@@ -80,8 +80,8 @@ pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
 }
 
 /// The targets of a column.
-pub fn of(case: Case, api: &str) -> Vec<Target> {
-    use Target::*;
+pub fn of(case: Case, api: &str) -> Vec<FigureBound> {
+    use FigureBound::*;
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
     match (case.metric, case.processes, case.bytes, api) {

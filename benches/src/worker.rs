@@ -5,24 +5,24 @@ use std::path::Path;
 use std::str::FromStr;
 
 use unipgas_core::stop::Stop;
-use unipgas_launcher::library::{self, Library};
+use unipgas_launcher::library::{self, InstalledLibrary};
 
 use crate::arena::Arena;
 use crate::case::{Case, Metric};
-use crate::ctx::{Ctx, Ground};
-use crate::network::Network;
+use crate::ctx::{BenchContext, Ground};
+use crate::network::BenchNetwork;
 use crate::{bare, network, ours};
 
 /// An implementation of one metric. All processes of the job call it together. The result of rank 0 counts.
-pub struct Body {
+pub(crate) struct Body {
     /// Column: for example "bare", "core" or "gaspi", with "/variant" if there are several.
     pub api: &'static str,
     /// Measures the case, in the unit of its metric.
-    pub run: fn(&Ctx, &Case) -> Result<f64, String>,
+    pub run: fn(&BenchContext, &Case) -> Result<f64, String>,
 }
 
 /// The order of the launcher to its processes, as an argument: `ground;size;visits;quick;case,…`.
-pub struct Order {
+pub(crate) struct WorkOrder {
     /// The medium that the processes share.
     pub ground: Token,
     /// Number of processes.
@@ -36,7 +36,7 @@ pub struct Order {
 }
 
 /// The address of the shared medium.
-pub enum Token {
+pub(crate) enum Token {
     /// The arena.
     Memory(String),
     /// The hub.
@@ -64,7 +64,7 @@ impl FromStr for Token {
     }
 }
 
-impl std::fmt::Display for Order {
+impl std::fmt::Display for WorkOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cases: Vec<String> = self.cases.iter().map(Case::to_string).collect();
         write!(
@@ -79,7 +79,7 @@ impl std::fmt::Display for Order {
     }
 }
 
-impl FromStr for Order {
+impl FromStr for WorkOrder {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -89,7 +89,7 @@ impl FromStr for Order {
             .collect::<Vec<_>>()
             .try_into()
             .map_err(|_| bad())?;
-        Ok(Order {
+        Ok(WorkOrder {
             ground: ground.parse()?,
             size: size.parse().map_err(|_| bad())?,
             visits: visits.parse().map_err(|_| bad())?,
@@ -102,7 +102,7 @@ impl FromStr for Order {
 /// Runs one process of the order, with the library that [`library::find`] returns for `wish`.
 pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     Stop::let_through();
-    let order: Order = order.parse()?;
+    let order: WorkOrder = order.parse()?;
     let size = order.size as usize;
     let rank = rank(&|name| std::env::var(name).ok())
         .filter(|&r| r < size)
@@ -110,10 +110,10 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     let cores = pin(rank)?;
     let ground = match &order.ground {
         Token::Memory(token) => Ground::Memory(Arena::open(token, order.size)?),
-        Token::Network(token) => Ground::Network(Box::new(Network::join(token, rank)?)),
+        Token::Network(token) => Ground::Network(Box::new(BenchNetwork::join(token, rank)?)),
     };
     ground.in_main();
-    let mut ctx = Ctx {
+    let mut ctx = BenchContext {
         rank,
         size,
         cores,
@@ -122,7 +122,7 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
         ground,
         visit: Cell::new(0),
         column: Cell::new(""),
-        library: Library::open(&library::find(wish)?)?,
+        library: InstalledLibrary::open(&library::find(wish)?)?,
         ours: OnceCell::new(),
     };
     let messages = order.cases.iter().all(|c| c.metric.is_of_messages());

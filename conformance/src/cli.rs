@@ -10,11 +10,11 @@ use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use unipgas_core::{print, tell};
 
-use crate::hosts::{self, Hosts};
-use crate::html::{Report, Run, State};
-use crate::law::Kind;
-use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
-use crate::runner::{Runner, Verdict};
+use crate::hosts::{self, HostPool};
+use crate::html::{HtmlReport, Run, RunState};
+use crate::law::LossKind;
+use crate::matrix::{COLUMNS, Cell, Column, Matrix, SeedPlan};
+use crate::runner::{LawResult, Runner};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 use unipgas_core::stop::Stop;
 
@@ -52,7 +52,7 @@ struct Wishes {
     law: Option<String>,
     /// Only the laws in which processes die, others replace them, or links between hosts break
     #[arg(long, value_name = "K", value_enum)]
-    kind: Option<Kind>,
+    kind: Option<LossKind>,
     /// Laws about order run under N seeds on chaos, at most 50 elsewhere (20)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -255,19 +255,19 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     let limit = Duration::from_secs(wishes.limit.unwrap_or(30));
     let mut runner = Runner::new(limit, library.into())?;
     if let Some(each) = wishes.hosts {
-        runner.hosts = Hosts::from_env(each as usize)?;
+        runner.hosts = HostPool::from_env(each as usize)?;
         match &runner.hosts {
             Some(hosts) => at_a_time = at_a_time.min(hosts.jobs()),
             None => return hosts::make(each as usize, at_a_time, args),
         }
     }
     let alone = wishes.seed.is_some() && wishes.seeds.is_none();
-    let plan = Plan {
+    let plan = SeedPlan {
         first: wishes.seed.unwrap_or(1),
         count: wishes.seeds.unwrap_or(if alone { 1 } else { 20 }),
         all: alone,
         broken: wishes.pinned,
-        cuts: runner.hosts.as_ref().is_some_and(Hosts::can_cut),
+        cuts: runner.hosts.as_ref().is_some_and(HostPool::can_cut),
     };
     let mut json = match wishes.json.as_deref() {
         None => None,
@@ -290,7 +290,7 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
                 plan,
                 work: matrix.work(),
             };
-            Some(Report::begin(dir, run)?)
+            Some(HtmlReport::begin(dir, run)?)
         }
     };
     let bar = progress_bar(matrix.work());
@@ -309,9 +309,9 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         None => Ok(()),
         Some(report) => {
             let state = match &worked {
-                Err(why) => State::Ended(why),
-                Ok(()) if stopped => State::Ended("it was asked to by a signal"),
-                Ok(()) => State::Done,
+                Err(why) => RunState::Ended(why),
+                Ok(()) if stopped => RunState::Ended("it was asked to by a signal"),
+                Ok(()) => RunState::Done,
             };
             report.write(&cells, state)
         }
@@ -338,7 +338,7 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         say(&report::table(&laws, &columns, &cells))?;
     }
     written?;
-    let applies = |cell: &Cell| !matches!(cell.ran.verdict, Verdict::NotApplicable(_));
+    let applies = |cell: &Cell| !matches!(cell.ran.verdict, LawResult::NotApplicable(_));
     if !cells.iter().any(applies) {
         return Err("no law has been tried: none of those chosen applies here".into());
     }
@@ -349,13 +349,13 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
 }
 
 /// Runs `work`, and meanwhile writes the report at intervals.
-fn reported<T>(report: &Report<'_>, matrix: &Matrix<'_>, work: impl FnOnce() -> T) -> T {
+fn reported<T>(report: &HtmlReport<'_>, matrix: &Matrix<'_>, work: impl FnOnce() -> T) -> T {
     let (over, is_over) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while is_over.recv_timeout(ANEW) == Err(RecvTimeoutError::Timeout) {
                 // The last write reports errors.
-                let _ = report.write(&matrix.cells(), State::Running);
+                let _ = report.write(&matrix.cells(), RunState::Running);
             }
         });
         let worked = work();

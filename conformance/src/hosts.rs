@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas_launcher::{Exit, Keeper, Part, Rules, Then, Told, shell_line};
+use unipgas_launcher::{Exit, FailureAction, Keeper, NodeEvent, NodeRanks, Rules, shell_line};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -48,19 +48,19 @@ const SAID: u8 = unipgas_launcher::OWN + 3;
 
 /// Hosts for jobs, in groups: each job has a group to itself.
 #[derive(Debug)]
-pub struct Hosts {
+pub struct HostPool {
     each: usize,
     shell: OsString,
     link: Option<OsString>,
     groups: Mutex<Vec<Vec<String>>>,
 }
 
-impl Hosts {
+impl HostPool {
     /// The hosts that the environment names, in groups of `each`; `None` if it names none.
     ///
     /// # Errors
     /// A text, if there are too few.
-    pub fn from_env(each: usize) -> Result<Option<Hosts>, String> {
+    pub fn from_env(each: usize) -> Result<Option<HostPool>, String> {
         let Some(shell) = std::env::var_os(SHELL) else {
             return Ok(None);
         };
@@ -71,7 +71,7 @@ impl Hosts {
         if groups.is_empty() {
             return Err(format!("{NAMES} names {} hosts, not {each}", names.len()));
         }
-        Ok(Some(Hosts {
+        Ok(Some(HostPool {
             each,
             shell,
             link: std::env::var_os(LINK),
@@ -131,7 +131,7 @@ impl Hosts {
 
 /// A job on a group of hosts.
 pub(crate) struct Team<'a> {
-    hosts: &'a Hosts,
+    hosts: &'a HostPool,
     names: Vec<String>,
     count: usize,
     ranks: u32,
@@ -161,21 +161,21 @@ impl Team<'_> {
             keep_going: self.law.needs_kill,
             spares: self.law.spares(),
         };
-        let heard = |told: Told<'_>| match told {
-            Told::Own {
+        let heard = |told: NodeEvent<'_>| match told {
+            NodeEvent::Own {
                 host,
                 kind: LINES,
                 bytes,
             } => self.lines(&files.log, host, bytes),
-            Told::Own {
+            NodeEvent::Own {
                 kind: SAID, bytes, ..
             } => self.write(&files.said, bytes),
-            Told::Own {
+            NodeEvent::Own {
                 kind: SITTING,
                 bytes,
                 ..
             } => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
-            Told::Lost {
+            NodeEvent::Lost {
                 host, ranks, then, ..
             } => {
                 for rank in ranks {
@@ -186,7 +186,7 @@ impl Team<'_> {
                 let mut whole = whole.lock();
                 whole.left = whole.left.take().or(left);
             }
-            Told::Own { bytes, .. } => {
+            NodeEvent::Own { bytes, .. } => {
                 let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
                     return parts.kill();
                 };
@@ -194,7 +194,7 @@ impl Team<'_> {
                 whole.left = whole.left.take().or(ended.left);
                 whole.ranks.extend(ended.ranks);
             }
-            Told::Ended { rank, exit, .. } => drop(ends.lock().insert(rank, exit)),
+            NodeEvent::Ended { rank, exit, .. } => drop(ends.lock().insert(rank, exit)),
             _ => {}
         };
         let ended = parts.run(rules, heard);
@@ -219,8 +219,8 @@ impl Team<'_> {
     }
 
     /// The launcher of the rank's host was killed, and the rank with it.
-    fn lose(&self, rank: u32, then: Then, files: &Files, seats: &Seats) {
-        if !matches!(then, Then::Replaced { .. }) {
+    fn lose(&self, rank: u32, then: FailureAction, files: &Files, seats: &Seats) {
+        if !matches!(then, FailureAction::Replaced { .. }) {
             // No rank waits for it any more.
             seats.put(Sitting {
                 mark: ENDED,
@@ -353,7 +353,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
         fd.try_clone_to_owned()
             .map_err(|e| format!("no pipe to the parent: {e}"))
     };
-    let part = Part::new(
+    let part = NodeRanks::new(
         count,
         here.clone(),
         pipe(std::io::stdin().as_fd())?,
@@ -383,7 +383,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
 }
 
 /// Forwards the reports and wait times of the ranks here to the parent until the job ends.
-fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
+fn pass_on(part: &NodeRanks, files: &Files, seats: &Seats, over: &AtomicBool) {
     let (mut at, mut said_at) = (0, 0);
     let mut before = Vec::new();
     loop {

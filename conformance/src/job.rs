@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use unipgas_core::job::Board;
 use unipgas_core::rendezvous::{place_of, sweep};
 use unipgas_launcher::Launch;
-use unipgas_launcher::{Exit, Outcome, Output};
+use unipgas_launcher::{Exit, JobOutcome, Output};
 
 use crate::matrix::Column;
 use crate::runner::Runner;
@@ -294,7 +294,7 @@ enum ExitWords {
 }
 
 impl Ended {
-    fn of(outcome: &Outcome) -> Ended {
+    fn of(outcome: &JobOutcome) -> Ended {
         let wrote = |stderr: &[u8]| {
             let text = String::from_utf8_lossy(stderr);
             let lines = text.lines().map(str::trim);

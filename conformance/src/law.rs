@@ -39,7 +39,7 @@ impl Api {
 
 /// The kind of loss in laws that lose processes or links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
+pub enum LossKind {
     /// Processes die without replacement.
     Deaths,
     /// Other processes replace the dead ones.
@@ -119,11 +119,11 @@ impl Law {
 
 impl Law {
     /// `None` if the law loses neither processes nor links.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<LossKind> {
         match self {
-            _ if self.needs_cut || self.kills_launcher => Some(Kind::Links),
-            _ if self.replaces => Some(Kind::Replacements),
-            _ if self.needs_kill => Some(Kind::Deaths),
+            _ if self.needs_cut || self.kills_launcher => Some(LossKind::Links),
+            _ if self.replaces => Some(LossKind::Replacements),
+            _ if self.needs_kill => Some(LossKind::Deaths),
             _ => None,
         }
     }

@@ -17,11 +17,11 @@ type FreeInfo = unsafe extern "C" fn(*mut fi_info);
 /// The functions of a loaded library.
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
-    pub(crate) gaspi: unipgas_gaspi_sys::Functions,
-    pub(crate) rcce: unipgas_ircce_sys::Functions,
+    pub(crate) gaspi: unipgas_gaspi_sys::GaspiFunctions,
+    pub(crate) rcce: unipgas_ircce_sys::RcceFunctions,
     pub(crate) rcce_variables: unipgas_ircce_sys::Variables,
     /// `Err`: a function that the library lacks.
-    pub(crate) utofu: Result<unipgas_utofu_sys::Functions, &'static str>,
+    pub(crate) utofu: Result<unipgas_utofu_sys::UtofuFunctions, &'static str>,
     /// No guide contains it, so it is not in the list.
     pub(crate) utofu_get_last_error: Option<unsafe extern "C" fn(*mut c_char)>,
     pub(crate) fi_prov_ini: Option<FiProvIni>,
@@ -32,16 +32,16 @@ static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Opens the library for the laws of its interfaces, at most once in a process. The library counts waits at `watch`. Errors: a text.
 pub(crate) fn open(path: &Path, watch: Option<&'static Watch>) -> Result<(), String> {
-    let handle = unipgas_launcher::library::Library::open(path)?;
+    let handle = unipgas_launcher::library::InstalledLibrary::open(path)?;
     // SAFETY:
     // - the names are functions of the C interfaces and of src/c, and have these types; the library stays loaded.
     let (library, count_waits) = unsafe {
         (
             Library {
-                gaspi: unipgas_gaspi_sys::Functions::load(|name| handle.symbol(name)),
-                rcce: unipgas_ircce_sys::Functions::load(|name| handle.symbol(name)),
+                gaspi: unipgas_gaspi_sys::GaspiFunctions::load(|name| handle.symbol(name)),
+                rcce: unipgas_ircce_sys::RcceFunctions::load(|name| handle.symbol(name)),
                 rcce_variables: unipgas_ircce_sys::Variables::load(|name| handle.symbol(name)),
-                utofu: unipgas_utofu_sys::Functions::load(|name| handle.symbol(name)),
+                utofu: unipgas_utofu_sys::UtofuFunctions::load(|name| handle.symbol(name)),
                 utofu_get_last_error: handle.function(c"utofu_get_last_error"),
                 fi_prov_ini: handle.function(c"fi_prov_ini"),
                 unipgas_fi_stand_in: handle.function(c"unipgas_fi_stand_in"),
@@ -86,7 +86,7 @@ pub(crate) fn offered<F>(found: Option<F>, name: &'static str) -> F {
 
 /// uTofu's functions, for a call of a law.
 #[inline]
-pub(crate) fn utofu() -> &'static unipgas_utofu_sys::Functions {
+pub(crate) fn utofu() -> &'static unipgas_utofu_sys::UtofuFunctions {
     match &library().utofu {
         Ok(all) => all,
         Err(name) => std::panic::resume_unwind(Box::new(Lacks(name))),

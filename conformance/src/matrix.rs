@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use unipgas_core::registry;
 
-use crate::hosts::Hosts;
+use crate::hosts::HostPool;
 use crate::pinned::{self, Why};
-use crate::runner::{Failure, FailureKind, Ran, Runner, Verdict};
+use crate::runner::{FailureKind, LawFailure, LawResult, Ran, Runner};
 use crate::worker::Item;
 use crate::{Api, Law};
 
@@ -242,19 +242,19 @@ impl Column {
     }
 
     /// The reason that this law does not run in it.
-    fn refuses(&self, law: &Law, plan: &Plan) -> Option<Verdict> {
-        let not_about_it = |reason: &str| Some(Verdict::NotApplicable(reason.into()));
+    fn refuses(&self, law: &Law, plan: &SeedPlan) -> Option<LawResult> {
+        let not_about_it = |reason: &str| Some(LawResult::NotApplicable(reason.into()));
         match pinned::find(self, law) {
             Some(pin) if pin.why == Why::Inapplicable => not_about_it(pin.reason),
             Some(pin) if pin.why == Why::Broken && !plan.broken => {
-                Some(Verdict::KnownBroken(pin.reason.into()))
+                Some(LawResult::KnownBroken(pin.reason.into()))
             }
             _ => self.has_no_place_for(law, plan).and_then(not_about_it),
         }
     }
 
     /// A need of the law beyond the backend that is missing here.
-    fn has_no_place_for(&self, law: &Law, plan: &Plan) -> Option<&'static str> {
+    fn has_no_place_for(&self, law: &Law, plan: &SeedPlan) -> Option<&'static str> {
         match law {
             Law {
                 needs_cut: true, ..
@@ -294,7 +294,7 @@ impl Column {
 
 /// The laws that run, and their seeds.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct SeedPlan {
     /// The first seed.
     pub first: u64,
     /// Number of seeds for laws about order.
@@ -307,7 +307,7 @@ pub struct Plan {
     pub cuts: bool,
 }
 
-impl Plan {
+impl SeedPlan {
     fn of(&self, law: &Law, column: &Column) -> u64 {
         match (law.ordering, column.seeded) {
             _ if self.all => self.count,
@@ -333,7 +333,7 @@ pub struct Cell {
 /// Laws in columns, and their results so far.
 pub struct Matrix<'a> {
     runner: &'a Runner,
-    plan: Plan,
+    plan: SeedPlan,
     /// Laws that do not run.
     left_out: Vec<Cell>,
     jobs: Vec<(&'static Column, Vec<Item>)>,
@@ -347,7 +347,7 @@ impl<'a> Matrix<'a> {
         runner: &'a Runner,
         laws: &[&'static Law],
         columns: &[&'static Column],
-        plan: &Plan,
+        plan: &SeedPlan,
     ) -> Matrix<'a> {
         let mut matrix = Matrix {
             runner,
@@ -360,7 +360,7 @@ impl<'a> Matrix<'a> {
             let missing = column.missing();
             let mut wanted = Vec::new();
             for &law in laws {
-                let missing = missing.clone().map(Verdict::NotOffered);
+                let missing = missing.clone().map(LawResult::NotOffered);
                 match missing.or_else(|| column.refuses(law, plan)) {
                     None => wanted.push(law),
                     Some(verdict) => {
@@ -389,7 +389,7 @@ impl<'a> Matrix<'a> {
         Cell {
             column,
             ran,
-            hosts: hosts.map(Hosts::each),
+            hosts: hosts.map(HostPool::each),
         }
     }
 
@@ -457,7 +457,7 @@ impl<'a> Matrix<'a> {
                 }) if *before == column && same.law.id == ran.law.id => {
                     same.seeds += ran.seeds;
                     same.took += ran.took;
-                    if !matches!(same.verdict, Verdict::Fail(_)) {
+                    if !matches!(same.verdict, LawResult::Fail(_)) {
                         same.verdict = ran.verdict.clone();
                     }
                 }
@@ -466,7 +466,7 @@ impl<'a> Matrix<'a> {
         }
         for cell in &mut cells {
             if let Some(text) = against_pins(cell) {
-                cell.ran.verdict = Verdict::Fail(Failure {
+                cell.ran.verdict = LawResult::Fail(LawFailure {
                     seed: self.plan.first,
                     kind: FailureKind::Fails,
                     text,
@@ -483,11 +483,11 @@ impl<'a> Matrix<'a> {
 fn against_pins(cell: &Cell) -> Option<String> {
     let pin = pinned::find(cell.column, cell.ran.law);
     match (&cell.ran.verdict, pin) {
-        (Verdict::NotOffered(_), Some(pin)) if pin.why == Why::Absent => None,
-        (Verdict::NotOffered(reason), _) if cell.ran.seeds > 0 => {
+        (LawResult::NotOffered(_), Some(pin)) if pin.why == Why::Absent => None,
+        (LawResult::NotOffered(reason), _) if cell.ran.seeds > 0 => {
             Some(format!("not offered ({reason}), but not pinned"))
         }
-        (Verdict::Pass, Some(pin)) => Some(format!(
+        (LawResult::Pass, Some(pin)) => Some(format!(
             "an unexpected pass: it is pinned as {} ({})",
             pin.why.name(),
             pin.reason
@@ -502,7 +502,7 @@ const FINISHED: u64 = 40;
 /// Groups laws that can share a job: the same interface and number of processes. A bare law has a separate job. A law that loses processes or
 /// links has one job for each seed. So has a uTofu or libfabric law if the column depends on the seed: its processes open the
 /// backend only once.
-fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>> {
+fn batches(laws: &[&'static Law], column: &Column, plan: &SeedPlan) -> Vec<Vec<Item>> {
     let mut batches: Vec<Vec<Item>> = Vec::new();
     for &law in laws {
         let item = Item {

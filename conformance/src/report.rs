@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use crate::Law;
 use crate::matrix::{Cell, Column};
-use crate::runner::Verdict;
+use crate::runner::LawResult;
 
 /// Numbers of cells by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct ResultCounts {
     /// Passed.
     pub passed: usize,
     /// Failed.
@@ -22,13 +22,13 @@ pub struct Counts {
 }
 
 /// Counts `cells`.
-pub fn counts(cells: &[Cell]) -> Counts {
-    let mut counts = Counts::default();
+pub fn counts(cells: &[Cell]) -> ResultCounts {
+    let mut counts = ResultCounts::default();
     for cell in cells {
         match cell.ran.verdict {
-            Verdict::Pass => counts.passed += 1,
-            Verdict::Fail(_) => counts.failed += 1,
-            Verdict::NotOffered(_) | Verdict::NotApplicable(_) | Verdict::KnownBroken(_) => {
+            LawResult::Pass => counts.passed += 1,
+            LawResult::Fail(_) => counts.failed += 1,
+            LawResult::NotOffered(_) | LawResult::NotApplicable(_) | LawResult::KnownBroken(_) => {
                 counts.skipped += 1;
             }
         }
@@ -61,12 +61,12 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
             let cell = match by_place.get(&(law.id, column.name)).map(|c| &c.ran) {
                 None => String::new(),
                 Some(ran) => match &ran.verdict {
-                    Verdict::Pass if ran.seeds > 1 => format!("pass x{}", ran.seeds),
-                    Verdict::Pass => "pass".into(),
-                    Verdict::Fail(failure) => failure.kind.name().to_uppercase(),
-                    Verdict::NotOffered(_) => "-".into(),
-                    Verdict::NotApplicable(_) => "n/a".into(),
-                    Verdict::KnownBroken(_) => "broken".into(),
+                    LawResult::Pass if ran.seeds > 1 => format!("pass x{}", ran.seeds),
+                    LawResult::Pass => "pass".into(),
+                    LawResult::Fail(failure) => failure.kind.name().to_uppercase(),
+                    LawResult::NotOffered(_) => "-".into(),
+                    LawResult::NotApplicable(_) => "n/a".into(),
+                    LawResult::KnownBroken(_) => "broken".into(),
                 },
             };
             let _ = write!(row, "  {cell:9}");
@@ -75,7 +75,7 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
         text.push('\n');
     }
     for cell in cells {
-        if let Verdict::Fail(failure) = &cell.ran.verdict {
+        if let LawResult::Fail(failure) = &cell.ran.verdict {
             let law = cell.ran.law;
             let _ = write!(
                 text,
@@ -100,10 +100,10 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
     let mut reasons: BTreeMap<&str, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();
     for cell in cells {
         let (what, reason) = match &cell.ran.verdict {
-            Verdict::NotOffered(reason) => ("not offered (-)", reason),
-            Verdict::NotApplicable(reason) => ("not applicable (n/a)", reason),
-            Verdict::KnownBroken(reason) => ("known to be broken (broken)", reason),
-            Verdict::Pass | Verdict::Fail(_) => continue,
+            LawResult::NotOffered(reason) => ("not offered (-)", reason),
+            LawResult::NotApplicable(reason) => ("not applicable (n/a)", reason),
+            LawResult::KnownBroken(reason) => ("known to be broken (broken)", reason),
+            LawResult::Pass | LawResult::Fail(_) => continue,
         };
         let reasons = reasons.entry(what).or_default();
         let laws = reasons.entry((cell.column.name, reason)).or_default();
@@ -164,15 +164,15 @@ pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
     for cell in cells {
         let ran = &cell.ran;
         let (verdict, text, seed) = match &ran.verdict {
-            Verdict::Pass => ("pass", None, None),
-            Verdict::Fail(failure) => (
+            LawResult::Pass => ("pass", None, None),
+            LawResult::Fail(failure) => (
                 failure.kind.name(),
                 Some(failure.text.as_str()),
                 Some(failure.seed),
             ),
-            Verdict::NotOffered(reason) => ("not offered", Some(reason.as_str()), None),
-            Verdict::NotApplicable(reason) => ("not applicable", Some(reason.as_str()), None),
-            Verdict::KnownBroken(reason) => ("known broken", Some(reason.as_str()), None),
+            LawResult::NotOffered(reason) => ("not offered", Some(reason.as_str()), None),
+            LawResult::NotApplicable(reason) => ("not applicable", Some(reason.as_str()), None),
+            LawResult::KnownBroken(reason) => ("known broken", Some(reason.as_str()), None),
         };
         let record = Record {
             law: ran.law.id,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use unipgas_launcher::Exit;
 
 use crate::Law;
-use crate::hosts::Hosts;
+use crate::hosts::HostPool;
 use crate::job::{Ended, Job, Line};
 use crate::stall::{CLOCK, Hang, SILENCE};
 use crate::worker::Item;
@@ -15,11 +15,11 @@ use unipgas_core::stop::Stop;
 
 /// The result of a law on a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LawResult {
     /// The law held under each seed.
     Pass,
     /// The law is broken.
-    Fail(Failure),
+    Fail(LawFailure),
     /// The backend does not offer the law's subject; the reason.
     NotOffered(String),
     /// The law did not run, because it does not apply to such a column; the reason.
@@ -30,7 +30,7 @@ pub enum Verdict {
 
 /// The failure of a law.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct LawFailure {
     /// The first seed that failed.
     pub seed: u64,
     /// The kind of failure.
@@ -72,7 +72,7 @@ pub struct Ran {
     /// The law.
     pub law: &'static Law,
     /// Its result.
-    pub verdict: Verdict,
+    pub verdict: LawResult,
     /// Number of seeds that ran to the end.
     pub seeds: u64,
     /// Its run time, with its share of the job's start.
@@ -91,7 +91,7 @@ pub struct Runner {
     /// A law hangs if each rank has waited this time without success.
     pub limit: Duration,
     /// The hosts of the ranks in columns with several hosts.
-    pub hosts: Option<Hosts>,
+    pub hosts: Option<HostPool>,
     /// A request to start no more jobs.
     pub stop: Option<Stop>,
 }
@@ -144,10 +144,10 @@ impl Runner {
             let mut ran = judge(rest, &lines, &ended, (&hang, found.is_some()));
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
-                && ran[last].verdict == Verdict::Pass
+                && ran[last].verdict == LawResult::Pass
                 && let Some(left) = ended.left
             {
-                ran[last].verdict = Verdict::Fail(Failure {
+                ran[last].verdict = LawResult::Fail(LawFailure {
                     seed: rest[last].first,
                     kind: FailureKind::Fails,
                     text: left,
@@ -158,7 +158,7 @@ impl Runner {
             let stopped = self.is_stopped();
             if stopped {
                 // The stop, or an effect of it on other processes, has ended these laws: they have no result.
-                ran.retain(|ran| !matches!(ran.verdict, Verdict::Fail(_)));
+                ran.retain(|ran| !matches!(ran.verdict, LawResult::Fail(_)));
             }
             let share = start.elapsed().saturating_sub(laws) / ran.len().max(1) as u32;
             for ran in &mut ran {
@@ -251,7 +251,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
     for (index, item) in items.iter().enumerate() {
         let mut ran = Ran {
             law: item.law,
-            verdict: Verdict::Pass,
+            verdict: LawResult::Pass,
             seeds: 0,
             took: Duration::ZERO,
         };
@@ -265,12 +265,12 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
             if all && told.fails.is_empty() && told.unasked_end(item.law).is_none() {
                 ran.seeds += 1;
                 if let Some(reason) = told.none {
-                    ran.verdict = Verdict::NotOffered(reason.into());
+                    ran.verdict = LawResult::NotOffered(reason.into());
                 }
                 continue;
             }
             let (kind, text) = broken(item.law, told, ended, &dying, hang);
-            ran.verdict = Verdict::Fail(Failure {
+            ran.verdict = LawResult::Fail(LawFailure {
                 seed,
                 kind,
                 text,
@@ -288,9 +288,9 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
         .enumerate()
         .find(|(rank, end)| !end.exit.success() && !dying.contains(&(*rank as u32)));
     if let (Some((rank, end)), Some(last)) = (unexpected, results.last_mut())
-        && last.verdict == Verdict::Pass
+        && last.verdict == LawResult::Pass
     {
-        last.verdict = Verdict::Fail(Failure {
+        last.verdict = LawResult::Fail(LawFailure {
             seed: items[items.len() - 1].first,
             kind: FailureKind::Crashes,
             text: format!(

@@ -275,7 +275,7 @@ fn the_others_are_not_spoiled() {
         .iter()
         .filter(|column| column.name == "shm")
         .collect();
-    let seeds = unipgas_conformance::matrix::Plan {
+    let seeds = unipgas_conformance::matrix::SeedPlan {
         first: 1,
         count: 2,
         all: true,
@@ -290,9 +290,9 @@ fn the_others_are_not_spoiled() {
         let seen: Vec<String> = cells
             .iter()
             .map(|cell| match &cell.ran.verdict {
-                unipgas_conformance::runner::Verdict::NotOffered(_) => "-".into(),
-                unipgas_conformance::runner::Verdict::Pass => format!("pass {}", cell.ran.seeds),
-                unipgas_conformance::runner::Verdict::Fail(failure) => failure.kind.name().into(),
+                unipgas_conformance::runner::LawResult::NotOffered(_) => "-".into(),
+                unipgas_conformance::runner::LawResult::Pass => format!("pass {}", cell.ran.seeds),
+                unipgas_conformance::runner::LawResult::Fail(failure) => failure.kind.name().into(),
                 other => format!("{other:?}"),
             })
             .collect();

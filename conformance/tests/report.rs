@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use scraper::{ElementRef, Html, Selector};
 use unipgas_conformance::laws;
-use unipgas_conformance::sentences::{Kept, PARTS};
+use unipgas_conformance::sentences::{PARTS, SentenceCheck};
 
 const CONFORM: &str = env!("CARGO_BIN_EXE_unipgas-conform");
 
@@ -282,7 +282,7 @@ fn sentences_and_laws_lead_to_each_other() {
             .find(here)
             .unwrap_or_else(|| panic!("{sentence:?}"));
         match sentence.kept {
-            Kept::By(ids) => {
+            SentenceCheck::By(ids) => {
                 let (links, place) = (links(*item), place);
                 for id in ids {
                     let law = links.iter().find(|link| link.ends_with(&format!("#{id}")));
@@ -290,7 +290,7 @@ fn sentences_and_laws_lead_to_each_other() {
                     assert!(back[law].contains(place), "{law} does not lead to {place}");
                 }
             }
-            Kept::Test(why) | Kept::Unseen(why) | Kept::Not(why) => {
+            SentenceCheck::Test(why) | SentenceCheck::Unseen(why) | SentenceCheck::Not(why) => {
                 assert!(text.contains(why), "{text}: {why}");
             }
         }

@@ -36,16 +36,16 @@ compile_error!(
 
 pub use unipgas_base::copy::copy;
 pub use unipgas_base::{
-    AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
-    cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
-    functions_of_library, held, interface, issued, leave_unfinished, limbo, lines, log, nap,
-    on_line, on_pair, own_thread, pace, pages, panics, print, process, prototype, refused, stop,
-    tally, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait,
-    waiters, waits, words,
+    AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, atomic, bell, biased, cache,
+    calls, combine, counters, deadline, descriptor, driver, dynamic, error, exit, fork_closed_fd,
+    functions_of_library, interface, issue_totals, leave_unfinished, lines, liveness_timer, log,
+    nap, on_line, on_pair, own_thread, pages, panics, polled_line, print, process, prototype,
+    reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd,
+    variables, wait, waiters, waits, words,
 };
 pub use unipgas_engine::{
-    LISTENER, Service, agent, awaited, bundle, circuit, directory, endpoint, engine, fast_path,
-    host, inbox, kept, kernel_copy, loopback, mapped, notification, op, region, together,
+    LISTENER, Service, agent, batch, bundle, circuit, deferred_op, directory, endpoint, engine,
+    fast_path, host, inbox, kernel_copy, loopback, mapped, notification, op, pending_fetch, region,
     transport, watcher,
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
@@ -54,15 +54,15 @@ pub use unipgas_port::{keyring, peer_numbers, port, reception};
 pub use unipgas_schedule as schedule;
 pub use unipgas_streams::{self as streams, carried_out_by_requests};
 
+pub use batch::{Batch, MoreBatch};
 pub use bundle::{Address, RegionKey};
 pub use endpoint::Endpoint;
 pub use engine::{Connection, Engine};
 pub use fast_path::{FastPath, Posting};
-pub use group::Group;
-pub use notification::Notifications;
+pub use group::RankGroup;
+pub use notification::NotificationArray;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::RemoteRegion;
-pub use together::{Staying, Together};
 pub use unipgas_engine::Region;
 pub use unipgas_world::{central, group, host_memory, imports, published, world};
 pub use world::World;

@@ -8,10 +8,10 @@ use unipgas_core::bundle::Tag;
 use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_core::port::{
-    Command, CommandFlags, CommandKind, Network, Parts, Port, PortDirectory, PortOptions,
+    Command, CommandFlags, CommandKind, Parts, Port, PortDirectory, PortNetwork, PortOptions,
 };
 use unipgas_core::region::Memory;
 use unipgas_core::rendezvous::{JobName, Layout, Rendezvous};
@@ -159,7 +159,7 @@ impl Channel for CountingChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -209,7 +209,7 @@ fn a_word_of_each_put_is_copied_at_most() {
     let directory = Arc::new(PortDirectory::new(&engine).unwrap());
     let address = engine.address().unwrap();
     rendezvous.publish(&address, &directory.key()).unwrap();
-    let network = Arc::new(Network::new(engine, rendezvous).unwrap());
+    let network = Arc::new(PortNetwork::new(engine, rendezvous).unwrap());
     let options = PortOptions {
         id: 1,
         index: 0,

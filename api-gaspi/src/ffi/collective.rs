@@ -8,7 +8,7 @@ use unipgas_core::schedule::PAYLOAD;
 
 use super::{given, procedures, put};
 use crate::environment::process;
-use crate::reduce::{Datatype, Operation};
+use crate::reduce::{Datatype, ReductionOperation};
 use crate::status::{Result, Status};
 
 pub use unipgas_gaspi_sys::{
@@ -144,7 +144,7 @@ procedures! {
         let process = process()?;
         given(send)?;
         given(receive)?;
-        let operation = Operation::from_c(operation)?;
+        let operation = ReductionOperation::from_c(operation)?;
         let datatype = Datatype::from_c(datatype)?;
         if num == 0 || num > process.config().allreduce_elem_max {
             return Err(Status::ErrInvNum);

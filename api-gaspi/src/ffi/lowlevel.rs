@@ -5,31 +5,31 @@ use unipgas_gaspi_sys as sys;
 use super::transfer::Lists;
 use super::{given, procedures, put};
 use crate::environment::process;
-use crate::lowlevel::Operation;
+use crate::lowlevel::ListOperation;
 use crate::queue_group::{Policy, QUEUE_GROUP_MAX};
 use crate::statistics::{self, Moved};
 use crate::status::{Result, SUCCESS, Status};
-use crate::transfer::{Notification, Part, Post};
+use crate::transfer::{Post, SegmentNotification, TransferRange};
 
 /// An operation by its number. Errors: [`Status::Error`] if the number is unknown, or if the operation is a list and `is_list` is false, or
 /// the reverse.
 fn operation_of(
     number: u32,
     is_list: bool,
-    parts: &[Part],
-    notification: Notification,
-) -> Result<Operation<'_>> {
+    parts: &[TransferRange],
+    notification: SegmentNotification,
+) -> Result<ListOperation<'_>> {
     let own = (notification.segment, notification.id);
     let (list, operation) = match number {
-        sys::GASPI_OP_READ => (false, Operation::Read(parts, None)),
-        sys::GASPI_OP_READ_NOTIFY => (false, Operation::Read(parts, Some(own))),
-        sys::GASPI_OP_READ_LIST => (true, Operation::Read(parts, None)),
-        sys::GASPI_OP_READ_LIST_NOTIFY => (true, Operation::Read(parts, Some(own))),
-        sys::GASPI_OP_WRITE => (false, Operation::Write(parts, None)),
-        sys::GASPI_OP_WRITE_NOTIFY => (false, Operation::Write(parts, Some(notification))),
-        sys::GASPI_OP_WRITE_LIST => (true, Operation::Write(parts, None)),
-        sys::GASPI_OP_WRITE_LIST_NOTIFY => (true, Operation::Write(parts, Some(notification))),
-        sys::GASPI_OP_NOTIFY => (false, Operation::Write(&[], Some(notification))),
+        sys::GASPI_OP_READ => (false, ListOperation::Read(parts, None)),
+        sys::GASPI_OP_READ_NOTIFY => (false, ListOperation::Read(parts, Some(own))),
+        sys::GASPI_OP_READ_LIST => (true, ListOperation::Read(parts, None)),
+        sys::GASPI_OP_READ_LIST_NOTIFY => (true, ListOperation::Read(parts, Some(own))),
+        sys::GASPI_OP_WRITE => (false, ListOperation::Write(parts, None)),
+        sys::GASPI_OP_WRITE_NOTIFY => (false, ListOperation::Write(parts, Some(notification))),
+        sys::GASPI_OP_WRITE_LIST => (true, ListOperation::Write(parts, None)),
+        sys::GASPI_OP_WRITE_LIST_NOTIFY => (true, ListOperation::Write(parts, Some(notification))),
+        sys::GASPI_OP_NOTIFY => (false, ListOperation::Write(&[], Some(notification))),
         _ => return Err(Status::Error),
     };
     match list == is_list {
@@ -60,10 +60,10 @@ procedures! {
         operation: u32, tag: i64, segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8,
         offset_remote: u64, size: u64, id: u32, value: u32, queue: u8, timeout: u64,
     ) with process {
-        let parts = [Part { segment_local, offset_local, segment_remote, offset_remote, size }];
+        let parts = [TransferRange { segment_local, offset_local, segment_remote, offset_remote, size }];
         // A read sets a notification of the reader.
         let segment = if moved(operation) == Moved::Read { segment_local } else { segment_remote };
-        let what = operation_of(operation, false, &parts, Notification { segment, id, value })?;
+        let what = operation_of(operation, false, &parts, SegmentNotification { segment, id, value })?;
         process()?.submit(tag.cast_unsigned(), what, Post { rank, queue, timeout })?;
         if statistics::is_on() && operation != sys::GASPI_OP_NOTIFY {
             statistics::moved(moved(operation), rank, size);
@@ -82,7 +82,7 @@ procedures! {
         // - C contract: the arrays have `num` elements.
         unsafe {
             lists.with((moved(operation), rank), |parts| {
-                let what = operation_of(operation, true, parts, Notification { segment, id, value })?;
+                let what = operation_of(operation, true, parts, SegmentNotification { segment, id, value })?;
                 process.submit(tag.cast_unsigned(), what, Post { rank, queue, timeout })
             })
         }

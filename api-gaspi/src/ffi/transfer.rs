@@ -1,12 +1,12 @@
 //! §8 and §10: one-sided communication, queues, atomics.
 
 use super::{given, procedures, put};
-use crate::atomics::{Change, Place};
+use crate::atomics::{Change, GlobalAddress};
 use crate::environment::process;
-use crate::process::Process;
+use crate::process::GaspiProcess;
 use crate::statistics::{self, Moved};
 use crate::status::{Result, Status};
-use crate::transfer::{Notification, Part, Post};
+use crate::transfer::{Post, SegmentNotification, TransferRange};
 
 /// Most elements of a list (`gaspi_rw_list_elem_max`). A list is gathered on the stack.
 const MOST: usize = crate::config::RW_LIST_ELEM_MAX as usize;
@@ -29,7 +29,7 @@ impl Lists {
     pub(super) unsafe fn with(
         self,
         (moved, rank): (Moved, u16),
-        run: impl FnOnce(&[Part]) -> Result<()>,
+        run: impl FnOnce(&[TransferRange]) -> Result<()>,
     ) -> Result<()> {
         given(self.segment_local)?;
         given(self.offset_local)?;
@@ -40,7 +40,7 @@ impl Lists {
         if num == 0 || num > MOST {
             return Err(Status::ErrInvNum);
         }
-        let none = Part {
+        let none = TransferRange {
             segment_local: 0,
             offset_local: 0,
             segment_remote: 0,
@@ -52,7 +52,7 @@ impl Lists {
             // SAFETY:
             // - contract of this function: the arrays have `num` elements, since they are not null.
             *part = unsafe {
-                Part {
+                TransferRange {
                     segment_local: *self.segment_local.add(i),
                     offset_local: *self.offset_local.add(i),
                     segment_remote: *self.segment_remote.add(i),
@@ -73,7 +73,7 @@ impl Lists {
 /// # Safety
 /// `old` is null or valid for a write.
 #[inline(always)]
-unsafe fn reset(process: &Process, segment: u8, id: u32, old: *mut u32) -> Result<()> {
+unsafe fn reset(process: &GaspiProcess, segment: u8, id: u32, old: *mut u32) -> Result<()> {
     let value = process.notify_reset(segment, id)?;
     if !old.is_null() {
         // SAFETY:
@@ -89,11 +89,11 @@ procedures! {
         size: u64, queue: u8, timeout: u64,
     ) with process
     quick(here, call) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
         here.write_fast(&call, part, Post { rank, queue, timeout }).then_some(Ok(()))
     }
     moves Written(rank, size) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.write_slow(part, Post { rank, queue, timeout })
     }
 
@@ -102,11 +102,11 @@ procedures! {
         size: u64, queue: u8, timeout: u64,
     ) with process
     quick(here, call) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
         here.read_fast(&call, part, Post { rank, queue, timeout }).then_some(Ok(()))
     }
     moves Read(rank, size) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read_slow(part, Post { rank, queue, timeout })
     }
 
@@ -115,13 +115,13 @@ procedures! {
         size: u64, id: u32, value: u32, queue: u8, timeout: u64,
     ) with process
     quick(here, call) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
-        let notification = Notification { segment: segment_remote, id, value };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
+        let notification = SegmentNotification { segment: segment_remote, id, value };
         here.write_notify_fast(&call, part, notification, Post { rank, queue, timeout }).then_some(Ok(()))
     }
     moves Written(rank, size) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
-        let notification = Notification { segment: segment_remote, id, value };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
+        let notification = SegmentNotification { segment: segment_remote, id, value };
         process()?.write_notify_slow(part, notification, Post { rank, queue, timeout })
     }
 
@@ -129,7 +129,7 @@ procedures! {
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, queue: u8, timeout: u64,
     ) with process moves Read(rank, size) {
-        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let part = TransferRange { segment_local, offset_local, segment_remote, offset_remote, size };
         process()?.read_notify(part, id, Post { rank, queue, timeout })
     }
 
@@ -138,7 +138,7 @@ procedures! {
     ) with process
     quick(here, call) {
         let post = Post { rank, queue, timeout };
-        here.notify_fast(&call, Notification { segment, id, value }, post).then_some(Ok(()))
+        here.notify_fast(&call, SegmentNotification { segment, id, value }, post).then_some(Ok(()))
     }
     {
         process()?.notify_slow(segment, id, value, rank, queue, timeout)
@@ -163,7 +163,7 @@ procedures! {
     ) with process {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
-        let notification = Notification { segment, id, value };
+        let notification = SegmentNotification { segment, id, value };
         // SAFETY:
         // - as above.
         unsafe {
@@ -264,7 +264,7 @@ procedures! {
     ) with process
     quick(here, call) {
         given(old).ok()?;
-        let before = here.change_fast(&call, Change::Add(value), Place { segment, offset, rank })?;
+        let before = here.change_fast(&call, Change::Add(value), GlobalAddress { segment, offset, rank })?;
         // SAFETY:
         // - not null, so valid by the C contract.
         Some(unsafe { put(old, before) })
@@ -274,7 +274,7 @@ procedures! {
         given(old)?;
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(old, process.change_slow(Change::Add(value), Place { segment, offset, rank }, timeout)?) }
+        unsafe { put(old, process.change_slow(Change::Add(value), GlobalAddress { segment, offset, rank }, timeout)?) }
     }
 
     fn gaspi_atomic_compare_swap | pgaspi_atomic_compare_swap(
@@ -284,7 +284,7 @@ procedures! {
     quick(here, call) {
         given(old).ok()?;
         let change = Change::Swap { comparator, new };
-        let before = here.change_fast(&call, change, Place { segment, offset, rank })?;
+        let before = here.change_fast(&call, change, GlobalAddress { segment, offset, rank })?;
         // SAFETY:
         // - not null, so valid by the C contract.
         Some(unsafe { put(old, before) })
@@ -292,7 +292,7 @@ procedures! {
     {
         let process = process()?;
         given(old)?;
-        let place = Place { segment, offset, rank };
+        let place = GlobalAddress { segment, offset, rank };
         // SAFETY:
         // - not null, so valid by the C contract.
         unsafe { put(old, process.change_slow(Change::Swap { comparator, new }, place, timeout)?) }

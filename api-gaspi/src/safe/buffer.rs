@@ -9,7 +9,7 @@ use super::{Element, Error, Result, Slice, SliceMut};
 use crate::status::Status;
 
 /// Memory for the local side of operations: the source of writes and sends, the destination of reads and receives. It is a segment that no
-/// other process may use. [`Remote`](super::Remote) refuses it for the own rank too. So it is as private as a `Vec`, and derefs to `[T]`.
+/// other process may use. [`RemoteElement`](super::RemoteElement) refuses it for the own rank too. So it is as private as a `Vec`, and derefs to `[T]`.
 /// An operation borrows the elements that it uses.
 ///
 /// Drop frees it. At most 128 buffers may exist.
@@ -74,7 +74,7 @@ impl<T: Element> Deref for Buffer<'_, T> {
     fn deref(&self) -> &[T] {
         // SAFETY:
         // - `base` points to `len` elements, which exist until the buffer is dropped.
-        // - no other process may use the segment, and `Remote::checked` refuses it for this process. Only operations with an exclusive borrow
+        // - no other process may use the segment, and `RemoteElement::checked` refuses it for this process. Only operations with an exclusive borrow
         //   write to it.
         unsafe { std::slice::from_raw_parts(self.0.base(), self.0.len()) }
     }

@@ -4,7 +4,7 @@ use crate::status::Status;
 
 /// The reason of a failure.
 ///
-/// A full queue is no failure: a request waits for room ([`Scope`](super::Scope)). A tagged request does not wait, and returns
+/// A full queue is no failure: a request waits for room ([`QueueScope`](super::QueueScope)). A tagged request does not wait, and returns
 /// [`QueueFull`](Status::QueueFull). A timeout of a [`Pending`](super::Pending) is no failure: [`poll`](super::Pending::poll) returns `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

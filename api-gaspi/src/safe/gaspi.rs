@@ -4,10 +4,10 @@ use parking_lot::Mutex;
 
 use super::pending::Pending;
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, SliceMut, counted};
+use super::{Element, RemoteElement, Result, SliceMut, counted};
 use crate::config::{self, Config};
 use crate::environment::{self, Occupied};
-use crate::process::{Initialising, Process};
+use crate::process::{GaspiProcess, Initialising};
 use crate::safe::group::Activity;
 use crate::statistics::{self, procedure};
 use crate::status::Status;
@@ -41,7 +41,7 @@ use crate::status::Status;
 /// ```
 pub struct Gaspi {
     /// `None` after the process has left the job.
-    process: Option<Box<Process>>,
+    process: Option<Box<GaspiProcess>>,
     /// Free queues.
     pub(super) queues: Mutex<Vec<u8>>,
     /// The operations in progress of each group.
@@ -89,7 +89,7 @@ impl Gaspi {
         })
     }
 
-    fn of(process: Box<Process>, occupied: Occupied) -> Gaspi {
+    fn of(process: Box<GaspiProcess>, occupied: Occupied) -> Gaspi {
         let config = process.config();
         // The vector pops its end: low numbers are handed out first.
         let queues = (0..config.queue_num as u8).rev().collect();
@@ -103,7 +103,7 @@ impl Gaspi {
     }
 
     #[inline(always)]
-    pub(super) fn process(&self) -> &Process {
+    pub(super) fn process(&self) -> &GaspiProcess {
         match &self.process {
             Some(process) => process,
             None => unreachable!("it has left the job"),
@@ -186,8 +186,8 @@ impl Gaspi {
     }
 
     /// The first element of the segment `id` of `rank`. The first use looks up the segment.
-    pub fn remote<T: Element>(&self, rank: u16, id: u8) -> Remote<'_, T> {
-        Remote::new(self, rank, id)
+    pub fn remote<T: Element>(&self, rank: u16, id: u8) -> RemoteElement<'_, T> {
+        RemoteElement::new(self, rank, id)
     }
 
     /// Receives a message ([`Buffer::send`](super::Buffer::send)) from any rank into the first elements of `into`. Returns the rank of the sender

@@ -6,7 +6,7 @@ use super::gaspi::Gaspi;
 use super::pending::Pending;
 use super::{Element, Result, counted};
 use crate::process::GROUP_ALL;
-use crate::reduce::{Datatype, Operation};
+use crate::reduce::{Datatype, ReductionOperation};
 use crate::statistics::procedure;
 use crate::status::{self, Status};
 
@@ -16,12 +16,12 @@ use crate::status::{self, Status};
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
-/// # use unipgas::gaspi::Operation;
+/// # use unipgas::gaspi::ReductionOperation;
 /// # unipgas::init();
 /// # let gaspi = Gaspi::init()?;
 /// let group = gaspi.group(&[gaspi.rank()])?;
 /// group.barrier()?;
-/// assert_eq!(group.allreduce(&[3.0, -1.0], Operation::Max)?, [3.0, -1.0]);
+/// assert_eq!(group.allreduce(&[3.0, -1.0], ReductionOperation::Max)?, [3.0, -1.0]);
 /// // The largest value, and whose it is.
 /// let mine = [[17, u64::from(gaspi.rank())]];
 /// assert_eq!(group.allreduce_by(&mine, |one, other| one.max(other))?, [[17, 0]]);
@@ -206,7 +206,11 @@ impl<'g> Group<'g> {
     ///
     /// # Errors
     /// [`ErrInvNum`](Status::ErrInvNum): no values, or more than `allreduce_elem_max` of the configuration. Others as [`barrier`](Group::barrier).
-    pub fn allreduce<T: Reducible>(&self, values: &[T], operation: Operation) -> Result<Vec<T>> {
+    pub fn allreduce<T: Reducible>(
+        &self,
+        values: &[T],
+        operation: ReductionOperation,
+    ) -> Result<Vec<T>> {
         self.begin_allreduce(values, operation)?.wait()
     }
 
@@ -217,7 +221,7 @@ impl<'g> Group<'g> {
     pub fn begin_allreduce<T: Reducible>(
         &self,
         values: &[T],
-        operation: Operation,
+        operation: ReductionOperation,
     ) -> Result<Pending<'_, Vec<T>>> {
         let active = self.begin_reduction()?;
         let (values, mut result) = (values.to_vec(), vec![T::zeroed(); values.len()]);

@@ -88,7 +88,7 @@ impl<'g, T: Element> Memory<'g, T> {
         unsafe { SliceMut::new(self.base, self.place()) }.slice_mut(range)
     }
 
-    /// Deletes the segment. Errors: as [`segment_delete`](crate::Process::segment_delete).
+    /// Deletes the segment. Errors: as [`segment_delete`](crate::GaspiProcess::segment_delete).
     pub(super) fn delete(self) -> Result<()> {
         self.gaspi.process().segment_delete(self.id)?;
         std::mem::forget(self);

@@ -3,15 +3,15 @@
 //! | object | type |
 //! |---|---|
 //! | the process, from init to term | [`Gaspi`] |
-//! | memory that other processes use | [`Segment`]; in another process [`Remote`] |
+//! | memory that other processes use | [`Segment`]; in another process [`RemoteElement`] |
 //! | memory for the local side of operations, as a plain slice | [`Buffer`] |
 //! | memory that an operation borrows | [`Slice`], [`SliceMut`] |
-//! | one-sided requests and their completion | [`Queue::scope`], [`Scope`] |
-//! | requests that complete one by one | [`Scope::tagged`], [`Scope::ended`] |
+//! | one-sided requests and their completion | [`Queue::scope`], [`QueueScope`] |
+//! | requests that complete one by one | [`QueueScope::tagged`], [`QueueScope::ended`] |
 //! | waits for data from other processes | [`Notifications`] |
 //! | groups, barriers, reductions | [`Group`] |
 //! | messages | [`Buffer::send`], [`Gaspi::receive`] |
-//! | global atomics | [`Remote::fetch_add`], [`Remote::compare_swap`] |
+//! | global atomics | [`RemoteElement::fetch_add`], [`RemoteElement::compare_swap`] |
 //! | operations with timeouts | [`Pending`] |
 //! | statistics | [`crate::statistics`] |
 //!
@@ -20,7 +20,7 @@
 //! The processes smooth a ring of numbers. Each process has a part of the ring, and a halo: copies of the next numbers of both neighbours.
 //!
 //! ```
-//! use unipgas::gaspi::Operation;
+//! use unipgas::gaspi::ReductionOperation;
 //! use unipgas::gaspi::safe::{Error, Gaspi, Notification, Timeout};
 //!
 //! const LEN: usize = 1000;
@@ -61,7 +61,7 @@
 //!     // The requests are complete, and nothing is borrowed any more.
 //!     std::mem::swap(&mut now, &mut next);
 //! }
-//! let sum = all.allreduce(&[now.iter().sum::<f64>()], Operation::Sum)?[0];
+//! let sum = all.allreduce(&[now.iter().sum::<f64>()], ReductionOperation::Sum)?[0];
 //! assert!((sum - f64::from(size)).abs() < 1e-9);
 //! // Nobody leaves while others may still write to it.
 //! all.barrier()?;
@@ -79,7 +79,7 @@
 //! - A [`Segment`] is shared. Its element types have no invalid values ([`Element`]). Elements are copied out and in with atomic accesses. An
 //!   early read gets old elements, or a mixture of old and new elements (§8.2.1), but is not undefined behaviour. A plain slice of a segment is
 //!   `unsafe`, with a contract ([`Segment::as_slice`]).
-//! - A [`Buffer`] is private: no other process may use it, and a [`Remote`] of the own rank is refused. It derefs to `[T]`.
+//! - A [`Buffer`] is private: no other process may use it, and a [`RemoteElement`] of the own rank is refused. It derefs to `[T]`.
 //!
 //! Within the process both follow the borrow rules, also while requests are in progress. The network reads from a borrowed [`Slice`], and writes
 //! to a borrowed [`SliceMut`]. A request borrows until its [`Queue::scope`] ends. The scope waits for the request, also if the closure returns an
@@ -102,7 +102,7 @@
 //!
 //! Calls that need other processes have two forms. The first waits without a limit. The second begins the operation and returns a [`Pending`],
 //! and its calls resume the operation. After the death of a process, waits end with [`Error::Failed`], and [`Gaspi::states`] shows the dead
-//! process. Requests wait for room in a full queue, except [tagged](Scope::tagged) ones.
+//! process. Requests wait for room in a full queue, except [tagged](QueueScope::tagged) ones.
 //!
 //! # Threads
 //!
@@ -136,11 +136,11 @@ pub use group::{Group, Reducible};
 pub use notification::{Notification, Notifications};
 pub use pending::Pending;
 pub use queue::Queue;
-pub use remote::Remote;
-pub use scope::{Reading, Scope};
-pub use segment::{Cell, Segment};
+pub use remote::RemoteElement;
+pub use scope::{QueueScope, Reading};
+pub use segment::{AtomicElement, Segment};
 pub use slice::{Slice, SliceMut};
-pub use tagged::{Ended, Tagged};
+pub use tagged::{CompletedRequest, Tagged};
 pub use timeout::Timeout;
 
 use crate::{statistics, status};

@@ -1,7 +1,7 @@
 //! Queues, and the scopes of their requests.
 
 use super::gaspi::Gaspi;
-use super::scope::Scope;
+use super::scope::QueueScope;
 use super::timeout::Timeout;
 use super::{Result, counted};
 use crate::statistics::procedure;
@@ -150,10 +150,10 @@ impl<'g> Queue<'g> {
     /// [`Gaspi::states`] shows dead processes.
     pub fn scope<'env, R>(
         &'env mut self,
-        work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+        work: impl for<'scope> FnOnce(&'scope QueueScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         let queue: &'env Queue<'g> = self;
-        let scope = Scope::new(queue.gaspi, queue.id, queue.timeout);
+        let scope = QueueScope::new(queue.gaspi, queue.id, queue.timeout);
         let end = End(queue);
         let done = work(&scope);
         std::mem::forget(end);

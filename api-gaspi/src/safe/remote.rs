@@ -6,14 +6,14 @@ use super::gaspi::Gaspi;
 use super::pending::Pending;
 use super::segment::FIRST_PRIVATE;
 use super::{Element, Result, counted};
-use crate::atomics::Place;
+use crate::atomics::GlobalAddress;
 use crate::statistics::procedure;
 use crate::status::{self, Status};
 
 /// A place in a segment of any process: a rank, a segment name, and an index. The first use looks up the segment.
 ///
 /// The element type `T` is the view of this process. Elements have no invalid values, so a wrong type is a mistake, but not undefined behaviour.
-pub struct Remote<'g, T> {
+pub struct RemoteElement<'g, T> {
     gaspi: &'g Gaspi,
     rank: u16,
     segment: u8,
@@ -21,15 +21,15 @@ pub struct Remote<'g, T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T> Clone for Remote<'_, T> {
+impl<T> Clone for RemoteElement<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Remote<'_, T> {}
+impl<T> Copy for RemoteElement<'_, T> {}
 
-impl<T> std::fmt::Debug for Remote<'_, T> {
+impl<T> std::fmt::Debug for RemoteElement<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote")
             .field("rank", &self.rank)
@@ -39,12 +39,12 @@ impl<T> std::fmt::Debug for Remote<'_, T> {
     }
 }
 
-impl<'g, T: Element> Remote<'g, T> {
+impl<'g, T: Element> RemoteElement<'g, T> {
     pub(super) fn new(gaspi: &'g Gaspi, rank: u16, segment: u8) -> Self {
         const {
             assert!(size_of::<T>() > 0, "elements have bytes");
         }
-        Remote {
+        RemoteElement {
             gaspi,
             rank,
             segment,
@@ -56,7 +56,7 @@ impl<'g, T: Element> Remote<'g, T> {
     /// The place `index` elements further.
     #[must_use = "the place itself does not move"]
     pub fn at(self, index: usize) -> Self {
-        Remote {
+        RemoteElement {
             index: self.index.saturating_add(index),
             ..self
         }
@@ -91,11 +91,11 @@ impl<'g, T: Element> Remote<'g, T> {
 
     /// Errors: [`Status::ErrInvSeg`]: a buffer of this process. Only its owner may change it.
     #[inline(always)]
-    pub(super) fn checked(&self) -> status::Result<Place> {
+    pub(super) fn checked(&self) -> status::Result<GlobalAddress> {
         if self.segment >= FIRST_PRIVATE && self.rank == self.gaspi.rank() {
             return Err(Status::ErrInvSeg);
         }
-        Ok(Place {
+        Ok(GlobalAddress {
             segment: self.segment,
             // A saturated offset is out of bounds.
             offset: self.index.saturating_mul(size_of::<T>()) as u64,
@@ -104,7 +104,7 @@ impl<'g, T: Element> Remote<'g, T> {
     }
 }
 
-impl<'g> Remote<'g, u64> {
+impl<'g> RemoteElement<'g, u64> {
     /// Adds to the value, and returns the previous value (`gaspi_atomic_fetch_add`, §10.2.1). It wraps around.
     ///
     /// # Errors
@@ -114,10 +114,10 @@ impl<'g> Remote<'g, u64> {
         Ok(self.adding(value)(u64::MAX)?)
     }
 
-    /// As [`fetch_add`](Remote::fetch_add), with timeouts.
+    /// As [`fetch_add`](RemoteElement::fetch_add), with timeouts.
     ///
     /// # Errors
-    /// As [`fetch_add`](Remote::fetch_add).
+    /// As [`fetch_add`](RemoteElement::fetch_add).
     pub fn begin_fetch_add(self, value: u64) -> Result<Pending<'g, u64>> {
         Pending::begin(self.adding(value))
     }
@@ -135,15 +135,15 @@ impl<'g> Remote<'g, u64> {
     /// Replaces the value by `new` if it is `expected`. Returns the previous value (`gaspi_atomic_compare_swap`, §10.2.2).
     ///
     /// # Errors
-    /// As [`fetch_add`](Remote::fetch_add).
+    /// As [`fetch_add`](RemoteElement::fetch_add).
     pub fn compare_swap(self, expected: u64, new: u64) -> Result<u64> {
         Ok(self.swapping(expected, new)(u64::MAX)?)
     }
 
-    /// As [`compare_swap`](Remote::compare_swap), with timeouts.
+    /// As [`compare_swap`](RemoteElement::compare_swap), with timeouts.
     ///
     /// # Errors
-    /// As [`fetch_add`](Remote::fetch_add).
+    /// As [`fetch_add`](RemoteElement::fetch_add).
     pub fn begin_compare_swap(self, expected: u64, new: u64) -> Result<Pending<'g, u64>> {
         Pending::begin(self.swapping(expected, new))
     }

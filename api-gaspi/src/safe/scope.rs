@@ -6,11 +6,11 @@ use super::gaspi::Gaspi;
 use super::notification::{Notification, Notifications};
 use super::slice::Place;
 use super::timeout::Timeout;
-use super::{Element, Error, Remote, Result, Slice, SliceMut, counted};
-use crate::process::Process;
+use super::{Element, Error, RemoteElement, Result, Slice, SliceMut, counted};
+use crate::process::GaspiProcess;
 use crate::statistics::{self, Moved, procedure};
 use crate::status::{self, Status};
-use crate::transfer::{self, Part, Post};
+use crate::transfer::{self, Post, TransferRange};
 
 /// Posts requests; see [`Queue::scope`](super::Queue::scope). Several threads may use it. Requests borrow their memory until the end of the
 /// scope.
@@ -26,7 +26,7 @@ use crate::transfer::{self, Part, Post};
 /// - [`Error::Timeout`].
 ///
 /// After an error, the request is not posted. Over a network, an invalid place may only fail at the end of the scope.
-pub struct Scope<'scope, 'env: 'scope> {
+pub struct QueueScope<'scope, 'env: 'scope> {
     pub(super) gaspi: &'env Gaspi,
     pub(super) queue: u8,
     pub(super) timeout: Timeout,
@@ -44,9 +44,12 @@ pub struct Reading<'scope, T> {
 
 /// The part of a local and a remote place of equal length.
 #[inline(always)]
-pub(super) fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::Result<Part> {
+pub(super) fn part<T: Element>(
+    local: Place,
+    remote: &RemoteElement<'_, T>,
+) -> status::Result<TransferRange> {
     let there = remote.checked()?;
-    Ok(Part {
+    Ok(TransferRange {
         segment_local: local.segment,
         offset_local: (local.first * size_of::<T>()) as u64,
         segment_remote: there.segment,
@@ -57,8 +60,8 @@ pub(super) fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::
 
 /// The parts of a list and their rank. Errors: [`Status::ErrInvRank`] for several ranks; [`Status::ErrInvNum`] for 0 parts.
 pub(super) fn parts<'p, T: Element>(
-    all: impl Iterator<Item = (Place, &'p Remote<'p, T>)>,
-) -> status::Result<(Vec<Part>, u16)> {
+    all: impl Iterator<Item = (Place, &'p RemoteElement<'p, T>)>,
+) -> status::Result<(Vec<TransferRange>, u16)> {
     let mut rank = None;
     let parts = all.map(|(local, remote)| {
         if *rank.get_or_insert(remote.rank()) != remote.rank() {
@@ -73,23 +76,23 @@ pub(super) fn parts<'p, T: Element>(
 /// A notification of the segment of `to`. Errors: [`Status::ErrInvSeg`]: a buffer of this process.
 #[inline(always)]
 pub(super) fn bound<T: Element>(
-    to: &Remote<'_, T>,
+    to: &RemoteElement<'_, T>,
     notification: Notification,
-) -> status::Result<transfer::Notification> {
-    Ok(transfer::Notification {
+) -> status::Result<transfer::SegmentNotification> {
+    Ok(transfer::SegmentNotification {
         segment: to.checked()?.segment,
         id: notification.id,
         value: notification.value.get(),
     })
 }
 
-fn size(parts: &[Part]) -> u64 {
+fn size(parts: &[TransferRange]) -> u64 {
     parts.iter().map(|part| part.size).sum()
 }
 
-impl<'scope, 'env> Scope<'scope, 'env> {
+impl<'scope, 'env> QueueScope<'scope, 'env> {
     pub(super) fn new(gaspi: &'env Gaspi, queue: u8, timeout: Timeout) -> Self {
-        Scope {
+        QueueScope {
             gaspi,
             queue,
             timeout,
@@ -105,7 +108,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         number: Option<usize>,
         rank: u16,
         moves: Option<(Moved, u64)>,
-        post: impl Fn(&Process, Post) -> status::Result<()>,
+        post: impl Fn(&GaspiProcess, Post) -> status::Result<()>,
     ) -> Result<()> {
         let process = self.gaspi.process();
         let to = Post {
@@ -129,9 +132,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Writes the elements of `from` to the place `to` (`gaspi_write`, §8.2.1).
     ///
     /// # Errors
-    /// As [all requests](Scope).
+    /// As [all requests](QueueScope).
     #[inline]
-    pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
+    pub fn write<T: Element>(
+        &self,
+        from: Slice<'scope, T>,
+        to: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(from.place(), &to)?;
         let moves = Some((Moved::Written, part.size));
         let number = const { procedure("gaspi_write") };
@@ -140,15 +147,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// As [`write`](Scope::write), and notifies the target after the elements have arrived (`gaspi_write_notify`, §8.4.1).
+    /// As [`write`](QueueScope::write), and notifies the target after the elements have arrived (`gaspi_write_notify`, §8.4.1).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](QueueScope).
     #[inline]
     pub fn write_notify<T: Element>(
         &self,
         from: Slice<'scope, T>,
-        to: Remote<'_, T>,
+        to: RemoteElement<'_, T>,
         notification: Notification,
     ) -> Result<()> {
         let (part, notification) = (part(from.place(), &to)?, bound(&to, notification)?);
@@ -162,9 +169,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Notifies the segment of `to`, after all earlier requests of this queue to the rank have arrived (`gaspi_notify`, §8.3.2).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](QueueScope).
     #[inline]
-    pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
+    pub fn notify<T: Element>(
+        &self,
+        to: RemoteElement<'_, T>,
+        notification: Notification,
+    ) -> Result<()> {
         let notification = bound(&to, notification)?;
         let number = const { procedure("gaspi_notify") };
         self.post(number, to.rank(), None, |process, post| {
@@ -175,9 +186,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Reads the elements of `into` from the place `from` (`gaspi_read`, §8.2.2). They have arrived when the scope ends.
     ///
     /// # Errors
-    /// As [all requests](Scope).
+    /// As [all requests](QueueScope).
     #[inline]
-    pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
+    pub fn read<T: Element>(
+        &self,
+        into: SliceMut<'scope, T>,
+        from: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(into.place(), &from)?;
         let moves = Some((Moved::Read, part.size));
         let number = const { procedure("gaspi_read") };
@@ -186,7 +201,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// As [`read`](Scope::read), and returns the elements as soon as they have arrived, before the end of the scope (`gaspi_read_notify`, §8.4.4).
+    /// As [`read`](QueueScope::read), and returns the elements as soon as they have arrived, before the end of the scope (`gaspi_read_notify`, §8.4.4).
     /// It uses the notification `id` of the segment or buffer of `into`. The program must not use this notification meanwhile.
     ///
     /// ```
@@ -207,11 +222,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](QueueScope).
     pub fn read_notify<T: Element>(
         &self,
         into: SliceMut<'scope, T>,
-        from: Remote<'_, T>,
+        from: RemoteElement<'_, T>,
         id: u32,
     ) -> Result<Reading<'scope, T>> {
         let local = into.place();
@@ -231,8 +246,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Errors
     /// [`ErrInvNum`](Status::ErrInvNum): no writes, or more than `rw_list_elem_max` or `queue_size_max` of the configuration;
-    /// [`ErrInvRank`](Status::ErrInvRank): several ranks. Others as [all requests](Scope).
-    pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
+    /// [`ErrInvRank`](Status::ErrInvRank): several ranks. Others as [all requests](QueueScope).
+    pub fn write_list<T: Element>(
+        &self,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+    ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
         let moves = Some((Moved::Written, size(&parts)));
         let number = const { procedure("gaspi_write_list") };
@@ -241,14 +259,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// As [`write_list`](Scope::write_list), and notifies the segment of `to` after all writes have arrived (`gaspi_write_list_notify`, §8.4.3).
+    /// As [`write_list`](QueueScope::write_list), and notifies the segment of `to` after all writes have arrived (`gaspi_write_list_notify`, §8.4.3).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [`write_list`](Scope::write_list).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [`write_list`](QueueScope::write_list).
     pub fn write_list_notify<T: Element, N: Element>(
         &self,
-        all: &[(Slice<'scope, T>, Remote<'_, T>)],
-        to: Remote<'_, N>,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+        to: RemoteElement<'_, N>,
         notification: Notification,
     ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
@@ -266,10 +284,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Several reads from one rank (`gaspi_read_list`, §8.4.5).
     ///
     /// # Errors
-    /// As [`write_list`](Scope::write_list).
+    /// As [`write_list`](QueueScope::write_list).
     pub fn read_list<T: Element>(
         &self,
-        all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'env, T>)>,
+        all: impl IntoIterator<Item = (SliceMut<'scope, T>, RemoteElement<'env, T>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().collect();
         let (parts, rank) = parts(all.iter().map(|(into, from)| (into.place(), from)))?;

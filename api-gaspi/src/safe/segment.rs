@@ -9,7 +9,7 @@ use super::memory::{Memory, bytes};
 use super::notification::Notifications;
 use super::pending::Pending;
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, Slice, SliceMut, counted};
+use super::{Element, RemoteElement, Result, Slice, SliceMut, counted};
 use crate::statistics::procedure;
 use crate::status::Status;
 
@@ -38,7 +38,7 @@ pub(super) const FIRST_PRIVATE: u8 = 128;
 pub struct Segment<'g, T: Element>(Memory<'g, T>);
 
 /// Integers with an atomic type.
-pub trait Cell: Element + sealed::Sealed {
+pub trait AtomicElement: Element + sealed::Sealed {
     /// The atomic type of the same size.
     type Atomic: Sync;
 }
@@ -50,7 +50,7 @@ mod sealed {
 macro_rules! cells {
     ($($integer:ty: $atomic:ty;)*) => {$(
         impl sealed::Sealed for $integer {}
-        impl Cell for $integer {
+        impl AtomicElement for $integer {
             type Atomic = $atomic;
         }
     )*};
@@ -151,8 +151,8 @@ impl<'g, T: Element> Segment<'g, T> {
     }
 
     /// The first element of the segment of the same name of `rank`.
-    pub fn remote(&self, rank: u16) -> Remote<'g, T> {
-        Remote::new(self.0.gaspi(), rank, self.id())
+    pub fn remote(&self, rank: u16) -> RemoteElement<'g, T> {
+        RemoteElement::new(self.0.gaspi(), rank, self.id())
     }
 
     /// Its notifications with these numbers (§8.3). They do not borrow the segment: they are not in its memory. After its deletion, waits for them
@@ -233,9 +233,9 @@ impl<'g, T: Element> Segment<'g, T> {
     }
 }
 
-impl<T: Cell> Segment<'_, T> {
+impl<T: AtomicElement> Segment<'_, T> {
     /// An element as an atomic of the CPU. Threads can change it while they share it, or poll it for a write of another process. Other processes
-    /// see the changes. The network decides whether their [`fetch_add`](Remote::fetch_add) is atomic with CPU atomics: in a job on one host it is,
+    /// see the changes. The network decides whether their [`fetch_add`](RemoteElement::fetch_add) is atomic with CPU atomics: in a job on one host it is,
     /// over most RDMA devices it is not. Panics if the index is out of bounds.
     ///
     /// ```
@@ -266,7 +266,7 @@ impl<T: Cell> Segment<'_, T> {
 
 /// [`Segment::atomic`] relies on this.
 const _: () = {
-    const fn fits<T: Cell>() -> bool {
+    const fn fits<T: AtomicElement>() -> bool {
         size_of::<T>() == size_of::<T::Atomic>() && align_of::<T>() == align_of::<T::Atomic>()
     }
     assert!(fits::<i32>() && fits::<u32>() && fits::<i64>() && fits::<u64>());

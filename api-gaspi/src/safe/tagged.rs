@@ -3,24 +3,24 @@
 use std::num::NonZeroU64;
 
 use super::notification::Notification;
-use super::scope::{Scope, bound, part, parts};
+use super::scope::{QueueScope, bound, part, parts};
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, Slice, SliceMut, counted};
-use crate::lowlevel::Operation;
+use super::{Element, RemoteElement, Result, Slice, SliceMut, counted};
+use crate::lowlevel::ListOperation;
 use crate::statistics::procedure;
 use crate::transfer::Post;
 
-/// Posts requests with a tag; see [`Scope::tagged`]. Errors: as [requests without a tag](Scope); [`QueueFull`](crate::Status::QueueFull): the queue
+/// Posts requests with a tag; see [`QueueScope::tagged`]. Errors: as [requests without a tag](QueueScope); [`QueueFull`](crate::Status::QueueFull): the queue
 /// has no room, or `queue_size_max` tags are unreported.
 #[derive(Clone, Copy)]
 pub struct Tagged<'q, 'scope, 'env> {
-    scope: &'q Scope<'scope, 'env>,
+    scope: &'q QueueScope<'scope, 'env>,
     tag: NonZeroU64,
 }
 
 /// A complete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct CompletedRequest {
     /// Its tag.
     pub tag: NonZeroU64,
     /// Its result. [`Error::Failed`](super::Error::Failed): the target may have died.
@@ -30,8 +30,8 @@ pub struct Ended {
 /// Most reports of a call.
 const MOST: usize = 256;
 
-impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Posts requests with a tag. [`Scope::ended`] reports their completions one by one. Several requests may have the same tag. The end of the
+impl<'scope, 'env> QueueScope<'scope, 'env> {
+    /// Posts requests with a tag. [`QueueScope::ended`] reports their completions one by one. Several requests may have the same tag. The end of the
     /// scope drops the remaining reports.
     ///
     /// ```
@@ -66,10 +66,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ///
     /// # Errors
     /// [`Error::Timeout`](super::Error::Timeout): no request has completed.
-    pub fn ended(&self, timeout: impl Into<Timeout>) -> Result<Vec<Ended>> {
+    pub fn ended(&self, timeout: impl Into<Timeout>) -> Result<Vec<CompletedRequest>> {
         let (mut all, timeout) = (Vec::new(), timeout.into().millis());
         let mut report = |tag, result: crate::Result<()>| {
-            all.extend(NonZeroU64::new(tag).map(|tag| Ended {
+            all.extend(NonZeroU64::new(tag).map(|tag| CompletedRequest {
                 tag,
                 result: result.map_err(Into::into),
             }));
@@ -82,7 +82,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<'scope> Tagged<'_, 'scope, '_> {
-    fn submit(&self, rank: u16, operation: Operation<'_>) -> Result<()> {
+    fn submit(&self, rank: u16, operation: ListOperation<'_>) -> Result<()> {
         let post = Post {
             rank,
             queue: self.scope.queue,
@@ -96,48 +96,63 @@ impl<'scope> Tagged<'_, 'scope, '_> {
         )?)
     }
 
-    /// As [`Scope::write`].
-    pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
+    /// As [`QueueScope::write`].
+    pub fn write<T: Element>(
+        &self,
+        from: Slice<'scope, T>,
+        to: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(from.place(), &to)?;
-        self.submit(to.rank(), Operation::Write(&[part], None))
+        self.submit(to.rank(), ListOperation::Write(&[part], None))
     }
 
-    /// As [`Scope::write_notify`].
+    /// As [`QueueScope::write_notify`].
     pub fn write_notify<T: Element>(
         &self,
         from: Slice<'scope, T>,
-        to: Remote<'_, T>,
+        to: RemoteElement<'_, T>,
         notification: Notification,
     ) -> Result<()> {
         let (part, notification) = (part(from.place(), &to)?, bound(&to, notification)?);
-        self.submit(to.rank(), Operation::Write(&[part], Some(notification)))
+        self.submit(to.rank(), ListOperation::Write(&[part], Some(notification)))
     }
 
-    /// As [`Scope::notify`].
-    pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
+    /// As [`QueueScope::notify`].
+    pub fn notify<T: Element>(
+        &self,
+        to: RemoteElement<'_, T>,
+        notification: Notification,
+    ) -> Result<()> {
         let notification = bound(&to, notification)?;
-        self.submit(to.rank(), Operation::Write(&[], Some(notification)))
+        self.submit(to.rank(), ListOperation::Write(&[], Some(notification)))
     }
 
-    /// As [`Scope::read`].
-    pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
+    /// As [`QueueScope::read`].
+    pub fn read<T: Element>(
+        &self,
+        into: SliceMut<'scope, T>,
+        from: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(into.place(), &from)?;
-        self.submit(from.rank(), Operation::Read(&[part], None))
+        self.submit(from.rank(), ListOperation::Read(&[part], None))
     }
 
-    /// As [`Scope::write_list`], with a single report.
-    pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
+    /// As [`QueueScope::write_list`], with a single report.
+    pub fn write_list<T: Element>(
+        &self,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+    ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
-        self.submit(rank, Operation::Write(&parts, None))
+        self.submit(rank, ListOperation::Write(&parts, None))
     }
 
-    /// As [`Scope::read_list`], with a single report.
+    /// As [`QueueScope::read_list`], with a single report.
     pub fn read_list<T: Element>(
         &self,
-        all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'scope, T>)>,
+        all: impl IntoIterator<Item = (SliceMut<'scope, T>, RemoteElement<'scope, T>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().collect();
         let (parts, rank) = parts(all.iter().map(|(into, from)| (into.place(), from)))?;
-        self.submit(rank, Operation::Read(&parts, None))
+        self.submit(rank, ListOperation::Read(&parts, None))
     }
 }

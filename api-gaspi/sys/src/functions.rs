@@ -206,13 +206,13 @@ macro_rules! table {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
         /// The functions of a loaded library; `None` where the library lacks one.
         #[derive(Debug, Clone, Copy)]
-        pub struct Functions {
+        pub struct GaspiFunctions {
             $(pub $name: Option<unsafe extern "C" fn($($parameter: $ty),*) -> $result>,)*
             pub gaspi_printf: Option<gaspi_printf_t>,
             pub gaspi_printf_to: Option<gaspi_printf_to_t>,
         }
 
-        impl Functions {
+        impl GaspiFunctions {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -221,7 +221,7 @@ macro_rules! table {
             /// # Safety
             /// `symbol` gives null, or the address of the function of that name. The function stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {
-                Functions {
+                GaspiFunctions {
                     $($name: {
                         let found = symbol(const { c_name(concat!(stringify!($name), "\0")) });
                         // SAFETY:

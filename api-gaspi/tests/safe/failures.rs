@@ -49,7 +49,7 @@ pub fn what_is_refused() -> Result<()> {
         let wrong = one(gaspi.config().notification_num);
         assert_eq!(status(q.notify(there, wrong)), Some(Status::ErrInvNotifId));
         let part = source.slice(..1);
-        let none: [(Slice<'_, u32>, Remote<'_, u32>); 0] = [];
+        let none: [(Slice<'_, u32>, RemoteElement<'_, u32>); 0] = [];
         assert_eq!(status(q.write_list(&none)), Some(Status::ErrInvNum));
         let two = [(part, there), (part, segment.remote(me))];
         assert_eq!(status(q.write_list(&two)), Some(Status::ErrInvRank));
@@ -68,7 +68,7 @@ pub fn what_is_refused() -> Result<()> {
     assert_eq!(status(gaspi.group(&[1 - me])), Some(Status::ErrInvRank));
     assert_eq!(status(gaspi.group(&[])), Some(Status::ErrInvGroup));
     assert_eq!(
-        status(all.allreduce::<f64>(&[], Operation::Sum)),
+        status(all.allreduce::<f64>(&[], ReductionOperation::Sum)),
         Some(Status::ErrInvNum)
     );
     assert_eq!(
@@ -136,7 +136,7 @@ pub fn scopes_end() -> Result<()> {
         all.allreduce_by(&[1u8], |_, _| panic!("as the test wants it"))
     }));
     assert!(panic.is_err());
-    let next = all.allreduce(&[1.0], Operation::Sum);
+    let next = all.allreduce(&[1.0], ReductionOperation::Sum);
     assert_eq!(next, Err(Error::Refused(Status::ErrActiveColl)));
     all.barrier()
 }

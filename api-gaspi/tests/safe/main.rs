@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unipgas::gaspi::ffi::gaspi_proc_init;
 use unipgas::gaspi::safe::{
-    Buffer, Error, Gaspi, Group, Notification, Pending, Queue, Reducible, Remote, Result, Scope,
-    Segment, Slice, SliceMut, Timeout,
+    Buffer, Error, Gaspi, Group, Notification, Pending, Queue, QueueScope, Reducible,
+    RemoteElement, Result, Segment, Slice, SliceMut, Timeout,
 };
-use unipgas::gaspi::{Config, Operation, Status, statistics};
-use unipgas_launcher::{Exit, Launch, Outcome, Output};
+use unipgas::gaspi::{Config, ReductionOperation, Status, statistics};
+use unipgas_launcher::{Exit, JobOutcome, Launch, Output};
 
 #[allow(dead_code, reason = "it has a main function")]
 #[path = "../../examples/heat.rs"]
@@ -24,7 +24,7 @@ mod heat;
 const TEST: &str = "UNIPGAS_GASPI_SAFE_TEST";
 
 /// Whether this process is a rank of the test; else starts `size` of them on each of the backends, and judges how they have ended.
-fn is_rank(test: &str, size: u32, judge: fn(&Outcome) -> bool) -> bool {
+fn is_rank(test: &str, size: u32, judge: fn(&JobOutcome) -> bool) -> bool {
     if std::env::var_os(TEST).is_some_and(|name| name == test) {
         unipgas::init();
         return true;
@@ -53,7 +53,7 @@ fn is_rank(test: &str, size: u32, judge: fn(&Outcome) -> bool) -> bool {
     false
 }
 
-fn told(outcome: &Outcome) -> String {
+fn told(outcome: &JobOutcome) -> String {
     let ranks = outcome.ranks.iter().map(|rank| {
         let (out, err) = (&rank.stdout, &rank.stderr);
         let text = [out, err].map(|text| String::from_utf8_lossy(text).into_owned());
@@ -66,13 +66,13 @@ macro_rules! ranks {
     ($($module:ident::$name:ident($size:literal) $(where $judge:expr)?;)*) => {$(
         #[test]
         fn $name() {
-            let judge: fn(&Outcome) -> bool = ranks!(@ $($judge)?);
+            let judge: fn(&JobOutcome) -> bool = ranks!(@ $($judge)?);
             if is_rank(stringify!($name), $size, judge) {
                 $module::$name().expect("every call succeeds");
             }
         }
     )*};
-    (@) => { Outcome::success };
+    (@) => { JobOutcome::success };
     (@ $judge:expr) => { $judge };
 }
 

@@ -1,12 +1,13 @@
-//! The procedures as they are in C, from Rust: [`Process`], with names of segments, offsets and milliseconds.
+//! The procedures as they are in C, from Rust: [`GaspiProcess`], with names of segments, offsets and milliseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unipgas::gaspi::atomics::Place;
+use unipgas::gaspi::atomics::GlobalAddress;
 use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
-use unipgas::gaspi::transfer::{Notification, Part, Post};
+use unipgas::gaspi::transfer::{Post, SegmentNotification, TransferRange};
 use unipgas::gaspi::{
-    Current, Datatype, GROUP_ALL, Operation, Process, Result, Status, current as gaspi_current,
+    Current, Datatype, GROUP_ALL, GaspiProcess, ReductionOperation, Result, Status,
+    current as gaspi_current,
 };
 
 /// Milliseconds that no test waits.
@@ -28,11 +29,11 @@ fn end(gaspi: Current) -> Result<()> {
     Ok(())
 }
 
-fn right(gaspi: &Process) -> u16 {
+fn right(gaspi: &GaspiProcess) -> u16 {
     (gaspi.rank() + 1) % gaspi.num()
 }
 
-fn left(gaspi: &Process) -> u16 {
+fn left(gaspi: &GaspiProcess) -> u16 {
     (gaspi.rank() + gaspi.num() - 1) % gaspi.num()
 }
 
@@ -56,7 +57,7 @@ impl Words {
 }
 
 /// Waits for a notification of segment 2, and gives its value.
-fn notified(gaspi: &Process, id: u32) -> Result<u32> {
+fn notified(gaspi: &GaspiProcess, id: u32) -> Result<u32> {
     assert_eq!(gaspi.notify_waitsome(2, id, 1, LONG)?, id);
     gaspi.notify_reset(2, id)
 }
@@ -68,7 +69,7 @@ pub fn one_sided() -> Result<()> {
     gaspi.segment_create(2, 128, GROUP_ALL, LONG)?;
     let memory = Words(gaspi.segment_ptr(2)?.cast());
     memory.set(0, 60 + u64::from(gaspi.rank()));
-    let part = |offset_local, offset_remote| Part {
+    let part = |offset_local, offset_remote| TransferRange {
         segment_local: 2,
         offset_local,
         segment_remote: 2,
@@ -80,7 +81,7 @@ pub fn one_sided() -> Result<()> {
         queue: 1,
         timeout: LONG,
     };
-    let note = |id, value| Notification {
+    let note = |id, value| SegmentNotification {
         segment: 2,
         id,
         value,
@@ -126,7 +127,7 @@ pub fn one_sided() -> Result<()> {
         60 + u64::from(right(gaspi)),
         "the word read"
     );
-    let place = Place {
+    let place = GlobalAddress {
         segment: 2,
         offset: 56,
         rank: right(gaspi),
@@ -158,7 +159,7 @@ pub fn groups() -> Result<()> {
         &send,
         &mut receive,
         1,
-        Operation::Max,
+        ReductionOperation::Max,
         Datatype::Double,
         group,
         LONG,
@@ -177,7 +178,7 @@ pub fn refused() -> Result<()> {
     let gaspi = &*current;
     gaspi.segment_create(0, 64, GROUP_ALL, LONG)?;
     gaspi.barrier(GROUP_ALL, LONG)?;
-    let part = |segment_local, offset_local, offset_remote, size| Part {
+    let part = |segment_local, offset_local, offset_remote, size| TransferRange {
         segment_local,
         offset_local,
         segment_remote: 0,
@@ -217,7 +218,7 @@ pub fn refused() -> Result<()> {
                 &[0; 8],
                 &mut [0; 7],
                 1,
-                Operation::Sum,
+                ReductionOperation::Sum,
                 Datatype::Ulong,
                 GROUP_ALL,
                 LONG,
@@ -229,7 +230,7 @@ pub fn refused() -> Result<()> {
                 &[0; 7],
                 &mut [0; 8],
                 1,
-                Operation::Sum,
+                ReductionOperation::Sum,
                 Datatype::Ulong,
                 GROUP_ALL,
                 LONG,
@@ -241,7 +242,7 @@ pub fn refused() -> Result<()> {
                 &[],
                 &mut [],
                 0,
-                Operation::Sum,
+                ReductionOperation::Sum,
                 Datatype::Ulong,
                 GROUP_ALL,
                 LONG,

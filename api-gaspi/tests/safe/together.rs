@@ -29,9 +29,9 @@ pub fn again_and_again() -> Result<()> {
 fn reduced<T: Reducible + PartialEq + std::fmt::Debug + From<u8>>(group: &Group<'_>) -> Result<()> {
     let rank = group.ranks()?.len() as u8;
     let values: Vec<T> = (0..10).map(|i| T::from(i + rank)).collect();
-    let largest = group.allreduce(&values, Operation::Max)?;
+    let largest = group.allreduce(&values, ReductionOperation::Max)?;
     assert_eq!(largest, values);
-    let sum = group.allreduce(&[T::from(3)], Operation::Sum)?;
+    let sum = group.allreduce(&[T::from(3)], ReductionOperation::Sum)?;
     assert_eq!(sum, [T::from(3 * rank)]);
     Ok(())
 }
@@ -54,7 +54,7 @@ pub fn collectives() -> Result<()> {
         .collect();
     for _ in 0..3 {
         let group = gaspi.group(&mine)?;
-        let sum = group.allreduce(&[u32::from(rank)], Operation::Sum)?;
+        let sum = group.allreduce(&[u32::from(rank)], ReductionOperation::Sum)?;
         assert_eq!(sum, [u32::from(rank % 2) * 2 + 2]);
         let segment = group.create_segment::<u8>(1, 5)?;
         segment.delete()?;
@@ -68,11 +68,11 @@ pub fn collectives() -> Result<()> {
     assert_eq!(wide, [6 << 64]);
     // A barrier and a reduction may be under way together.
     let barrier = all.begin_barrier()?;
-    assert_eq!(all.allreduce(&[1u64], Operation::Sum)?, [4]);
+    assert_eq!(all.allreduce(&[1u64], ReductionOperation::Sum)?, [4]);
     barrier.wait()?;
     // Dropped, and waited for all the same.
     drop(all.begin_barrier()?);
-    drop(all.begin_allreduce(&[1.0], Operation::Min)?);
+    drop(all.begin_allreduce(&[1.0], ReductionOperation::Min)?);
     all.barrier()
 }
 
@@ -100,7 +100,7 @@ pub fn a_collective_goes_on() -> Result<()> {
         assert_eq!(all.create_segment::<u8>(1, 1).err(), refused);
         tell(0)?;
         barrier.wait()?;
-        let mut sum = all.begin_allreduce(&[1u32, 2], Operation::Sum)?;
+        let mut sum = all.begin_allreduce(&[1u32, 2], ReductionOperation::Sum)?;
         begun(&mut sum);
         assert_eq!(all.allreduce_by(&[1u8], u8::max).err(), refused);
         tell(1)?;
@@ -119,7 +119,10 @@ pub fn a_collective_goes_on() -> Result<()> {
         told(0)?;
         all.barrier()?;
         told(1)?;
-        assert_eq!(all.allreduce(&[10u32, 20], Operation::Sum)?, [11, 22]);
+        assert_eq!(
+            all.allreduce(&[10u32, 20], ReductionOperation::Sum)?,
+            [11, 22]
+        );
         told(2)?;
         let group = gaspi.group(&[1, 0])?;
         told(3)?;

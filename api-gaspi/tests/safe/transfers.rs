@@ -156,10 +156,10 @@ pub fn threads() -> Result<()> {
         Group<'_>,
     )>();
     shared::<(
-        Scope<'_, '_>,
+        QueueScope<'_, '_>,
         Slice<'_, u8>,
         SliceMut<'_, u8>,
-        Remote<'_, u8>,
+        RemoteElement<'_, u8>,
     )>();
     fn sent<T: Send>() {}
     sent::<Pending<'_, Segment<'_, u8>>>();

@@ -10,10 +10,10 @@ use crate::Reduction;
 use crate::comm::Comm;
 use crate::environment::current;
 use crate::message::MULTICAST;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 fn member(root: c_int) -> Result<u32> {
-    u32::try_from(root).map_err(|_| Code::Id.into())
+    u32::try_from(root).map_err(|_| ErrorCode::Id.into())
 }
 
 /// # Safety
@@ -41,7 +41,7 @@ unsafe fn multicast(data: *mut c_char, size: size_t, root: c_int) -> Result<()> 
     }
 }
 
-/// The reduction, and the length of its elements in bytes. Errors: [`Code::IllegalOp`], [`Code::IllegalType`], [`Code::General`] if `data` is null and `num`
+/// The reduction, and the length of its elements in bytes. Errors: [`ErrorCode::IllegalOp`], [`ErrorCode::IllegalType`], [`ErrorCode::General`] if `data` is null and `num`
 /// is above 0.
 fn elements(data: *const c_char, num: c_int, ty: c_int, op: c_int) -> Result<(Reduction, usize)> {
     let reduction = Reduction::from_c(ty, op)?;

@@ -6,7 +6,7 @@ use super::{functions, put};
 use crate::comm::Comm;
 use crate::environment::{Debug, current, debugging};
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 type Colour = Option<unsafe extern "C" fn(c_int, *mut c_void) -> c_int>;
 
@@ -32,9 +32,9 @@ unsafe fn barrier(comm: *const Comm, meet: impl FnOnce(&Ue, &Comm) -> Result<()>
 functions! {
     fn [Synch] RCCE_comm_split(colour: Colour, aux: *mut c_void, comm: *mut Comm) {
         let ue = current()?;
-        let colour = colour.ok_or(Code::CommUndefined)?;
+        let colour = colour.ok_or(ErrorCode::CommUndefined)?;
         if comm.is_null() {
-            return Err(Code::CommUndefined.into());
+            return Err(ErrorCode::CommUndefined.into());
         }
         // SAFETY:
         // - C contract: `comm` is valid, since it is not null. `colour` accepts any rank, and `aux` is the program's argument for it.
@@ -48,7 +48,7 @@ functions! {
         let ue = current()?;
         // SAFETY:
         // - C contract: the pointer is null or valid.
-        let comm = unsafe { comm.as_mut() }.ok_or(Code::CommUndefined)?;
+        let comm = unsafe { comm.as_mut() }.ok_or(ErrorCode::CommUndefined)?;
         ue.comm_free(comm)?;
         *comm = Comm::UNDEFINED;
         Ok(())

@@ -15,43 +15,45 @@ use crate::process::Ue;
 
 /// A plain variable of the program. `RCCE_init`, `RCCE_debug_set` and `RCCE_debug_unset` write it.
 #[repr(transparent)]
-pub struct Variable<T>(UnsafeCell<T>);
+pub struct ProgramVariable<T>(UnsafeCell<T>);
 
 // SAFETY:
 // - the library only writes it, in `RCCE_init`, `RCCE_debug_set` and `RCCE_debug_unset`.
 // - C contract: one thread makes these calls, and the program does not read the variables meanwhile.
-unsafe impl<T> Sync for Variable<T> {}
+unsafe impl<T> Sync for ProgramVariable<T> {}
 
 #[unsafe(no_mangle)]
-pub static RCCE_IAM: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_IAM: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_NP: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_NP: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RC_COREID: Variable<[i32; MAX_UES]> = Variable(UnsafeCell::new([0; MAX_UES]));
+pub static RC_COREID: ProgramVariable<[i32; MAX_UES]> =
+    ProgramVariable(UnsafeCell::new([0; MAX_UES]));
 #[unsafe(no_mangle)]
-pub static RCCE_COMM_WORLD: Variable<Comm> = Variable(UnsafeCell::new(Comm::UNDEFINED));
+pub static RCCE_COMM_WORLD: ProgramVariable<Comm> =
+    ProgramVariable(UnsafeCell::new(Comm::UNDEFINED));
 #[unsafe(no_mangle)]
-pub static RC_MY_COREID: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RC_MY_COREID: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_BUFF_SIZE: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_BUFF_SIZE: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_comm_buffer: Variable<[*mut u8; MAX_UES]> =
-    Variable(UnsafeCell::new([null_mut(); MAX_UES]));
+pub static RCCE_comm_buffer: ProgramVariable<[*mut u8; MAX_UES]> =
+    ProgramVariable(UnsafeCell::new([null_mut(); MAX_UES]));
 #[unsafe(no_mangle)]
-pub static RCCE_fool_write_combine_buffer: Variable<*mut u8> =
-    Variable(UnsafeCell::new(null_mut()));
+pub static RCCE_fool_write_combine_buffer: ProgramVariable<*mut u8> =
+    ProgramVariable(UnsafeCell::new(null_mut()));
 /// Target of [`RCCE_fool_write_combine_buffer`].
-static DUMMY: Variable<[u64; LINE / 8]> = Variable(UnsafeCell::new([0; LINE / 8]));
+static DUMMY: ProgramVariable<[u64; LINE / 8]> = ProgramVariable(UnsafeCell::new([0; LINE / 8]));
 #[unsafe(no_mangle)]
-pub static RC_REFCLOCKGHZ: Variable<f64> = Variable(UnsafeCell::new(CHIP_CLOCK));
+pub static RC_REFCLOCKGHZ: ProgramVariable<f64> = ProgramVariable(UnsafeCell::new(CHIP_CLOCK));
 #[unsafe(no_mangle)]
-pub static RCCE_debug_synch: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_debug_synch: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_debug_comm: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_debug_comm: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_debug_debug: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_debug_debug: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
-pub static RCCE_debug_RPC: Variable<i32> = Variable(UnsafeCell::new(0));
+pub static RCCE_debug_RPC: ProgramVariable<i32> = ProgramVariable(UnsafeCell::new(0));
 /// Clock in GHz, unless the launcher sets it.
 const CHIP_CLOCK: f64 = 0.533;
 #[unsafe(no_mangle)]
@@ -59,7 +61,7 @@ pub static iRCCE_ANY_SOURCE: i32 = -1;
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_LENGTH: i32 = -1;
 
-impl<T> Variable<T> {
+impl<T> ProgramVariable<T> {
     /// Address of the variable in the program. With static linking, `dlsym` may not find the name; then there is no copy.
     fn seen(&self, name: &CStr) -> *mut T {
         // SAFETY:

@@ -7,21 +7,23 @@ use super::{functions, others, put};
 use crate::environment::current;
 use crate::flag::{Flag, MAX_TAGGED_LEN};
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// `RCCE_FLAG`: the address of the flag in this UE's MPB.
 type CFlag = *mut i32;
 
 fn number(id: c_int) -> Result<u32> {
-    u32::try_from(id).map_err(|_| Code::Id.into())
+    u32::try_from(id).map_err(|_| ErrorCode::Id.into())
 }
 
 #[inline(always)]
-fn flag(ue: &Ue, address: CFlag, none: Code) -> Result<Flag> {
+fn flag(ue: &Ue, address: CFlag, none: ErrorCode) -> Result<Flag> {
     if address.is_null() {
         return Err(none.into());
     }
-    let place = ue.place(address.cast()).ok_or(Code::FlagNotInCommBuffer)?;
+    let place = ue
+        .place(address.cast())
+        .ok_or(ErrorCode::FlagNotInCommBuffer)?;
     Ok(Flag(place))
 }
 
@@ -30,18 +32,18 @@ fn flag(ue: &Ue, address: CFlag, none: Code) -> Result<Flag> {
 #[inline(always)]
 pub(super) unsafe fn pointed(ue: &Ue, place: *const CFlag) -> Result<Flag> {
     if place.is_null() {
-        return Err(Code::FlagUndefined.into());
+        return Err(ErrorCode::FlagUndefined.into());
     }
     // SAFETY:
     // - contract of this call: `place` is valid, since it is not null.
-    flag(ue, unsafe { place.read() }, Code::FlagUndefined)
+    flag(ue, unsafe { place.read() }, ErrorCode::FlagUndefined)
 }
 
-/// GORY programs may only set or unset flags. Errors: [`Code::FlagStatusUndefined`] for other values.
+/// GORY programs may only set or unset flags. Errors: [`ErrorCode::FlagStatusUndefined`] for other values.
 fn check_status(value: c_int) -> Result<()> {
     match value {
         0 | 1 => Ok(()),
-        _ => Err(Code::FlagStatusUndefined.into()),
+        _ => Err(ErrorCode::FlagStatusUndefined.into()),
     }
 }
 
@@ -50,7 +52,7 @@ fn check_status(value: c_int) -> Result<()> {
 unsafe fn alloc(place: *mut CFlag) -> Result<()> {
     let ue = current()?;
     if place.is_null() {
-        return Err(Code::FlagUndefined.into());
+        return Err(ErrorCode::FlagUndefined.into());
     }
     let made = ue.flag_alloc();
     let address = made.as_ref().map_or(null_mut(), |flag| ue.address(flag.0));
@@ -75,9 +77,9 @@ unsafe fn write(place: *const CFlag, value: c_int, id: c_int) -> Result<()> {
 /// `value` is null or valid for a write.
 unsafe fn read(address: CFlag, value: *mut c_int, id: c_int) -> Result<()> {
     let ue = current()?;
-    let flag = flag(ue, address, Code::FlagUndefined)?;
+    let flag = flag(ue, address, ErrorCode::FlagUndefined)?;
     if value.is_null() {
-        return Err(Code::ValUndefined.into());
+        return Err(ErrorCode::ValUndefined.into());
     }
     let found = ue.flag_read(flag, number(id)?)?;
     // SAFETY:
@@ -88,16 +90,16 @@ unsafe fn read(address: CFlag, value: *mut c_int, id: c_int) -> Result<()> {
 #[inline(always)]
 fn wait(address: CFlag, value: c_int) -> Result<()> {
     let ue = current()?;
-    ue.wait_until(flag(ue, address, Code::FlagNotAllocated)?, value)
+    ue.wait_until(flag(ue, address, ErrorCode::FlagNotAllocated)?, value)
 }
 
 /// # Safety
 /// `result` is null or valid for a write.
 unsafe fn test(address: CFlag, value: c_int, result: *mut c_int) -> Result<()> {
     let ue = current()?;
-    let flag = flag(ue, address, Code::FlagNotAllocated)?;
+    let flag = flag(ue, address, ErrorCode::FlagNotAllocated)?;
     if result.is_null() {
-        return Err(Code::ValUndefined.into());
+        return Err(ErrorCode::ValUndefined.into());
     }
     let found = ue.test_flag(flag, value)?;
     // SAFETY:
@@ -220,9 +222,9 @@ functions! {
         address: CFlag, value: *mut c_int, id: c_int, tag: *mut c_void, len: c_int,
     ) {
         let ue = current()?;
-        let flag = flag(ue, address, Code::FlagUndefined)?;
+        let flag = flag(ue, address, ErrorCode::FlagUndefined)?;
         if value.is_null() {
-            return Err(Code::ValUndefined.into());
+            return Err(ErrorCode::ValUndefined.into());
         }
         // SAFETY:
         // - C contract: each pointer is null or valid.
@@ -234,7 +236,7 @@ functions! {
 
     fn [Synch] iRCCE_wait_tagged(address: CFlag, value: c_int, tag: *mut c_void, len: c_int) {
         let ue = current()?;
-        let flag = flag(ue, address, Code::FlagNotAllocated)?;
+        let flag = flag(ue, address, ErrorCode::FlagNotAllocated)?;
         // SAFETY:
         // - C contract: each pointer is null or valid.
         ue.wait_tagged(flag, value, unsafe { buffer(tag, len) })
@@ -244,9 +246,9 @@ functions! {
         address: CFlag, value: c_int, result: *mut c_int, tag: *mut c_void, len: c_int,
     ) {
         let ue = current()?;
-        let flag = flag(ue, address, Code::FlagNotAllocated)?;
+        let flag = flag(ue, address, ErrorCode::FlagNotAllocated)?;
         if result.is_null() {
-            return Err(Code::ValUndefined.into());
+            return Err(ErrorCode::ValUndefined.into());
         }
         // SAFETY:
         // - C contract: each pointer is null or valid.
@@ -260,7 +262,7 @@ functions! {
 others! {
     fn RCCE_probe(flag: CFlag) -> c_int, or 0; {
         let ue = current()?;
-        let flag = self::flag(ue, flag, Code::FlagNotAllocated)?;
+        let flag = self::flag(ue, flag, ErrorCode::FlagNotAllocated)?;
         Ok(c_int::from(ue.test_flag(flag, 1)?))
     }
 

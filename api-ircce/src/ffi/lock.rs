@@ -6,10 +6,10 @@ use std::ptr::null;
 use super::{functions, put, put_if_wanted};
 use crate::air::Air;
 use crate::environment::current;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 fn number(id: c_int) -> Result<u32> {
-    u32::try_from(id).map_err(|_| Code::Id.into())
+    u32::try_from(id).map_err(|_| ErrorCode::Id.into())
 }
 
 functions! {
@@ -24,7 +24,7 @@ functions! {
     fn [Synch] iRCCE_atomic_alloc(register: *mut *const Air) {
         let ue = current()?;
         if register.is_null() {
-            return Err(Code::General.into());
+            return Err(ErrorCode::General.into());
         }
         let made = ue.atomic_alloc();
         let handle = made.map_or(Ok(null()), |made| ue.handle(made));
@@ -32,7 +32,7 @@ functions! {
         // - C contract: `register` is valid, since it is not null.
         unsafe { put(register, *handle.as_ref().unwrap_or(&null())) }?;
         handle?;
-        made.map(|_| ()).ok_or(Code::General.into())
+        made.map(|_| ()).ok_or(ErrorCode::General.into())
     }
 
     fn [Synch] iRCCE_atomic_inc(register: *const Air, value: *mut c_int) {

@@ -7,18 +7,20 @@ use libc::{c_char, c_int, size_t, ssize_t};
 use super::flag::pointed;
 use super::{functions, others, put, put_if_wanted};
 use crate::environment::current;
-use crate::message::{Buffer, Length, POINT_TO_POINT, Source};
+use crate::message::{Buffer, Length, MessageSource, POINT_TO_POINT};
 use crate::request::{
     Common, Handle, NOT_ENQUEUED, RecvRequest, SendRequest, State, size as request_size,
 };
-use crate::status::{Code, Result, SUCCESS};
+use crate::status::{ErrorCode, Result, SUCCESS};
 use crate::through_mpb::Channel;
 
-/// Converts `iRCCE_ANY_SOURCE` or the number of a UE. Errors: [`Code::Id`].
-pub(super) fn source(id: c_int) -> Result<Source> {
+/// Converts `iRCCE_ANY_SOURCE` or the number of a UE. Errors: [`ErrorCode::Id`].
+pub(super) fn source(id: c_int) -> Result<MessageSource> {
     match id {
         -1 => Ok(None),
-        id => u32::try_from(id).map(Some).map_err(|_| Code::Id.into()),
+        id => u32::try_from(id)
+            .map(Some)
+            .map_err(|_| ErrorCode::Id.into()),
     }
 }
 
@@ -30,7 +32,7 @@ pub(super) fn length(length: ssize_t) -> Length {
     }
 }
 
-/// A buffer of `capacity` bytes (`usize::MAX`: unknown) for a message of that length. Errors: [`Code::General`] if `buffer` is null and the message may have
+/// A buffer of `capacity` bytes (`usize::MAX`: unknown) for a message of that length. Errors: [`ErrorCode::General`] if `buffer` is null and the message may have
 /// bytes.
 pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Result<Buffer> {
     let wanted = match length {
@@ -38,7 +40,7 @@ pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Res
         Length::Bytes(bytes) => bytes.min(capacity),
     };
     if buffer.is_null() && wanted > 0 {
-        return Err(Code::General.into());
+        return Err(ErrorCode::General.into());
     }
     Ok(Buffer {
         ptr: buffer.cast(),
@@ -46,10 +48,10 @@ pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Res
     })
 }
 
-/// Errors: [`Code::General`] if `data` is null and `len` is above 0.
+/// Errors: [`ErrorCode::General`] if `data` is null and `len` is above 0.
 pub(super) fn bytes(data: *const c_char, len: usize) -> Result<(*const u8, usize)> {
     if data.is_null() && len > 0 {
-        return Err(Code::General.into());
+        return Err(ErrorCode::General.into());
     }
     Ok((data.cast(), len))
 }
@@ -103,7 +105,7 @@ unsafe fn isend(
 
 /// # Safety
 /// As [`isend`], with a buffer that is valid for writes.
-unsafe fn irecv(buffer: Buffer, from: Source, request: *mut RecvRequest) -> Result<c_int> {
+unsafe fn irecv(buffer: Buffer, from: MessageSource, request: *mut RecvRequest) -> Result<c_int> {
     let ue = current()?;
     // SAFETY:
     // - contract of this call: the request and the buffer stay valid until the request has ended.
@@ -391,7 +393,7 @@ functions! {
     }
 }
 
-/// The window and flags of a GORY message. Errors: [`Code::Target`], [`Code::FlagUndefined`], [`Code::FlagNotInCommBuffer`].
+/// The window and flags of a GORY message. Errors: [`ErrorCode::Target`], [`ErrorCode::FlagUndefined`], [`ErrorCode::FlagNotInCommBuffer`].
 ///
 /// # Safety
 /// The flags are null or valid.
@@ -406,7 +408,7 @@ unsafe fn channel(
     // - contract of this call: the flags are null or valid.
     unsafe {
         Ok(Channel {
-            window: ue.place(window).ok_or(Code::Target)?,
+            window: ue.place(window).ok_or(ErrorCode::Target)?,
             chunk,
             ready: pointed(ue, ready)?,
             sent: pointed(ue, sent)?,

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use unipgas_core::refused::{self, Prototype};
 
 use crate::environment::{Debug, current, debugging, give_up, is_running, tell_on_stderr};
-use crate::status::{Code, Failure, Result, SUCCESS, text};
+use crate::status::{ErrorCode, Failure, Result, SUCCESS, text};
 
 mod collective;
 mod comm;
@@ -88,7 +88,7 @@ pub(crate) fn code<A: Answer>(
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(answer)) => answer.code(),
         Ok(Err(failure)) => failed(call, class, failure),
-        Err(_) => Code::General as i32,
+        Err(_) => ErrorCode::General as i32,
     }
 }
 
@@ -116,7 +116,7 @@ fn failed(call: &Prototype<'_>, class: Debug, failure: Failure) -> i32 {
         Failure::NotRunning | Failure::Engine(_) => {
             let failure = Failure::NotRunning;
             tell_on_stderr(&format!("{}: {failure}", call.name));
-            return Code::Id as i32;
+            return ErrorCode::Id as i32;
         }
         Failure::Code(code) => {
             refused::explain(call, code.c_name(), &code.to_string(), code.reason());
@@ -137,14 +137,14 @@ fn print(code: i32) {
     unsafe { libc::printf(c"Error on UE %d: %s\n".as_ptr(), id, text.as_ptr()) };
 }
 
-/// Stores a result. Errors: [`Code::ValUndefined`].
+/// Stores a result. Errors: [`ErrorCode::ValUndefined`].
 ///
 /// # Safety
 /// `place` is null or valid for a write.
 #[inline(always)]
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
-        return Err(Code::ValUndefined.into());
+        return Err(ErrorCode::ValUndefined.into());
     }
     // SAFETY:
     // - contract of this call: `place` is valid for a write, since it is not null.

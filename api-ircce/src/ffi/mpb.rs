@@ -5,27 +5,27 @@ use std::ptr::null_mut;
 
 use super::{functions, others, put_if_wanted};
 use crate::environment::current;
-use crate::mpb::{LINE, Place, request};
+use crate::mpb::{LINE, MpbOffset, request};
 use crate::process::Ue;
-use crate::status::{Code, Result};
+use crate::status::{ErrorCode, Result};
 
 /// `t_vcharp`.
 type Bytes = *mut u8;
 
 fn number(id: c_int) -> Result<u32> {
-    u32::try_from(id).map_err(|_| Code::Id.into())
+    u32::try_from(id).map_err(|_| ErrorCode::Id.into())
 }
 
 fn length(size: c_int) -> Result<usize> {
-    usize::try_from(size).map_err(|_| Code::MessageLength.into())
+    usize::try_from(size).map_err(|_| ErrorCode::MessageLength.into())
 }
 
-fn address(ue: &Ue, place: Option<Place>) -> Bytes {
+fn address(ue: &Ue, place: Option<MpbOffset>) -> Bytes {
     place.map_or(null_mut(), |place| ue.address(place))
 }
 
 /// Non-GORY programs allocate exactly one line.
-fn line(ue: &Ue, size: usize) -> Option<Place> {
+fn line(ue: &Ue, size: usize) -> Option<MpbOffset> {
     (size == LINE).then(|| ue.malloc(LINE)).flatten()
 }
 
@@ -34,7 +34,7 @@ fn line(ue: &Ue, size: usize) -> Option<Place> {
 unsafe fn requested(
     size: usize,
     chunk: *mut usize,
-    take: impl Fn(&Ue, usize) -> Option<Place>,
+    take: impl Fn(&Ue, usize) -> Option<MpbOffset>,
 ) -> Result<Bytes> {
     let ue = current()?;
     let found = request(size, |size| take(ue, size));
@@ -51,12 +51,12 @@ unsafe fn put(target: Bytes, source: Bytes, size: c_int, id: c_int, gory: bool) 
     let ue = current()?;
     let (id, size, place) = (number(id)?, length(size)?, ue.place(target));
     if gory {
-        ue.check_gory(place, source, size, id, Code::Target)?;
+        ue.check_gory(place, source, size, id, ErrorCode::Target)?;
     }
     ue.peer(id)?;
-    let place = place.ok_or(Code::Target)?;
+    let place = place.ok_or(ErrorCode::Target)?;
     if source.is_null() && size > 0 {
-        return Err(Code::Source.into());
+        return Err(ErrorCode::Source.into());
     }
     // SAFETY:
     // - contract of this call: `source` has `size` bytes, since it is not null.
@@ -69,12 +69,12 @@ unsafe fn get(target: Bytes, source: Bytes, size: c_int, id: c_int, gory: bool) 
     let ue = current()?;
     let (id, size, place) = (number(id)?, length(size)?, ue.place(source));
     if gory {
-        ue.check_gory(place, target, size, id, Code::Source)?;
+        ue.check_gory(place, target, size, id, ErrorCode::Source)?;
     }
     ue.peer(id)?;
-    let place = place.ok_or(Code::Source)?;
+    let place = place.ok_or(ErrorCode::Source)?;
     if target.is_null() && size > 0 {
-        return Err(Code::Target.into());
+        return Err(ErrorCode::Target.into());
     }
     // SAFETY:
     // - contract of this call: `target` has room for `size` bytes, since it is not null.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::{functions, others, put_if_wanted};
 use crate::environment::current;
 use crate::power::PowerRequest;
-use crate::status::Code;
+use crate::status::ErrorCode;
 
 functions! {
     fn [Rpc] RCCE_iset_power(
@@ -13,7 +13,7 @@ functions! {
     ) {
         let ue = current()?;
         if request.is_null() {
-            return Err(Code::RpcNotAllocated.into());
+            return Err(ErrorCode::RpcNotAllocated.into());
         }
         let now = std::time::Duration::from_secs_f64(super::process::seconds());
         if let Some(made) = ue.iset_power(divider, now.as_nanos() as i64)? {
@@ -31,7 +31,7 @@ functions! {
     fn [Rpc] RCCE_wait_power(request: *mut PowerRequest) {
         // SAFETY:
         // - C contract: the pointer is null or valid.
-        let request = unsafe { request.as_mut() }.ok_or(Code::RpcNotAllocated)?;
+        let request = unsafe { request.as_mut() }.ok_or(ErrorCode::RpcNotAllocated)?;
         current()?.wait_power(request)
     }
 

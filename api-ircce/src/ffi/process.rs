@@ -7,7 +7,7 @@ use unipgas_core::rendezvous::JobName;
 use super::{data, functions, others, put_if_wanted};
 use crate::environment::{self, current};
 use crate::launch::{LauncherWords, launcher_words};
-use crate::status::{Code, text};
+use crate::status::{ErrorCode, text};
 
 /// Removes the words of RCCE's launcher from the arguments, and returns them.
 ///
@@ -106,7 +106,7 @@ functions! {
             }
             put_if_wanted(length, bytes.len() as c_int - 1);
         }
-        found.map(|_| ()).ok_or(Code::InvalidErrorCode.into())
+        found.map(|_| ()).ok_or(ErrorCode::InvalidErrorCode.into())
     }
 }
 

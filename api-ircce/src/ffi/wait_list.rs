@@ -7,12 +7,12 @@ use libc::c_int;
 use super::{functions, put_if_wanted};
 use crate::environment::current;
 use crate::request::{Handle, PENDING, RecvRequest, SendRequest, State};
-use crate::status::{Code, Failure, Result, SUCCESS};
+use crate::status::{ErrorCode, Failure, Result, SUCCESS};
 
 /// `iRCCE_WAIT_LIST`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct WaitList {
+pub struct CWaitList {
     first: *mut Member,
     last: *mut Member,
 }
@@ -22,7 +22,7 @@ struct Member {
     next: *mut Member,
 }
 
-impl WaitList {
+impl CWaitList {
     fn add(&mut self, handle: Handle) {
         let member = Box::into_raw(Box::new(Member {
             handle,
@@ -70,19 +70,19 @@ impl WaitList {
     }
 }
 
-/// The list behind a pointer. Errors: [`Code::General`] for null.
+/// The list behind a pointer. Errors: [`ErrorCode::General`] for null.
 ///
 /// # Safety
 /// The pointer is null, or refers to an initialised list.
-unsafe fn list<'a>(list: *mut WaitList) -> Result<&'a mut WaitList> {
+unsafe fn list<'a>(list: *mut CWaitList) -> Result<&'a mut CWaitList> {
     // SAFETY:
     // - contract of this call: the pointer is null or valid.
-    unsafe { list.as_mut() }.ok_or(Failure::Code(Code::General))
+    unsafe { list.as_mut() }.ok_or(Failure::Code(ErrorCode::General))
 }
 
 /// Removes the first request that has ended, and returns it with its status.
 fn take_ended(
-    list: &mut WaitList,
+    list: &mut CWaitList,
     state: &mut dyn FnMut(Handle) -> State,
 ) -> Option<(Handle, c_int)> {
     let mut status = SUCCESS;
@@ -97,7 +97,7 @@ fn take_ended(
 }
 
 /// Makes progress, then as [`take_ended`].
-fn take_ended_now(list: &mut WaitList) -> Result<Option<(Handle, c_int)>> {
+fn take_ended_now(list: &mut CWaitList) -> Result<Option<(Handle, c_int)>> {
     let ue = current()?;
     ue.move_messages_on()?;
     // SAFETY:
@@ -127,7 +127,7 @@ unsafe fn tell_which(
 }
 
 functions! {
-    fn [Comm] iRCCE_test_all(wait_list: *mut WaitList, flag: *mut c_int) {
+    fn [Comm] iRCCE_test_all(wait_list: *mut CWaitList, flag: *mut c_int) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
@@ -147,7 +147,7 @@ functions! {
         Ok(if done { worst } else { PENDING })
     }
 
-    fn [Comm] iRCCE_wait_all(wait_list: *mut WaitList) {
+    fn [Comm] iRCCE_wait_all(wait_list: *mut CWaitList) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
@@ -165,7 +165,7 @@ functions! {
     }
 
     fn [Comm] iRCCE_test_any(
-        wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
+        wait_list: *mut CWaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
     ) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
@@ -180,7 +180,7 @@ functions! {
     }
 
     fn [Comm] iRCCE_wait_any(
-        wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
+        wait_list: *mut CWaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
     ) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
@@ -210,17 +210,17 @@ macro_rules! procedures {
 }
 
 procedures! {
-    fn iRCCE_init_wait_list(wait_list: *mut WaitList) {
+    fn iRCCE_init_wait_list(wait_list: *mut CWaitList) {
         if !wait_list.is_null() {
             // SAFETY:
             // - C contract: the list is valid, since it is not null.
-            unsafe { wait_list.write(WaitList { first: null_mut(), last: null_mut() }) };
+            unsafe { wait_list.write(CWaitList { first: null_mut(), last: null_mut() }) };
         }
         Ok(())
     }
 
     fn iRCCE_add_to_wait_list(
-        wait_list: *mut WaitList, send: *mut SendRequest, receive: *mut RecvRequest,
+        wait_list: *mut CWaitList, send: *mut SendRequest, receive: *mut RecvRequest,
     ) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
@@ -234,14 +234,14 @@ procedures! {
         Ok(())
     }
 
-    fn iRCCE_add_send_to_wait_list(wait_list: *mut WaitList, request: *mut SendRequest) {
+    fn iRCCE_add_send_to_wait_list(wait_list: *mut CWaitList, request: *mut SendRequest) {
         // SAFETY:
         // - C contract: each pointer is null or valid, as `iRCCE_add_to_wait_list` requires.
         unsafe { iRCCE_add_to_wait_list(wait_list, request, null_mut()) };
         Ok(())
     }
 
-    fn iRCCE_add_recv_to_wait_list(wait_list: *mut WaitList, request: *mut RecvRequest) {
+    fn iRCCE_add_recv_to_wait_list(wait_list: *mut CWaitList, request: *mut RecvRequest) {
         // SAFETY:
         // - C contract: each pointer is null or valid, as `iRCCE_add_to_wait_list` requires.
         unsafe { iRCCE_add_to_wait_list(wait_list, null_mut(), request) };

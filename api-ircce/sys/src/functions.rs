@@ -169,11 +169,11 @@ macro_rules! table {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
         /// The functions of a loaded library; `None` where the library lacks one.
         #[derive(Debug, Clone, Copy)]
-        pub struct Functions {
+        pub struct RcceFunctions {
             $(pub $name: Option<unsafe extern "C" fn($($parameter: $ty),*) -> $result>,)*
         }
 
-        impl Functions {
+        impl RcceFunctions {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -182,7 +182,7 @@ macro_rules! table {
             /// # Safety
             /// `symbol` gives null, or the address of the function of that name. The function stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {
-                Functions {
+                RcceFunctions {
                     $($name: {
                         let found = symbol(const { c_name(concat!(stringify!($name), "\0")) });
                         // SAFETY:

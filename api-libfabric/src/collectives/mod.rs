@@ -14,10 +14,10 @@ pub use plan::Collective;
 pub use set::AvSet;
 
 use crate::atomics::{Family, TYPES, valid};
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, fence};
+use crate::endpoint::{Endpoint, INJECT_SIZE, PostOptions, fence};
 use crate::messages::MOST_PEERS;
-use crate::operation::Counted;
-use crate::rma::{Part, TRANSMIT_FLAGS};
+use crate::operation::CounterEvent;
+use crate::rma::{LocalRange, TRANSMIT_FLAGS};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_COLLECTIVE, FI_FENCE, FI_INJECT, FI_REMOTE_CQ_DATA};
@@ -36,7 +36,7 @@ const GROUP: u64 = 1 << 63;
 const KEYS: u64 = 1 << 24;
 
 /// Called once with the result of a join.
-pub type Joined = Box<dyn FnOnce(Result<()>) + Send>;
+pub type JoinCallback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// The elements of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ impl Elements {
 
 /// A collective operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct CollectiveCall {
     /// The operation.
     pub kind: Collective,
     /// The root's address in the address vector. Ignored by operations without a root.
@@ -219,7 +219,7 @@ impl Endpoint {
     ///
     /// Errors: [`Errno::OPNOTSUPP`] without FI_COLLECTIVE. [`Errno::INVAL`] if the endpoint is no member, the set belongs to another address
     /// vector, or `at` is no such address. [`Errno::AGAIN`] while a service does not exist.
-    pub fn join(&self, set: &AvSet, at: u64, joined: Joined) -> Result<u64> {
+    pub fn join(&self, set: &AvSet, at: u64, joined: JoinCallback) -> Result<u64> {
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let av = state.av.clone().ok_or(Errno::NOAV)?;
@@ -292,7 +292,12 @@ impl Endpoint {
     ///
     /// The result is valid for writes until the operation is complete. It has `count` elements, or `count` for each member: in all-to-all and
     /// all-gather operations, and at the root of a gather operation.
-    pub unsafe fn collective(&self, group: u64, call: &Call, posting: &Posting) -> Result<()> {
+    pub unsafe fn collective(
+        &self,
+        group: u64,
+        call: &CollectiveCall,
+        posting: &PostOptions,
+    ) -> Result<()> {
         if posting.flags & !FLAGS != 0 {
             return Err(Errno::BADFLAGS);
         }
@@ -337,7 +342,7 @@ impl Endpoint {
             0 => Box::default(),
             _ => known.members.iter().map(|member| member.address).collect(),
         };
-        let unfenced = Posting {
+        let unfenced = PostOptions {
             flags: posting.flags & !FI_FENCE,
             ..*posting
         };
@@ -347,9 +352,9 @@ impl Endpoint {
                 state.is_under_way_among(key, &addresses)
             })?;
         }
-        let report = posting.report((FI_COLLECTIVE, Counted::Write), admitted.wanted);
+        let report = posting.report((FI_COLLECTIVE, CounterEvent::Write), admitted.wanted);
         let store = plan.store.map_or(0, |store| store.len);
-        let result = Part {
+        let result = LocalRange {
             ptr: call.result,
             len: store,
         };

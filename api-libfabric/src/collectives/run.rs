@@ -8,10 +8,10 @@ use unipgas_core::atomic::combine_alone;
 use unipgas_core::message::{Envelope, Mode, Pattern, ReceiveTicket, Received};
 
 use super::plan::{Plan, Receive, Span};
-use super::{Awaiting, Elements, Group, Joined};
+use super::{Awaiting, Elements, Group, JoinCallback};
 use crate::messages::{After, Messages, Sent, errno};
 use crate::operation::{Report, Reports};
-use crate::rma::Part;
+use crate::rma::LocalRange;
 use crate::state::State;
 use crate::status::{Errno, Result};
 
@@ -20,8 +20,8 @@ const CONTEXT: u8 = 3;
 
 /// Receiver of an operation's result.
 pub(super) enum End {
-    Report(Report, Part),
-    Join(Joined),
+    Report(Report, LocalRange),
+    Join(JoinCallback),
 }
 
 /// An operation in progress.
@@ -126,7 +126,7 @@ impl Running {
     }
 
     /// Writes the result of a successful operation.
-    fn store(&mut self, result: Part) {
+    fn store(&mut self, result: LocalRange) {
         if let Some(Span { at, len }) = self.plan.store {
             // SAFETY:
             // - contract of `Endpoint::collective`: `result` is valid for writes until the operation is complete, and as long as the plan's result.

@@ -6,10 +6,10 @@ use super::endpoint::part;
 use super::rma::{NO_COMPARE, NO_RESULT, one, parts, remote_parts};
 use super::trigger::{Lists, trigger};
 use super::{code, posted, put};
-use crate::atomics::{Family, Operands, valid};
-use crate::endpoint::Posting;
+use crate::atomics::{AtomicOperands, Family, valid};
+use crate::endpoint::PostOptions;
 use crate::fast_path::Elements;
-use crate::rma::{Part, RemotePart, total};
+use crate::rma::{LocalRange, RemotePart, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
@@ -44,13 +44,13 @@ pub(super) static TRIGGERING: fi_ops_atomic = table!(true);
 struct Call<'a> {
     family: Family,
     what: (c_int, c_int),
-    operand: &'a [Part],
-    compare: &'a [Part],
-    result: &'a [Part],
+    operand: &'a [LocalRange],
+    compare: &'a [LocalRange],
+    result: &'a [LocalRange],
     to: u64,
 }
 
-fn lists<'a>(operands: &Operands<'a>) -> Lists<'a> {
+fn lists<'a>(operands: &AtomicOperands<'a>) -> Lists<'a> {
     Lists {
         local: operands.operand,
         compare: operands.compare,
@@ -68,7 +68,7 @@ unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
     call: &Call<'_>,
     (address, key): (u64, u64),
-    posting: &Posting,
+    posting: &PostOptions,
 ) -> Result<()> {
     // FI_ATOMIC_READ ignores the operand, so the result gives the length.
     let counted = if call.family == Family::Fetch {
@@ -80,7 +80,7 @@ unsafe fn plain<const TRIGGERS: bool>(
     // - contract of this call: `endpoint` is null or an endpoint of this provider.
     let part = unsafe { part(endpoint) }?;
     let endpoint = &part.endpoint;
-    let first = |list: &[Part]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
+    let first = |list: &[LocalRange]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
     let short = [call.operand, call.compare, call.result]
         .iter()
         .all(|list| list.is_empty() || list.len() == 1 && list[0].len == counted[0].len);
@@ -102,7 +102,7 @@ unsafe fn plain<const TRIGGERS: bool>(
     }
     let len = total(counted.iter().map(|part| part.len), usize::MAX)?;
     let remote = [RemotePart { address, len, key }];
-    let operands = Operands {
+    let operands = AtomicOperands {
         operand: call.operand,
         compare: call.compare,
         result: call.result,
@@ -140,7 +140,7 @@ unsafe fn message(
             return Err(Errno::BADFLAGS);
         }
         let part = part(endpoint)?;
-        let operands = Operands {
+        let operands = AtomicOperands {
             operand: parts(message.msg_iov, message.iov_count)?,
             compare: parts(compare.0, compare.1)?,
             result: parts(result.0.cast_const(), result.1)?,

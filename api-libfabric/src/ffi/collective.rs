@@ -7,7 +7,7 @@ use super::av_set::SetObject;
 use super::domain::DomainObject;
 use super::endpoint::part;
 use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, posted, put};
-use crate::collectives::{Call, Collective, Elements, MOST_BYTES, MOST_MEMBERS};
+use crate::collectives::{Collective, CollectiveCall, Elements, MOST_BYTES, MOST_MEMBERS};
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -165,7 +165,7 @@ pub(super) unsafe extern "C" fn query(
 unsafe fn start(
     endpoint: *mut fid_ep,
     group: u64,
-    call: Call,
+    call: CollectiveCall,
     flags: Option<u64>,
     context: *mut c_void,
 ) -> isize {
@@ -183,7 +183,7 @@ unsafe fn start(
     })
 }
 
-const BARRIER: Call = Call {
+const BARRIER: CollectiveCall = CollectiveCall {
     kind: Collective::Barrier,
     root: FI_ADDR_NOTAVAIL,
     what: (FI_VOID, FI_NOOP),
@@ -220,7 +220,7 @@ unsafe extern "C" fn broadcast(
     flags: u64,
     context: *mut c_void,
 ) -> isize {
-    let call = Call {
+    let call = CollectiveCall {
         kind: Collective::Broadcast,
         root,
         what: (datatype, FI_NOOP),
@@ -245,7 +245,7 @@ macro_rules! operations {
                 let (mut of, mut by) = (FI_ADDR_NOTAVAIL, FI_NOOP);
                 $(of = $root;)?
                 $(by = $op;)?
-                Call {
+                CollectiveCall {
                     kind: Collective::$kind,
                     root: of,
                     what: (datatype, by),

@@ -14,11 +14,11 @@ use super::queue::QueueObject;
 use super::shared::{ReceivesObject, TransmitsObject};
 use super::trigger::{Lists, trigger};
 use super::{Object, code, fid_of, fid_ops, given, no, number, posted, put};
-use crate::endpoint::{Endpoint, EndpointOptions, Posting};
-use crate::messages::{RECEIVE_OP_FLAGS, Tag};
+use crate::endpoint::{Endpoint, EndpointOptions, PostOptions};
+use crate::messages::{MatchTag, RECEIVE_OP_FLAGS};
 use crate::name::Called;
-use crate::operation::Counted;
-use crate::rma::{Part, TRANSMIT_FLAGS};
+use crate::operation::CounterEvent;
+use crate::rma::{LocalRange, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
@@ -232,13 +232,13 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 fn bind_counter(endpoint: &Arc<Endpoint>, counter: &Arc<crate::Counter>, flags: u64) -> Result<()> {
-    const KINDS: [(u64, Counted); 6] = [
-        (FI_SEND, Counted::Send),
-        (FI_RECV, Counted::Receive),
-        (FI_READ, Counted::Read),
-        (FI_WRITE, Counted::Write),
-        (FI_REMOTE_READ, Counted::RemoteRead),
-        (FI_REMOTE_WRITE, Counted::RemoteWrite),
+    const KINDS: [(u64, CounterEvent); 6] = [
+        (FI_SEND, CounterEvent::Send),
+        (FI_RECV, CounterEvent::Receive),
+        (FI_READ, CounterEvent::Read),
+        (FI_WRITE, CounterEvent::Write),
+        (FI_REMOTE_READ, CounterEvent::RemoteRead),
+        (FI_REMOTE_WRITE, CounterEvent::RemoteWrite),
     ];
     let known = KINDS.iter().fold(0, |all, (flag, _)| all | flag);
     if flags & !known != 0 || flags == 0 {
@@ -428,8 +428,8 @@ unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) 
 impl EndpointPart {
     /// Posting of a transmit call without a flags argument.
     #[inline(always)]
-    pub fn plain(&self, context: *mut c_void) -> Posting {
-        Posting {
+    pub fn plain(&self, context: *mut c_void) -> PostOptions {
+        PostOptions {
             context: context.addr(),
             flags: self.transmit.load(Ordering::Relaxed),
             data: None,
@@ -440,8 +440,8 @@ impl EndpointPart {
 
     /// Posting of an inject call.
     #[inline(always)]
-    pub fn inject(&self) -> Posting {
-        Posting {
+    pub fn inject(&self) -> PostOptions {
+        PostOptions {
             quiet: true,
             ..self.plain(std::ptr::null_mut())
         }
@@ -449,8 +449,8 @@ impl EndpointPart {
 
     /// Posting of a transmit call with flags.
     #[inline(always)]
-    pub fn flagged(&self, context: *mut c_void, flags: u64, data: u64) -> Posting {
-        Posting {
+    pub fn flagged(&self, context: *mut c_void, flags: u64, data: u64) -> PostOptions {
+        PostOptions {
             context: context.addr(),
             flags,
             data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(data),
@@ -469,16 +469,22 @@ impl Receiver for EndpointPart {
     }
 
     #[inline(always)]
-    fn plain(&self, context: *mut c_void) -> Posting {
-        Posting {
+    fn plain(&self, context: *mut c_void) -> PostOptions {
+        PostOptions {
             context: context.addr(),
             flags: self.receive.load(Ordering::Relaxed),
-            ..Posting::default()
+            ..PostOptions::default()
         }
     }
 
     #[inline(always)]
-    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+    unsafe fn receive(
+        &self,
+        tag: MatchTag,
+        local: &[LocalRange],
+        from: u64,
+        posting: &PostOptions,
+    ) -> Result<()> {
         // SAFETY:
         // - contract of `Receiver::receive`.
         unsafe { self.endpoint.receive(tag, local, from, posting) }
@@ -496,11 +502,17 @@ impl Receiver for Triggering {
         unsafe { Ok(&*std::ptr::from_ref(part(object)?).cast::<Triggering>()) }
     }
 
-    fn plain(&self, context: *mut c_void) -> Posting {
+    fn plain(&self, context: *mut c_void) -> PostOptions {
         Receiver::plain(&self.0, context)
     }
 
-    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+    unsafe fn receive(
+        &self,
+        tag: MatchTag,
+        local: &[LocalRange],
+        from: u64,
+        posting: &PostOptions,
+    ) -> Result<()> {
         // SAFETY:
         // - contract of `Receiver::receive`.
         unsafe {

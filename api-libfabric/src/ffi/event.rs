@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::{Deadline, Error, waits};
 
@@ -51,7 +51,7 @@ pub(super) struct EventQueue {
     attached: Attached,
     has_endpoints: AtomicBool,
     /// Schedules the liveness checks of peers while reads find no event.
-    lives: Pace,
+    liveness: LivenessTimer,
     _fabric: Arc<Fabric>,
 }
 
@@ -97,7 +97,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
             descriptor,
             attached: Attached::default(),
             has_endpoints: AtomicBool::new(false),
-            lives: Pace::default(),
+            liveness: LivenessTimer::default(),
             _fabric: fabric.inner.clone(),
         });
         if let (FI_WAIT_SET, Some(attr)) = (wait, attr) {
@@ -194,7 +194,7 @@ impl EventQueue {
     /// Progresses joins if the queue is empty.
     fn progress(&self) {
         if self.has_endpoints.load(Ordering::Acquire) && self.lock().is_empty() {
-            if self.lives.is_due() {
+            if self.liveness.is_due() {
                 self.attached.look();
             }
             let something = || (!self.lock().is_empty()).then_some(());

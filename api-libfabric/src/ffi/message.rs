@@ -7,9 +7,9 @@ use super::posted;
 use super::rma::{one, parts};
 use super::shared::ReceivesPart;
 use super::trigger::{Lists, trigger};
-use crate::endpoint::Posting;
-use crate::messages::Tag;
-use crate::rma::Part;
+use crate::endpoint::PostOptions;
+use crate::messages::MatchTag;
+use crate::rma::LocalRange;
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
@@ -107,15 +107,15 @@ pub(super) static SHARED_TAGGED: fi_ops_tagged = fi_ops_tagged {
     injectdata: no_tinjectdata,
 };
 
-fn tagged(tag: u64) -> Tag {
-    Tag {
+fn tagged(tag: u64) -> MatchTag {
+    MatchTag {
         tag: Some(tag),
         ignore: 0,
     }
 }
 
-fn masked(tag: u64, ignore: u64) -> Tag {
-    Tag {
+fn masked(tag: u64, ignore: u64) -> MatchTag {
+    MatchTag {
         tag: Some(tag),
         ignore,
     }
@@ -130,13 +130,19 @@ pub(super) trait Receiver {
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self>;
 
     /// Posting of a receive call without a flags argument.
-    fn plain(&self, context: *mut c_void) -> Posting;
+    fn plain(&self, context: *mut c_void) -> PostOptions;
 
     /// Posts a receive.
     ///
     /// # Safety
     /// The memory is valid for writes until the operation is complete.
-    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()>;
+    unsafe fn receive(
+        &self,
+        tag: MatchTag,
+        local: &[LocalRange],
+        from: u64,
+        posting: &PostOptions,
+    ) -> Result<()>;
 }
 
 /// # Safety
@@ -144,8 +150,8 @@ pub(super) trait Receiver {
 #[inline(always)]
 unsafe fn receive<R: Receiver>(
     object: *mut fid_ep,
-    tag: Tag,
-    local: &[Part],
+    tag: MatchTag,
+    local: &[LocalRange],
     from: u64,
     context: *mut c_void,
 ) -> Result<()> {
@@ -164,10 +170,10 @@ unsafe fn receive<R: Receiver>(
 #[inline(always)]
 unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
-    tag: Tag,
-    local: &[Part],
+    tag: MatchTag,
+    local: &[LocalRange],
     to: u64,
-    posting: &Posting,
+    posting: &PostOptions,
 ) -> Result<()> {
     // SAFETY:
     // - contract of this call: the arguments are valid; likewise below.
@@ -190,8 +196,8 @@ unsafe fn post<const TRIGGERS: bool>(
 #[inline(always)]
 unsafe fn transmit<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
-    tag: Tag,
-    local: &[Part],
+    tag: MatchTag,
+    local: &[LocalRange],
     to: u64,
     data: Option<u64>,
     context: *mut c_void,
@@ -200,7 +206,7 @@ unsafe fn transmit<const TRIGGERS: bool>(
     // - as above.
     unsafe {
         let part = part(endpoint)?;
-        let posting = Posting {
+        let posting = PostOptions {
             data,
             ..part.plain(context)
         };
@@ -213,8 +219,8 @@ unsafe fn transmit<const TRIGGERS: bool>(
 #[inline(always)]
 unsafe fn quietly<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
-    tag: Tag,
-    local: &[Part],
+    tag: MatchTag,
+    local: &[LocalRange],
     to: u64,
     data: Option<u64>,
 ) -> Result<()> {
@@ -222,7 +228,7 @@ unsafe fn quietly<const TRIGGERS: bool>(
     // - as above.
     unsafe {
         let part = part(endpoint)?;
-        let posting = Posting {
+        let posting = PostOptions {
             data,
             ..part.inject()
         };
@@ -240,7 +246,7 @@ unsafe extern "C" fn recv<R: Receiver>(
 ) -> isize {
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
-    posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, &one(base, len), from, context) })
+    posted(|| unsafe { receive::<R>(endpoint, MatchTag::NONE, &one(base, len), from, context) })
 }
 
 unsafe extern "C" fn recvv<R: Receiver>(
@@ -253,7 +259,15 @@ unsafe extern "C" fn recvv<R: Receiver>(
 ) -> isize {
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
-    posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, parts(local, count)?, from, context) })
+    posted(|| unsafe {
+        receive::<R>(
+            endpoint,
+            MatchTag::NONE,
+            parts(local, count)?,
+            from,
+            context,
+        )
+    })
 }
 
 unsafe extern "C" fn recvmsg<R: Receiver>(
@@ -265,13 +279,13 @@ unsafe extern "C" fn recvmsg<R: Receiver>(
     // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
-        let posting = Posting {
+        let posting = PostOptions {
             context: message.context.addr(),
             flags,
-            ..Posting::default()
+            ..PostOptions::default()
         };
         let local = parts(message.msg_iov, message.iov_count)?;
-        R::at(endpoint)?.receive(Tag::NONE, local, message.addr, &posting)
+        R::at(endpoint)?.receive(MatchTag::NONE, local, message.addr, &posting)
     })
 }
 
@@ -286,7 +300,7 @@ unsafe extern "C" fn send<const TRIGGERS: bool>(
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
-        transmit::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None, context)
+        transmit::<TRIGGERS>(endpoint, MatchTag::NONE, &one(base, len), to, None, context)
     })
 }
 
@@ -301,7 +315,14 @@ unsafe extern "C" fn sendv<const TRIGGERS: bool>(
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
-        transmit::<TRIGGERS>(endpoint, Tag::NONE, parts(local, count)?, to, None, context)
+        transmit::<TRIGGERS>(
+            endpoint,
+            MatchTag::NONE,
+            parts(local, count)?,
+            to,
+            None,
+            context,
+        )
     })
 }
 
@@ -313,7 +334,7 @@ unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flag
         let part = part(endpoint)?;
         let posting = part.flagged(message.context, flags, message.data);
         let local = parts(message.msg_iov, message.iov_count)?;
-        post::<true>(part, Tag::NONE, local, message.addr, &posting)
+        post::<true>(part, MatchTag::NONE, local, message.addr, &posting)
     })
 }
 
@@ -325,7 +346,7 @@ unsafe extern "C" fn inject<const TRIGGERS: bool>(
 ) -> isize {
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
-    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None) })
+    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, MatchTag::NONE, &one(base, len), to, None) })
 }
 
 unsafe extern "C" fn senddata<const TRIGGERS: bool>(
@@ -342,7 +363,7 @@ unsafe extern "C" fn senddata<const TRIGGERS: bool>(
     posted(|| unsafe {
         transmit::<TRIGGERS>(
             endpoint,
-            Tag::NONE,
+            MatchTag::NONE,
             &one(base, len),
             to,
             Some(data),
@@ -360,7 +381,9 @@ unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
 ) -> isize {
     // SAFETY:
     // - libfabric's contract: the arguments are valid.
-    posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
+    posted(|| unsafe {
+        quietly::<TRIGGERS>(endpoint, MatchTag::NONE, &one(base, len), to, Some(data))
+    })
 }
 
 unsafe extern "C" fn trecv<R: Receiver>(
@@ -418,10 +441,10 @@ unsafe extern "C" fn trecvmsg<R: Receiver>(
     // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
-        let posting = Posting {
+        let posting = PostOptions {
             context: message.context.addr(),
             flags,
-            ..Posting::default()
+            ..PostOptions::default()
         };
         let local = parts(message.msg_iov, message.iov_count)?;
         let tag = masked(message.tag, message.ignore);

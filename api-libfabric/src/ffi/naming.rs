@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket}
 use super::given;
 use crate::name::{Called, LEN, SCHEME};
 use crate::process::has_other_hosts;
-use crate::service::{Server, Service};
+use crate::service::{Server, ServiceName};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -146,7 +146,7 @@ pub(super) unsafe fn resolve(
             return Ok(Some(called));
         }
         if let Some(ip) = elsewhere(node, flags & FI_NUMERICHOST != 0)? {
-            let service = service.and_then(|service| Service::new(service).ok());
+            let service = service.and_then(|service| ServiceName::new(service).ok());
             let port = service.and_then(|service| service.port());
             let port = port.filter(|_| flags & FI_SOURCE == 0 && has_other_hosts() == Ok(true));
             let at = SocketAddr::new(ip, port.ok_or(Errno::NODATA)?);
@@ -157,7 +157,7 @@ pub(super) unsafe fn resolve(
     // Service 0 of a source means any service, as port 0 means any port: the endpoint needs no name that peers know in advance.
     let is_any = |service: &str| service.is_empty() || flags & FI_SOURCE != 0 && service == "0";
     let service = service.filter(|service| !is_any(service));
-    let service = service.map(|service| Service::new(service).map(Called::Service));
+    let service = service.map(|service| ServiceName::new(service).map(Called::Service));
     service.transpose().map_err(|_| Errno::NODATA)
 }
 

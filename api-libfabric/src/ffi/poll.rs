@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::waits::{self, polled};
 
 use super::counter::CounterObject;
@@ -49,7 +49,7 @@ struct PollSet {
     domain: Arc<Domain>,
     members: Mutex<Vec<Member>>,
     /// Schedules the notes about polls that find nothing.
-    pace: Pace,
+    liveness: LivenessTimer,
 }
 
 type PollObject = Object<fid_poll, PollSet>;
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn open_poll(
         let set = PollSet {
             domain: domain.inner.domain.clone(),
             members: Mutex::default(),
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
         };
         // SAFETY:
         // - libfabric's contract: the place is not null, so it is valid for a write.
@@ -199,7 +199,7 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
             }
         }
         drop(members);
-        if set.pace.is_due() {
+        if set.liveness.is_due() {
             polled(found > 0, || waits::call("fi_poll"));
         }
         Ok(found)

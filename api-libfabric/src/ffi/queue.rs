@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::domain::DomainObject;
 use super::naming::Format;
 use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
-use crate::completion::{CompletionQueue, Entry, Failure, Wait};
+use crate::completion::{CompletionQueue, CqEntry, CqErrorEntry, Wait};
 use crate::name::Called;
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -31,12 +31,12 @@ pub(super) struct QueuePart {
 pub(super) type QueueObject = Object<fid_cq, QueuePart>;
 
 const _: () = assert!(
-    offset_of!(Entry, context) == offset_of!(fi_cq_tagged_entry, op_context)
-        && offset_of!(Entry, flags) == offset_of!(fi_cq_tagged_entry, flags)
-        && offset_of!(Entry, len) == offset_of!(fi_cq_tagged_entry, len)
-        && offset_of!(Entry, buffer) == offset_of!(fi_cq_tagged_entry, buf)
-        && offset_of!(Entry, data) == offset_of!(fi_cq_tagged_entry, data)
-        && offset_of!(Entry, tag) == offset_of!(fi_cq_tagged_entry, tag)
+    offset_of!(CqEntry, context) == offset_of!(fi_cq_tagged_entry, op_context)
+        && offset_of!(CqEntry, flags) == offset_of!(fi_cq_tagged_entry, flags)
+        && offset_of!(CqEntry, len) == offset_of!(fi_cq_tagged_entry, len)
+        && offset_of!(CqEntry, buffer) == offset_of!(fi_cq_tagged_entry, buf)
+        && offset_of!(CqEntry, data) == offset_of!(fi_cq_tagged_entry, data)
+        && offset_of!(CqEntry, tag) == offset_of!(fi_cq_tagged_entry, tag)
 );
 
 static FID: fi_ops = fid_ops(close, no_bind, control);
@@ -166,7 +166,7 @@ impl Sink {
     /// # Safety
     /// The buffers have room for one more entry, and for one more source unless `sources` is null.
     #[inline(always)]
-    unsafe fn take(&mut self, entry: &Entry) {
+    unsafe fn take(&mut self, entry: &CqEntry) {
         let words = std::ptr::from_ref(entry).cast::<u64>();
         // SAFETY:
         // - contract of this call: the buffers have room. The `len` bytes are a prefix of the entry.
@@ -260,7 +260,7 @@ unsafe fn wait_for_some(
             len: part.entry,
             sources,
         };
-        let take = |entry: &Entry| sink.take(entry);
+        let take = |entry: &CqEntry| sink.take(entry);
         part.queue.wait(count, least, deadline(timeout), take)
     }
 }
@@ -323,7 +323,7 @@ impl QueuePart {
     ///
     /// # Safety
     /// `entry` is valid as in fi_cq(3). Before version 1.5 it lacks the last member.
-    unsafe fn give_error_data(&self, failure: &Failure, entry: *mut fi_cq_err_entry) {
+    unsafe fn give_error_data(&self, failure: &CqErrorEntry, entry: *mut fi_cq_err_entry) {
         let name = (failure.sender).map(|name| self.format.write(&Called::Name(name)));
         let name = name.unwrap_or_default();
         // SAFETY:

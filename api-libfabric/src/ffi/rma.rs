@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use super::endpoint::{EndpointPart, part};
 use super::trigger::{Lists, trigger};
 use super::{list, posted};
-use crate::endpoint::{IOV_LIMIT, Posting};
-use crate::rma::{Direction, Part, RemotePart};
+use crate::endpoint::{IOV_LIMIT, PostOptions};
+use crate::rma::{LocalRange, RemotePart, RmaKind};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::Kind;
@@ -34,8 +34,8 @@ pub(super) static OPS: fi_ops_rma = table!(false);
 pub(super) static TRIGGERING: fi_ops_rma = table!(true);
 
 const _: () = assert!(
-    size_of::<Part>() == size_of::<libc::iovec>()
-        && size_of::<Part>() == size_of::<fi_ioc>()
+    size_of::<LocalRange>() == size_of::<libc::iovec>()
+        && size_of::<LocalRange>() == size_of::<fi_ioc>()
         && size_of::<RemotePart>() == size_of::<fi_rma_iov>()
         && size_of::<RemotePart>() == size_of::<fi_rma_ioc>()
 );
@@ -45,11 +45,11 @@ const _: () = assert!(
 /// # Safety
 /// As for [`list`].
 #[inline(always)]
-pub(super) unsafe fn parts<'a, T>(first: *const T, count: usize) -> Result<&'a [Part]> {
-    const { assert!(size_of::<T>() == size_of::<Part>()) };
+pub(super) unsafe fn parts<'a, T>(first: *const T, count: usize) -> Result<&'a [LocalRange]> {
+    const { assert!(size_of::<T>() == size_of::<LocalRange>()) };
     // SAFETY:
     // - contract of this call. Each of the structures is a pointer and a length.
-    unsafe { list(first.cast::<Part>(), count, IOV_LIMIT) }
+    unsafe { list(first.cast::<LocalRange>(), count, IOV_LIMIT) }
 }
 
 /// An array of `struct fi_rma_iov` or `struct fi_rma_ioc` as remote parts.
@@ -73,8 +73,8 @@ pub(super) const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
 
 /// One part. Its address does not matter if it is empty.
 #[inline(always)]
-pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
-    [Part {
+pub(super) fn one(base: *const c_void, len: usize) -> [LocalRange; 1] {
+    [LocalRange {
         ptr: base.cast_mut().cast(),
         len,
     }]
@@ -87,11 +87,11 @@ pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
 #[inline(always)]
 unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
-    direction: Direction,
-    local: &[Part],
+    direction: RmaKind,
+    local: &[LocalRange],
     remote: &[RemotePart],
     to: u64,
-    posting: &Posting,
+    posting: &PostOptions,
 ) -> Result<()> {
     // SAFETY:
     // - contract of this call: the arguments are valid; likewise below.
@@ -120,11 +120,11 @@ unsafe fn post<const TRIGGERS: bool>(
 #[inline(always)]
 unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
-    direction: Direction,
-    local: &[Part],
+    direction: RmaKind,
+    local: &[LocalRange],
     to: u64,
     (address, key): (u64, u64),
-    posting: &Posting,
+    posting: &PostOptions,
 ) -> Result<()> {
     let len = crate::rma::total(local.iter().map(|part| part.len), usize::MAX)?;
     let remote = [RemotePart { address, len, key }];
@@ -137,7 +137,7 @@ unsafe fn plain<const TRIGGERS: bool>(
 /// The arguments are valid as in fi_readmsg(3) or fi_writemsg(3).
 unsafe fn message(
     endpoint: *mut fid_ep,
-    direction: Direction,
+    direction: RmaKind,
     message: *const fi_msg_rma,
     flags: u64,
 ) -> Result<()> {
@@ -146,7 +146,7 @@ unsafe fn message(
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let part = part(endpoint)?;
-        if direction == Direction::Read && flags & FI_REMOTE_CQ_DATA != 0 {
+        if direction == RmaKind::Read && flags & FI_REMOTE_CQ_DATA != 0 {
             return Err(Errno::BADFLAGS);
         }
         let posting = part.flagged(message.context, flags, message.data);
@@ -172,7 +172,7 @@ unsafe extern "C" fn read<const TRIGGERS: bool>(
         let posting = part(endpoint)?.plain(context);
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Read,
+            RmaKind::Read,
             &one(base, len),
             from,
             (address, key),
@@ -198,7 +198,7 @@ unsafe extern "C" fn readv<const TRIGGERS: bool>(
         let local = parts(local, count)?;
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Read,
+            RmaKind::Read,
             local,
             from,
             (address, key),
@@ -210,7 +210,7 @@ unsafe extern "C" fn readv<const TRIGGERS: bool>(
 unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY:
     // - as above.
-    posted(|| unsafe { message(endpoint, Direction::Read, msg, flags) })
+    posted(|| unsafe { message(endpoint, RmaKind::Read, msg, flags) })
 }
 
 unsafe extern "C" fn write<const TRIGGERS: bool>(
@@ -229,7 +229,7 @@ unsafe extern "C" fn write<const TRIGGERS: bool>(
         let posting = part(endpoint)?.plain(context);
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Write,
+            RmaKind::Write,
             &one(base, len),
             to,
             (address, key),
@@ -255,7 +255,7 @@ unsafe extern "C" fn writev<const TRIGGERS: bool>(
         let local = parts(local, count)?;
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Write,
+            RmaKind::Write,
             local,
             to,
             (address, key),
@@ -267,7 +267,7 @@ unsafe extern "C" fn writev<const TRIGGERS: bool>(
 unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY:
     // - as above.
-    posted(|| unsafe { message(endpoint, Direction::Write, msg, flags) })
+    posted(|| unsafe { message(endpoint, RmaKind::Write, msg, flags) })
 }
 
 unsafe extern "C" fn inject<const TRIGGERS: bool>(
@@ -284,7 +284,7 @@ unsafe extern "C" fn inject<const TRIGGERS: bool>(
         let posting = part(endpoint)?.inject();
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Write,
+            RmaKind::Write,
             &one(base, len),
             to,
             (address, key),
@@ -307,13 +307,13 @@ unsafe extern "C" fn writedata<const TRIGGERS: bool>(
     // SAFETY:
     // - as above.
     posted(|| unsafe {
-        let posting = Posting {
+        let posting = PostOptions {
             data: Some(data),
             ..part(endpoint)?.plain(context)
         };
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Write,
+            RmaKind::Write,
             &one(base, len),
             to,
             (address, key),
@@ -334,13 +334,13 @@ unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
     // SAFETY:
     // - as above.
     posted(|| unsafe {
-        let posting = Posting {
+        let posting = PostOptions {
             data: Some(data),
             ..part(endpoint)?.inject()
         };
         plain::<TRIGGERS>(
             endpoint,
-            Direction::Write,
+            RmaKind::Write,
             &one(base, len),
             to,
             (address, key),

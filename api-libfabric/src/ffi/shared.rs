@@ -7,9 +7,9 @@ use super::domain::DomainObject;
 use super::endpoint::{least_room, option_of};
 use super::message::{Receiver, SHARED, SHARED_TAGGED};
 use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, number, posted, put};
-use crate::endpoint::{DEPTH, Posting, SharedTransmits};
-use crate::messages::{RECEIVE_OP_FLAGS, SharedReceives, Tag};
-use crate::rma::{Part, TRANSMIT_FLAGS};
+use crate::endpoint::{DEPTH, PostOptions, SharedTransmits};
+use crate::messages::{MatchTag, RECEIVE_OP_FLAGS, SharedReceives};
+use crate::rma::{LocalRange, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -263,15 +263,21 @@ impl Receiver for ReceivesPart {
         Ok(&unsafe { ReceivesObject::at(object) }?.inner)
     }
 
-    fn plain(&self, context: *mut c_void) -> Posting {
-        Posting {
+    fn plain(&self, context: *mut c_void) -> PostOptions {
+        PostOptions {
             context: context.addr(),
             flags: self.flags,
-            ..Posting::default()
+            ..PostOptions::default()
         }
     }
 
-    unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
+    unsafe fn receive(
+        &self,
+        tag: MatchTag,
+        local: &[LocalRange],
+        from: u64,
+        posting: &PostOptions,
+    ) -> Result<()> {
         // SAFETY:
         // - contract of `Receiver::receive`.
         unsafe { self.shared.receive(tag, local, from, posting) }

@@ -7,12 +7,12 @@ use super::counter::CounterObject;
 use super::endpoint::{EndpointPart, part};
 use super::rma::{NO_COMPARE, NO_RESULT, parts, remote_parts};
 use super::{code, given};
-use crate::atomics::{Family, Operands, check};
+use crate::atomics::{AtomicOperands, Family, check};
 use crate::counter::Counter;
 use crate::domain::Domain;
-use crate::endpoint::Posting;
-use crate::messages::Tag;
-use crate::rma::{Direction, Part, RemotePart, TRANSMIT_FLAGS};
+use crate::endpoint::PostOptions;
+use crate::messages::MatchTag;
+use crate::rma::{LocalRange, RemotePart, RmaKind, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::{Action, Kind, Request, Work};
@@ -20,9 +20,9 @@ use crate::trigger::{Action, Kind, Request, Work};
 /// The memory of an operation.
 #[derive(Default)]
 pub(super) struct Lists<'a> {
-    pub local: &'a [Part],
-    pub compare: &'a [Part],
-    pub result: &'a [Part],
+    pub local: &'a [LocalRange],
+    pub compare: &'a [LocalRange],
+    pub result: &'a [LocalRange],
     pub remote: &'a [RemotePart],
 }
 
@@ -32,7 +32,7 @@ fn request(
     kind: Kind,
     lists: &Lists<'_>,
     peer: u64,
-    posting: Posting,
+    posting: PostOptions,
 ) -> Result<Request> {
     if !part.endpoint.is_enabled() {
         return Err(Errno::OPBADSTATE);
@@ -48,7 +48,7 @@ fn request(
     }
     match kind {
         Kind::Atomic(family, what) => {
-            let operands = Operands {
+            let operands = AtomicOperands {
                 operand: lists.local,
                 compare: lists.compare,
                 result: lists.result,
@@ -103,7 +103,7 @@ pub(super) unsafe fn trigger(
     kind: Kind,
     lists: &Lists<'_>,
     peer: u64,
-    posting: Posting,
+    posting: PostOptions,
 ) -> Result<()> {
     if posting.flags & part.endpoint.options().caps & FI_TRIGGER == 0 {
         return Err(Errno::BADFLAGS);
@@ -112,7 +112,7 @@ pub(super) unsafe fn trigger(
     if posting.quiet {
         return Err(Errno::NOSYS);
     }
-    let posting = Posting {
+    let posting = PostOptions {
         flags: posting.flags & !FI_TRIGGER,
         ..posting
     };
@@ -232,8 +232,8 @@ unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
                     ..Lists::default()
                 };
                 let (kind, data) = match kind {
-                    FI_OP_SEND => (Kind::Send(Tag::NONE), message.data),
-                    _ => (Kind::Receive(Tag::NONE), 0),
+                    FI_OP_SEND => (Kind::Send(MatchTag::NONE), message.data),
+                    _ => (Kind::Receive(MatchTag::NONE), 0),
                 };
                 let posting = part.flagged(message.context, op.flags, data);
                 request(part, kind, &lists, message.addr, posting)
@@ -245,7 +245,7 @@ unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
                     local: parts(message.msg_iov, message.iov_count)?,
                     ..Lists::default()
                 };
-                let tag = |ignore| Tag {
+                let tag = |ignore| MatchTag {
                     tag: Some(message.tag),
                     ignore,
                 };
@@ -266,8 +266,8 @@ unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
                 };
                 let direction = match kind {
                     FI_OP_READ if op.flags & FI_REMOTE_CQ_DATA != 0 => return Err(Errno::BADFLAGS),
-                    FI_OP_READ => Direction::Read,
-                    _ => Direction::Write,
+                    FI_OP_READ => RmaKind::Read,
+                    _ => RmaKind::Write,
                 };
                 let posting = part.flagged(message.context, op.flags, message.data);
                 request(

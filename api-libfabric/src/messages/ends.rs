@@ -5,16 +5,16 @@ use unipgas_core::{Deadline, Engine};
 
 use super::shared::{Several, Taken};
 use super::{After, Awaited, Messages, errno};
-use crate::completion::Entry;
-use crate::name::Name;
+use crate::completion::CqEntry;
+use crate::name::EndpointName;
 use crate::operation::Reports;
-use crate::rma::Part;
+use crate::rma::LocalRange;
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
 use crate::target::SHAPE;
 
-pub(super) fn scatter(bytes: &[u8], parts: &[Part]) {
+pub(super) fn scatter(bytes: &[u8], parts: &[LocalRange]) {
     let mut rest = bytes;
     for part in parts {
         let (now, later) = rest.split_at(part.len.min(rest.len()));
@@ -118,7 +118,7 @@ impl State {
     fn number_of(
         &mut self,
         reports: &Reports,
-        name: &Name,
+        name: &EndpointName,
     ) -> Result<std::result::Result<u32, unipgas_core::Error>> {
         let messages = self.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
         let mut number = messages.number(name);
@@ -226,9 +226,9 @@ impl State {
     }
 
     /// The completion queue entry of a message.
-    pub(super) fn entry(&mut self, received: &Received) -> Entry {
+    pub(super) fn entry(&mut self, received: &Received) -> CqEntry {
         let marked = received.envelope.context & MARK != 0;
-        Entry {
+        CqEntry {
             flags: if marked { FI_REMOTE_CQ_DATA } else { 0 },
             len: received.len,
             data: if marked { received.envelope.extra } else { 0 },
@@ -238,7 +238,7 @@ impl State {
             } else {
                 FI_ADDR_NOTAVAIL
             },
-            ..Entry::default()
+            ..CqEntry::default()
         }
     }
 
@@ -315,9 +315,9 @@ impl State {
             }
             Ok(received) => self.received(reports, awaited, &received),
             Err(error) => {
-                let entry = Entry {
+                let entry = CqEntry {
                     flags: if awaited.several { FI_MULTI_RECV } else { 0 },
-                    ..Entry::default()
+                    ..CqEntry::default()
                 };
                 let _ = reports.fail_with(&awaited.report, errno(error), entry, 0);
             }
@@ -431,9 +431,9 @@ impl State {
             last,
             cancelled,
         } = several;
-        let given_back = Entry {
+        let given_back = CqEntry {
             flags: FI_MULTI_RECV,
-            ..Entry::default()
+            ..CqEntry::default()
         };
         let told = last && !cancelled;
         // Reported always: only this report returns the buffer to the program.
@@ -470,7 +470,7 @@ impl State {
             }
         }
         if by_itself && let Some(queue) = &reports.receive {
-            queue.push(Entry {
+            queue.push(CqEntry {
                 context: report.context,
                 ..given_back
             });

@@ -28,12 +28,12 @@ pub use shared::SharedReceives;
 
 use crate::av::AddressVector;
 use crate::collectives::Collectives;
-use crate::completion::Entry;
+use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::name::Name;
+use crate::name::EndpointName;
 use crate::operation::{Report, Reports};
-use crate::rma::Part;
+use crate::rma::LocalRange;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
 use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
@@ -42,15 +42,15 @@ use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
 struct Acquaintances {
     domain: Arc<Domain>,
     numbers: PeerNumbers,
-    name: Name,
+    name: EndpointName,
     /// Imported directories, by number of the peer. Over a network an import waits for the peer.
     directories: Mutex<HashMap<u32, RemoteRegion>>,
 }
 
 impl Acquaintances {
-    fn name_of(&self, number: u32) -> std::result::Result<Name, Error> {
+    fn name_of(&self, number: u32) -> std::result::Result<EndpointName, Error> {
         let bytes = self.numbers.name(number)?;
-        Name::from_bytes(&bytes).map_err(|_| Error::PeerDead)
+        EndpointName::from_bytes(&bytes).map_err(|_| Error::PeerDead)
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) enum After {
     /// A completion.
     Report(Report),
     /// The end of the receive that this send answers. The program may make no further call.
-    Receive(Report, Entry, Option<Errno>),
+    Receive(Report, CqEntry, Option<Errno>),
     /// Progress of the collective operation with this key.
     Collective(usize),
     Nothing,
@@ -172,19 +172,19 @@ impl After {
 
 /// Destination of a message, mostly one part.
 enum Parts {
-    One(Part),
-    Many(Box<[Part]>),
+    One(LocalRange),
+    Many(Box<[LocalRange]>),
 }
 
 impl Parts {
-    fn of(parts: &[Part]) -> Parts {
+    fn of(parts: &[LocalRange]) -> Parts {
         match parts {
             [part] => Parts::One(*part),
             parts => Parts::Many(parts.into()),
         }
     }
 
-    fn list(&self) -> &[Part] {
+    fn list(&self) -> &[LocalRange] {
         match self {
             Parts::One(part) => std::slice::from_ref(part),
             Parts::Many(parts) => parts,
@@ -252,16 +252,16 @@ pub(crate) struct Messages {
 
 /// The way a message is addressed: with a tag, or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tag {
+pub struct MatchTag {
     /// `None`: fi_msg(3).
     pub tag: Option<u64>,
     /// For receives: bits that matching ignores.
     pub ignore: u64,
 }
 
-impl Tag {
+impl MatchTag {
     /// A message without a tag.
-    pub const NONE: Tag = Tag {
+    pub const NONE: MatchTag = MatchTag {
         tag: None,
         ignore: 0,
     };
@@ -295,7 +295,7 @@ impl Tag {
 }
 
 impl Messages {
-    pub fn new(domain: &Arc<Domain>, name: &Name) -> Result<Messages> {
+    pub fn new(domain: &Arc<Domain>, name: &EndpointName) -> Result<Messages> {
         let acquaintances = Arc::new(Acquaintances {
             domain: domain.clone(),
             numbers: PeerNumbers::new(domain.engine(), SHAPE.numbers())?,
@@ -356,11 +356,11 @@ impl Messages {
     }
 
     /// The name of a peer.
-    fn name_of(&self, number: u32) -> Option<Name> {
+    fn name_of(&self, number: u32) -> Option<EndpointName> {
         self.acquaintances.name_of(number).ok()
     }
 
-    fn number(&self, name: &Name) -> std::result::Result<u32, Error> {
+    fn number(&self, name: &EndpointName) -> std::result::Result<u32, Error> {
         self.acquaintances
             .numbers
             .number(name.id(), name.as_bytes())
@@ -464,7 +464,7 @@ impl Messages {
         &mut self,
         pattern: Pattern,
         report: Report,
-        part: Part,
+        part: LocalRange,
         least_room: usize,
     ) {
         // SAFETY:
@@ -500,7 +500,7 @@ impl Messages {
         ticket: ReceiveTicket,
         report: Report,
         source: Option<u32>,
-        parts: &[Part],
+        parts: &[LocalRange],
         bounce: Option<Box<[u8]>>,
     ) {
         self.keep(Awaited {

@@ -11,13 +11,13 @@ use unipgas_core::{AtomicOp, Engine, Error};
 
 use super::ends::scatter;
 use super::post::gathered;
-use super::{After, Awaited, Messages, Parts, Sent, Tag, errno};
-use crate::atomics::{Family, Operands, Valid, check, valid};
-use crate::completion::Entry;
-use crate::endpoint::{Endpoint, Posting};
-use crate::name::Name;
+use super::{After, Awaited, MatchTag, Messages, Parts, Sent, errno};
+use crate::atomics::{AtomicOperands, Family, Valid, check, valid};
+use crate::completion::CqEntry;
+use crate::endpoint::{Endpoint, PostOptions};
+use crate::name::EndpointName;
 use crate::operation::{Report, Reports};
-use crate::rma::Part;
+use crate::rma::LocalRange;
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ATOMIC, FI_TAGGED};
@@ -47,8 +47,8 @@ struct Request {
 const FAMILIES: [Family; 3] = [Family::Base, Family::Fetch, Family::Compare];
 
 /// Converts lengths in elements to lengths in bytes.
-fn in_bytes(parts: &[Part], size: usize) -> Vec<Part> {
-    let bytes = |part: &Part| Part {
+fn in_bytes(parts: &[LocalRange], size: usize) -> Vec<LocalRange> {
+    let bytes = |part: &LocalRange| LocalRange {
         ptr: part.ptr,
         len: part.len * size,
     };
@@ -65,9 +65,9 @@ impl Endpoint {
         &self,
         family: Family,
         what: (i32, i32),
-        operands: &Operands<'_>,
+        operands: &AtomicOperands<'_>,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let checked = check(family, what, operands, posting)?;
         let size = checked.valid.ty.size();
@@ -109,7 +109,7 @@ impl Endpoint {
             bytes.extend_from_slice(&gathered(&in_bytes(list, size), checked.count * size));
         }
         let envelope = Envelope {
-            context: Tag {
+            context: MatchTag {
                 tag: Some(remote.key),
                 ignore: ALL,
             }
@@ -220,9 +220,9 @@ impl Reports {
     pub(super) fn operated(
         &self,
         report: &Report,
-        entry: Entry,
+        entry: CqEntry,
         failure: Option<Errno>,
-        sender: impl FnOnce() -> Option<Name>,
+        sender: impl FnOnce() -> Option<EndpointName>,
     ) {
         match failure {
             None => self.succeed_from(report, entry, sender),

@@ -2,11 +2,11 @@
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
-use super::{After, Awaited, Claimed, Sent, Tag, errno};
-use crate::completion::Entry;
-use crate::endpoint::{Endpoint, Posting, RECEIVES, fence};
-use crate::operation::{Counted, Report, Reports};
-use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_local, check_parts};
+use super::{After, Awaited, Claimed, MatchTag, Sent, errno};
+use crate::completion::CqEntry;
+use crate::endpoint::{Endpoint, PostOptions, RECEIVES, fence};
+use crate::operation::{CounterEvent, Report, Reports};
+use crate::rma::{LONGEST, LocalRange, TRANSMIT_FLAGS, bytes_of, check_local, check_parts};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -15,7 +15,7 @@ use crate::sys::{
     FI_TRANSMIT_COMPLETE,
 };
 
-pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
+pub(super) fn gathered(parts: &[LocalRange], len: usize) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     for part in parts.iter().filter(|part| part.len > 0) {
         // SAFETY:
@@ -32,7 +32,12 @@ const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 /// Checks the arguments of a receive. Returns its length in bytes.
 #[inline(always)]
-pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> Result<usize> {
+pub(super) fn check_receive(
+    tag: MatchTag,
+    parts: &[LocalRange],
+    flags: u64,
+    caps: u64,
+) -> Result<usize> {
     let peeks = flags & PEEK_FLAGS;
     let known = RECEIVE_FLAGS | if tag.tag.is_some() { PEEK_FLAGS } else { 0 };
     if flags & !known != 0 || peeks == FI_DISCARD || peeks == PEEK_FLAGS {
@@ -45,7 +50,7 @@ pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> 
     bytes_of(parts, LONGEST)
 }
 
-fn mode_of(posting: &Posting) -> Mode {
+fn mode_of(posting: &PostOptions) -> Mode {
     let received = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
     match posting.flags & received != 0 && !posting.quiet {
         true => Mode::Synchronous,
@@ -58,7 +63,13 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory is readable and unchanged until the operation is complete. With FI_INJECT or `quiet`: until the call returns.
-    pub unsafe fn send(&self, tag: Tag, parts: &[Part], to: u64, posting: &Posting) -> Result<()> {
+    pub unsafe fn send(
+        &self,
+        tag: MatchTag,
+        parts: &[LocalRange],
+        to: u64,
+        posting: &PostOptions,
+    ) -> Result<()> {
         if posting.flags & !(TRANSMIT_FLAGS | FI_MATCH_COMPLETE) != 0 {
             return Err(Errno::BADFLAGS);
         }
@@ -73,7 +84,7 @@ impl Endpoint {
             // Messages take another route than earlier accesses.
             fence(reports, state, |state| state.is_under_way_to(to))?;
         }
-        let report = posting.report((tag.kind() | FI_SEND, Counted::Send), admitted.wanted);
+        let report = posting.report((tag.kind() | FI_SEND, CounterEvent::Send), admitted.wanted);
         let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
@@ -107,7 +118,7 @@ impl Endpoint {
                 .send(engine, number, envelope, (data, len), mode, false)
         };
         if among {
-            state.staying.end(&state.channel, more);
+            state.batch.end(&state.channel, more);
         }
         let ticket = match outcome {
             Ok(Some(ticket)) => ticket,
@@ -145,10 +156,10 @@ impl Endpoint {
     /// The memory is valid for reads and writes until the operation is complete. An atomic operation of a peer reads it.
     pub unsafe fn receive(
         &self,
-        tag: Tag,
-        parts: &[Part],
+        tag: MatchTag,
+        parts: &[LocalRange],
         from: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let flags = posting.flags;
         let len = check_receive(tag, parts, flags, self.options().caps)?;
@@ -158,7 +169,7 @@ impl Endpoint {
             return Err(Errno::OPNOTSUPP);
         }
         let report = posting.report(
-            (tag.kind() | FI_RECV, Counted::Receive),
+            (tag.kind() | FI_RECV, CounterEvent::Receive),
             posting.wants(reports.selective[1]),
         );
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;
@@ -235,9 +246,9 @@ impl Endpoint {
                 return Ok(());
             }
             **place = None;
-            let entry = Entry {
+            let entry = CqEntry {
                 flags: FI_MULTI_RECV,
-                ..Entry::default()
+                ..CqEntry::default()
             };
             return reports.fail_with(&report, Errno::CANCELED, entry, 0);
         } else if let Some(place) = known
@@ -309,7 +320,7 @@ impl State {
         &mut self,
         reports: &Reports,
         report: &Report,
-        parts: &[Part],
+        parts: &[LocalRange],
         flags: u64,
     ) -> Result<bool> {
         let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;

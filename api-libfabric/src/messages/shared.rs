@@ -8,14 +8,14 @@ use unipgas_core::message::{Pool, PoolTicket, Wanted};
 use unipgas_core::transport::Life;
 
 use super::post::check_receive;
-use super::{Messages, Parts, Tag};
+use super::{MatchTag, Messages, Parts};
 use crate::av::AddressVector;
-use crate::completion::Entry;
+use crate::completion::CqEntry;
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, Posting, RECEIVES};
-use crate::name::Name;
-use crate::operation::{Counted, Report, Reports};
-use crate::rma::Part;
+use crate::endpoint::{Endpoint, PostOptions, RECEIVES};
+use crate::name::EndpointName;
+use crate::operation::{CounterEvent, Report, Reports};
+use crate::rma::LocalRange;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DIRECTED_RECV, FI_MULTI_RECV, FI_PEEK, FI_RECV,
@@ -47,7 +47,7 @@ struct Posted {
     bounce: Option<Box<[u8]>>,
     several: bool,
     /// The only accepted sender. `None`: any.
-    from: Option<Name>,
+    from: Option<EndpointName>,
     /// Cancelled, but messages are still in flight to its buffer.
     cancelled: bool,
 }
@@ -141,10 +141,10 @@ impl SharedReceives {
     /// As for [`Endpoint::receive`].
     pub unsafe fn receive(
         &self,
-        tag: Tag,
-        parts: &[Part],
+        tag: MatchTag,
+        parts: &[LocalRange],
         from: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let flags = posting.flags;
         let len = check_receive(tag, parts, flags, self.caps)?;
@@ -157,7 +157,7 @@ impl SharedReceives {
             flags: tag.kind() | FI_RECV,
             // The flag of the receive itself. The endpoint's queue adds its own rule (`wanted_at`).
             wanted: flags & FI_COMPLETION != 0,
-            counted: Counted::Receive,
+            counted: CounterEvent::Receive,
         };
         let from = match self.caps & FI_DIRECTED_RECV {
             0 => None,
@@ -236,9 +236,9 @@ impl SharedReceives {
     #[cold]
     fn look(
         &self,
-        tag: Tag,
-        parts: &[Part],
-        from: Option<Name>,
+        tag: MatchTag,
+        parts: &[LocalRange],
+        from: Option<EndpointName>,
         report: &Report,
         flags: u64,
     ) -> Result<()> {
@@ -299,9 +299,9 @@ impl SharedReceives {
             let (report, several) = (posted.report, posted.several);
             *place = None;
             drop(all);
-            let entry = Entry {
+            let entry = CqEntry {
                 flags: if several { FI_MULTI_RECV } else { 0 },
-                ..Entry::default()
+                ..CqEntry::default()
             };
             return reports.fail_with(&report, Errno::CANCELED, entry, 0);
         }

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::atomics::{Family, Operands};
+use crate::atomics::{AtomicOperands, Family};
 use crate::counter::Counter;
-use crate::endpoint::{Endpoint, Posting};
-use crate::messages::Tag;
-use crate::operation::{Counted, Report};
-use crate::rma::{Direction, Part, RemotePart};
+use crate::endpoint::{Endpoint, PostOptions};
+use crate::messages::MatchTag;
+use crate::operation::{CounterEvent, Report};
+use crate::rma::{LocalRange, RemotePart, RmaKind};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_RECV, FI_SEND};
 
 /// The call of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    Send(Tag),
-    Receive(Tag),
-    Transfer(Direction),
+    Send(MatchTag),
+    Receive(MatchTag),
+    Transfer(RmaKind),
     Atomic(Family, (i32, i32)),
 }
 
@@ -24,12 +24,12 @@ pub(crate) enum Kind {
 pub(crate) struct Request {
     pub endpoint: Arc<Endpoint>,
     pub kind: Kind,
-    pub local: Vec<Part>,
-    pub compare: Vec<Part>,
-    pub result: Vec<Part>,
+    pub local: Vec<LocalRange>,
+    pub compare: Vec<LocalRange>,
+    pub result: Vec<LocalRange>,
     pub remote: Vec<RemotePart>,
     pub peer: u64,
-    pub posting: Posting,
+    pub posting: PostOptions,
 }
 
 // SAFETY:
@@ -39,7 +39,7 @@ unsafe impl Send for Request {}
 impl Request {
     /// Carries out the operation as deferred work `work`. 0: as a direct call. Errors: errors of the call.
     fn carry_out(&self, work: u32) -> Result<()> {
-        let posting = Posting {
+        let posting = PostOptions {
             work,
             ..self.posting
         };
@@ -57,7 +57,7 @@ impl Request {
                     &posting,
                 ),
                 Kind::Atomic(family, what) => {
-                    let operands = Operands {
+                    let operands = AtomicOperands {
                         operand: &self.local,
                         compare: &self.compare,
                         result: &self.result,
@@ -73,8 +73,8 @@ impl Request {
     /// The report of an operation that cannot be carried out.
     fn report(&self) -> Report {
         let (flags, counted) = match self.kind {
-            Kind::Send(tag) => (tag.kind() | FI_SEND, Counted::Send),
-            Kind::Receive(tag) => (tag.kind() | FI_RECV, Counted::Receive),
+            Kind::Send(tag) => (tag.kind() | FI_SEND, CounterEvent::Send),
+            Kind::Receive(tag) => (tag.kind() | FI_RECV, CounterEvent::Receive),
             Kind::Transfer(direction) => direction.completion(),
             Kind::Atomic(family, _) => family.completion(),
         };

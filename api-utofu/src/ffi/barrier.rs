@@ -8,17 +8,17 @@ use super::{functions, given, put, put_array};
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, VBGS};
 use crate::ids::VbgId;
 use crate::process::current;
-use crate::status::{Code, Result};
-use crate::vbg::{Kind, VbgSetting, doubles, integers};
+use crate::status::{Result, ReturnCode};
+use crate::vbg::{GateKind, VbgSetting, doubles, integers};
 
-/// The caller's array. Errors: [`Code::InvalidPointer`]; [`Code::InvalidNumber`] for 0 elements or more than `most`.
+/// The caller's array. Errors: [`ReturnCode::InvalidPointer`]; [`ReturnCode::InvalidNumber`] for 0 elements or more than `most`.
 ///
 /// # Safety
 /// `first` is null or has `number` elements.
 unsafe fn slice<'a, T>(first: *const T, number: usize, most: usize) -> Result<&'a [T]> {
     given(first)?;
     if number == 0 || number > most {
-        return Err(Code::InvalidNumber);
+        return Err(ReturnCode::InvalidNumber);
     }
     // SAFETY:
     // - contract of this call: a pointer that is not null has `number` elements. They stay valid until the C call returns.
@@ -29,7 +29,7 @@ fn no_flags(flags: c_ulong) -> Result<()> {
     if flags == 0 {
         Ok(())
     } else {
-        Err(Code::InvalidFlags)
+        Err(ReturnCode::InvalidFlags)
     }
 }
 
@@ -66,8 +66,8 @@ functions! {
         given(tni_id)?;
         given(bg_id)?;
         given(extra_val)?;
-        let id = VbgId::from_bits(vbg_id).ok_or(Code::InvalidVbgId)?;
-        current()?.node(&id.coords()).map_err(|_| Code::InvalidVbgId)?;
+        let id = VbgId::from_bits(vbg_id).ok_or(ReturnCode::InvalidVbgId)?;
+        current()?.node(&id.coords()).map_err(|_| ReturnCode::InvalidVbgId)?;
         // SAFETY:
         // - not null, so valid by the C contract.
         unsafe {
@@ -105,14 +105,14 @@ functions! {
 
     fn utofu_poll_barrier(vbg_id: u64, flags: c_ulong) {
         no_flags(flags)?;
-        current()?.poll_barrier(vbg_id, Kind::Barrier, &mut Payload::default())
+        current()?.poll_barrier(vbg_id, GateKind::Barrier, &mut Payload::default())
     }
 
     fn utofu_poll_reduce_uint64(vbg_id: u64, flags: c_ulong, data: *mut u64) {
         no_flags(flags)?;
         given(data)?;
         let mut result = Payload::default();
-        current()?.poll_barrier(vbg_id, Kind::Uint64, &mut result)?;
+        current()?.poll_barrier(vbg_id, GateKind::Uint64, &mut result)?;
         let values = result.as_integers();
         // SAFETY:
         // - not null, so the C contract gives room for the number of elements of the reduction. The result has the same number.
@@ -124,11 +124,11 @@ functions! {
         no_flags(flags)?;
         given(data)?;
         let mut result = Payload::default();
-        current()?.poll_barrier(vbg_id, Kind::Double, &mut result)?;
+        current()?.poll_barrier(vbg_id, GateKind::Double, &mut result)?;
         for index in 0..result.count() {
             // SAFETY:
             // - as above.
-            unsafe { data.add(index).write(result.double(index).ok_or(Code::Fatal)?) };
+            unsafe { data.add(index).write(result.double(index).ok_or(ReturnCode::Fatal)?) };
         }
         Ok(())
     }

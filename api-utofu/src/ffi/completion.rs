@@ -6,7 +6,7 @@ use unipgas_core::port::NoticeKind;
 
 use super::{functions, given, put};
 use crate::process::current;
-use crate::status::{Code, Result, from_fault};
+use crate::status::{Result, ReturnCode, from_fault};
 use crate::vcq::vcq;
 
 /// §3.7.6.1.
@@ -16,7 +16,7 @@ fn check_poll_flags(flags: c_ulong) -> Result<()> {
     if flags == 0 {
         Ok(())
     } else {
-        Err(Code::InvalidFlags)
+        Err(ReturnCode::InvalidFlags)
     }
 }
 
@@ -34,7 +34,7 @@ functions! {
             return if vcq.port().has_overflowed() {
                 vcq.overflow()
             } else {
-                Err(Code::NotFound)
+                Err(ReturnCode::NotFound)
             };
         };
         // SAFETY:
@@ -57,7 +57,7 @@ functions! {
         drop(queues);
         let taken = match taken {
             Ok(Some(taken)) => taken,
-            Ok(None) => return Err(Code::NotFound),
+            Ok(None) => return Err(ReturnCode::NotFound),
             Err(_) => vcq.overflow(),
         };
         // Comparisons, not a match: a jump through a table would cost more than the rest of the function.

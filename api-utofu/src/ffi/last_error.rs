@@ -7,16 +7,16 @@ use libc::c_char;
 
 use unipgas_core::refused::{self, Prototype};
 
-use crate::status::Code;
+use crate::status::ReturnCode;
 
 thread_local! {
-    static LAST: Cell<Option<(&'static Prototype<'static>, Code)>> = const { Cell::new(None) };
+    static LAST: Cell<Option<(&'static Prototype<'static>, ReturnCode)>> = const { Cell::new(None) };
 }
 
 /// Keeps the error of a function, and explains it if the user has enabled this. Calls that succeed or need a retry do not come here.
 #[cold]
 #[inline(never)]
-pub(crate) fn remember(call: &'static Prototype<'static>, code: Code) {
+pub(crate) fn remember(call: &'static Prototype<'static>, code: ReturnCode) {
     // Fails while the thread ends: its thread-local storage is gone.
     let _ = LAST.try_with(|last| last.set(Some((call, code))));
     refused::explain(call, code.c_name(), code.meaning(), code.reason());

@@ -7,7 +7,7 @@ use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
 use crate::native;
 use crate::process::current;
-use crate::status::{Code, Result};
+use crate::status::{Result, ReturnCode};
 use crate::vcq::{VcqFlags, vcq};
 use unipgas_utofu_sys::{utofu_barrier_caps, utofu_onesided_caps};
 
@@ -25,7 +25,7 @@ unsafe fn hand_over(tnis: &[u16], ids: *mut *mut u16, number: *mut usize) -> Res
         unsafe {
             array = libc::malloc(size_of_val(tnis)).cast();
             if array.is_null() {
-                return Err(Code::OutOfMemory);
+                return Err(ReturnCode::OutOfMemory);
             }
             array.copy_from_nonoverlapping(tnis.as_ptr(), tnis.len());
         }
@@ -42,19 +42,19 @@ fn check_tni(tni: u16) -> Result<()> {
     if tni < TNIS {
         Ok(())
     } else {
-        Err(Code::InvalidTniId)
+        Err(ReturnCode::InvalidTniId)
     }
 }
 
 fn vcq_id(bits: u64) -> Result<VcqId> {
-    let id = VcqId::from_bits(bits).ok_or(Code::InvalidVcqId)?;
+    let id = VcqId::from_bits(bits).ok_or(ReturnCode::InvalidVcqId)?;
     current()?
         .node(&id.coords())
-        .map_err(|_| Code::InvalidVcqId)?;
+        .map_err(|_| ReturnCode::InvalidVcqId)?;
     Ok(id)
 }
 
-/// The path that the program names. Null: the target node's own A, B, C. Errors: [`Code::InvalidPath`].
+/// The path that the program names. Null: the target node's own A, B, C. Errors: [`ReturnCode::InvalidPath`].
 ///
 /// # Safety
 /// `coords` is null or has 3 elements.
@@ -69,7 +69,7 @@ unsafe fn chosen_path(id: VcqId, coords: *const u8) -> Result<[u8; 3]> {
     if current()?.shape().has_path(&path) {
         Ok(path)
     } else {
-        Err(Code::InvalidPath)
+        Err(ReturnCode::InvalidPath)
     }
 }
 
@@ -89,7 +89,7 @@ functions! {
 
     fn utofu_query_onesided_caps(tni_id: u16, tni_caps: *mut *const utofu_onesided_caps) {
         if !current()?.onesided_tnis().contains(&tni_id) {
-            return Err(Code::InvalidTniId);
+            return Err(ReturnCode::InvalidTniId);
         }
         // SAFETY:
         // - null or valid, by the C contract.
@@ -144,10 +144,10 @@ functions! {
         current()?.node(&coords)?;
         check_tni(tni_id)?;
         if cq_id >= CQS {
-            return Err(Code::InvalidCqId);
+            return Err(ReturnCode::InvalidCqId);
         }
         if cmp_id >= CMP_IDS {
-            return Err(Code::InvalidCmpId);
+            return Err(ReturnCode::InvalidCmpId);
         }
         // SAFETY:
         // - not null, so valid by the C contract.
@@ -191,7 +191,7 @@ functions! {
 
     fn utofu_get_path_coords(id: u64, path: u8, coords: *mut u8) {
         vcq_id(id)?;
-        let found = path_coords(path).ok_or(Code::InvalidPathId)?;
+        let found = path_coords(path).ok_or(ReturnCode::InvalidPathId)?;
         // SAFETY:
         // - null or room for 3 elements, by the C contract.
         unsafe { put_array(coords, found) }

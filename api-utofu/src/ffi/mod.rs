@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unipgas_core::refused::Prototype;
 
-use crate::status::{Code, Result, SUCCESS};
+use crate::status::{Result, ReturnCode, SUCCESS};
 
 mod barrier;
 mod completion;
@@ -66,7 +66,7 @@ fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>
     let code = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return SUCCESS,
         Ok(Err(code)) => code,
-        Err(_) => Code::Fatal,
+        Err(_) => ReturnCode::Fatal,
     };
     if !code.asks_for_patience() {
         remember(call, code);
@@ -74,14 +74,14 @@ fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>
     code as i32
 }
 
-/// Stores a result. Errors: [`Code::InvalidPointer`].
+/// Stores a result. Errors: [`ReturnCode::InvalidPointer`].
 ///
 /// # Safety
 /// `place` is null or valid for a write.
 #[inline(always)]
 unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
-        return Err(Code::InvalidPointer);
+        return Err(ReturnCode::InvalidPointer);
     }
     // SAFETY:
     // - contract of this call: a pointer that is not null is valid.
@@ -89,17 +89,17 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Checks a pointer, before the call has any effect. Errors: [`Code::InvalidPointer`] if it is null.
+/// Checks a pointer, before the call has any effect. Errors: [`ReturnCode::InvalidPointer`] if it is null.
 #[inline(always)]
 fn given<T>(place: *const T) -> Result<()> {
     if place.is_null() {
-        Err(Code::InvalidPointer)
+        Err(ReturnCode::InvalidPointer)
     } else {
         Ok(())
     }
 }
 
-/// Reads an array. Errors: [`Code::InvalidPointer`].
+/// Reads an array. Errors: [`ReturnCode::InvalidPointer`].
 ///
 /// # Safety
 /// `place` is null or has `N` elements.
@@ -110,7 +110,7 @@ unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
     Ok(unsafe { place.cast::<[T; N]>().read() })
 }
 
-/// Writes an array. Errors: [`Code::InvalidPointer`].
+/// Writes an array. Errors: [`ReturnCode::InvalidPointer`].
 ///
 /// # Safety
 /// `place` is null or has room for `N` elements.

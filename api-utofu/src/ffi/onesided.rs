@@ -6,10 +6,10 @@ use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 use unipgas_core::waits;
 
 use super::{functions, given};
-use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
-use crate::status::{Code, Result};
+use crate::command::{CommandTarget, Packets, Stride, armw_op, blocks, check_packets, is_delayed};
+use crate::status::{Result, ReturnCode};
 use crate::vcq::{Vcq, vcq};
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::UtofuFunctions;
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -17,8 +17,8 @@ const WHOLE: Packets = Packets {
 };
 
 #[inline(always)]
-fn target(vcq_id: u64, stadd: u64, edata: u64, flags: c_ulong) -> Target {
-    Target {
+fn target(vcq_id: u64, stadd: u64, edata: u64, flags: c_ulong) -> CommandTarget {
+    CommandTarget {
         vcq_id,
         stadd,
         edata,
@@ -26,14 +26,14 @@ fn target(vcq_id: u64, stadd: u64, edata: u64, flags: c_ulong) -> Target {
     }
 }
 
-/// The first `len` bytes at `data`. Errors: [`Code::InvalidPointer`], [`Code::InvalidSize`].
+/// The first `len` bytes at `data`. Errors: [`ReturnCode::InvalidPointer`], [`ReturnCode::InvalidSize`].
 ///
 /// # Safety
 /// `data` is null or has `len` bytes.
 unsafe fn carried(data: *const u8, len: usize) -> Result<[u64; 4]> {
     let mut bytes = [0u64; 4];
     if len > size_of_val(&bytes) {
-        return Err(Code::InvalidSize);
+        return Err(ReturnCode::InvalidSize);
     }
     if len > 0 {
         given(data)?;
@@ -44,7 +44,7 @@ unsafe fn carried(data: *const u8, len: usize) -> Result<[u64; 4]> {
     Ok(bytes)
 }
 
-/// Writes descriptors. Errors: [`Code::InvalidPointer`] for a pointer that is null, or for a `desc` that is not aligned to 8 bytes.
+/// Writes descriptors. Errors: [`ReturnCode::InvalidPointer`] for a pointer that is null, or for a `desc` that is not aligned to 8 bytes.
 ///
 /// # Safety
 /// `desc` is null or has room for them; `desc_size` is null or valid.
@@ -57,7 +57,7 @@ unsafe fn write(
     given(desc_size)?;
     let desc = desc.cast::<Command>();
     if !desc.is_aligned() {
-        return Err(Code::InvalidPointer);
+        return Err(ReturnCode::InvalidPointer);
     }
     let mut written = 0;
     for command in commands {
@@ -87,12 +87,12 @@ macro_rules! both {
         mod $name {
             use super::*;
 
-            pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
+            pub(super) type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
             /// Destination of the jump. It changes at most once, before the program has a handle.
             pub static mut WAY: Function = by_engine;
 
             /// Sends all later calls to the machine's library.
-            pub fn take_over(native: &Functions) {
+            pub fn take_over(native: &UtofuFunctions) {
                 // SAFETY:
                 // - an aligned pointer, which readers load at once.
                 // - the machine's function differs in the names of types only.
@@ -169,12 +169,12 @@ macro_rules! both_strided {
         mod $name {
             use super::*;
 
-            pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
+            pub(super) type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
             /// Destination of the jump. It changes at most once, before the program has a handle.
             pub static mut WAY: Function = by_engine;
 
             /// Sends all later calls to the machine's library.
-            pub fn take_over(native: &Functions) {
+            pub fn take_over(native: &UtofuFunctions) {
                 // SAFETY:
                 // - an aligned pointer, which readers load at once.
                 // - the machine's function differs in the names of types only.
@@ -263,7 +263,7 @@ both! {
         rmt_vcq_id: u64, lcl_data: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
     ) by flags: |vcq| {
         if length > 8 {
-            Err(Code::InvalidSize)
+            Err(ReturnCode::InvalidSize)
         } else {
             // The less significant bits come first (§3.7.1.6): little-endian.
             let bytes = [lcl_data.to_le(), 0, 0, 0];
@@ -382,7 +382,7 @@ both_strided! {
 fn strided(
     vcq: &Vcq,
     kind: CommandKind,
-    target: &Target,
+    target: &CommandTarget,
     (local, len): (u64, usize),
     packets: Packets,
 ) -> Result<Command> {
@@ -399,11 +399,11 @@ functions! {
             given(desc)?;
             let desc = desc.cast::<Command>();
             if !desc.is_aligned() {
-                return Err(Code::InvalidPointer);
+                return Err(ReturnCode::InvalidPointer);
             }
             // The queue never has room for more, so the size is wrong. No descriptor is read.
             if !desc_size.is_multiple_of(Command::SIZE) || desc_size > DEPTH * Command::SIZE {
-                return Err(Code::InvalidSize);
+                return Err(ReturnCode::InvalidSize);
             }
             // SAFETY:
             // - not null, aligned, and `desc_size` bytes by the C contract. All byte values are valid in a command.
@@ -416,7 +416,7 @@ functions! {
 }
 
 /// Sends all later calls that start communication to the machine's library.
-pub(crate) fn take_over(native: &Functions) {
+pub(crate) fn take_over(native: &UtofuFunctions) {
     macro_rules! all {
         ($($name:ident)*) => { $($name::take_over(native);)* };
     }

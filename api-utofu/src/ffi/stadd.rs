@@ -6,14 +6,14 @@ use unipgas_utofu_sys::UTOFU_REG_MEM_FLAG_READ_ONLY;
 use super::{functions, given, put};
 use crate::VcqId;
 use crate::process::current;
-use crate::status::{Code, Result};
+use crate::status::{Result, ReturnCode};
 use crate::vcq::{query_stadd, vcq};
 
 fn is_read_only(flags: c_ulong) -> Result<bool> {
     if flags & !UTOFU_REG_MEM_FLAG_READ_ONLY == 0 {
         Ok(flags != 0)
     } else {
-        Err(Code::InvalidFlags)
+        Err(ReturnCode::InvalidFlags)
     }
 }
 
@@ -40,8 +40,8 @@ functions! {
     }
 
     fn utofu_query_stadd(vcq_id: u64, stag: c_uint, stadd: *mut u64) {
-        let id = VcqId::from_bits(vcq_id).ok_or(Code::InvalidVcqId)?;
-        current()?.node(&id.coords()).map_err(|_| Code::InvalidVcqId)?;
+        let id = VcqId::from_bits(vcq_id).ok_or(ReturnCode::InvalidVcqId)?;
+        current()?.node(&id.coords()).map_err(|_| ReturnCode::InvalidVcqId)?;
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(stadd, query_stadd(id, stag)?) }
@@ -49,7 +49,7 @@ functions! {
 
     fn utofu_dereg_mem(vcq_hdl: usize, stadd: u64, flags: c_ulong) {
         if flags != 0 {
-            return Err(Code::InvalidFlags);
+            return Err(ReturnCode::InvalidFlags);
         }
         current()?.for_changes().and_then(|_| vcq(vcq_hdl))?.dereg_mem(stadd)
     }

@@ -6,7 +6,7 @@ use std::slice;
 use parking_lot::Once;
 
 use crate::logical::Logical;
-use crate::process::{Process, current};
+use crate::process::{UtofuProcess, current};
 
 const INVALID_COMM: i32 = 1001;
 const INVALID_RANK: i32 = 1003;
@@ -33,7 +33,7 @@ fn answer(function: impl FnOnce() -> Answer) -> i32 {
 
 /// The process, its logical coordinates and the number of ranks. Errors: [`INVALID_RANK`]; [`INVALID_COMM`] if the network
 /// is not available, or its places are not the MPI ranks.
-fn process(me: i32, size: i32) -> Result<(&'static Process, Logical, u32), i32> {
+fn process(me: i32, size: i32) -> Result<(&'static UtofuProcess, Logical, u32), i32> {
     let process = current().map_err(|_| INVALID_COMM)?;
     let (me, size) = match (u32::try_from(me), u32::try_from(size)) {
         (Ok(me), Ok(size)) if me < size => (me, size),

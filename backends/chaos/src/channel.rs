@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
+use unipgas_core::deferred_op::DeferredOp;
 use unipgas_core::driver::{self, Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
-use unipgas_core::kept::Kept;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, Limits, check_inbox, check_message};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::hidden;
-use crate::plan::{Plan, Shape};
-use crate::queue::{Means, Posted, Queue};
+use crate::plan::{DelayPlan, OperationShape};
+use crate::queue::{Means, OperationQueue, QueuedOperation};
 use crate::shared::Shared;
 use crate::work::Work;
 
 /// Rounds in which a flush waits for pending operations.
 const FLUSH_ROUNDS: u32 = 20_000;
 
-const INDIVISIBLE: Shape = Shape {
+const INDIVISIBLE: OperationShape = OperationShape {
     divisible: 0,
     first_line: None,
     notice: false,
@@ -35,10 +35,10 @@ const INDIVISIBLE: Shape = Shape {
 const BUSY_POLLS: u64 = 4;
 
 /// State of a channel, shared by users and the driver.
-pub struct State {
+pub(crate) struct ChannelState {
     /// Declared before the queue, so dropped first: it may still use memory of the queue.
     inner: Box<dyn Channel>,
-    queue: Mutex<Queue>,
+    queue: Mutex<OperationQueue>,
     shared: Arc<Shared>,
     driver: Arc<Driver>,
     index: u64,
@@ -47,7 +47,7 @@ pub struct State {
     polls_seen: AtomicU64,
 }
 
-impl State {
+impl ChannelState {
     fn means(&self) -> Means<'_> {
         Means {
             inner: &*self.inner,
@@ -57,12 +57,18 @@ impl State {
         }
     }
 
-    fn post(&self, work: Work, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
+    fn post(
+        &self,
+        work: Work,
+        shape: OperationShape,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
         self.shared.stalls.pass();
         let mut queue = driver::lock(&self.queue);
         let number = queue.next_number();
-        let plan = Plan::draw(&self.shared.config, self.index, number, shape);
-        let mut op = Posted::new(number, context, flags, work);
+        let plan = DelayPlan::draw(&self.shared.config, self.index, number, shape);
+        let mut op = QueuedOperation::new(number, context, flags, work);
         op.disaster = self.shared.count();
         let outcome = queue.post(op, plan, &self.means())?;
         if outcome == Outcome::Pending {
@@ -127,7 +133,7 @@ impl State {
     }
 }
 
-impl Driven for State {
+impl Driven for ChannelState {
     fn drive(&self) {
         if self.polls_since_last_look() < BUSY_POLLS {
             self.run(u64::from(self.shared.config.max_delay_polls) / 4 + 1);
@@ -136,8 +142,8 @@ impl Driven for State {
 }
 
 /// An issue context of [`Chaos`](crate::Chaos).
-pub struct ChaosChannel {
-    state: Arc<State>,
+pub(crate) struct ChaosChannel {
+    state: Arc<ChannelState>,
     /// Limits of the backend below.
     limits: Limits,
 }
@@ -145,7 +151,7 @@ pub struct ChaosChannel {
 impl ChaosChannel {
     pub fn new(inner: Box<dyn Channel>, shared: Arc<Shared>, driver: Arc<Driver>) -> Self {
         let limits = shared.inner.capabilities().limits;
-        let state = Arc::new(State {
+        let state = Arc::new(ChannelState {
             inner,
             queue: Mutex::default(),
             index: shared.next_channel(),
@@ -163,7 +169,13 @@ impl ChaosChannel {
     }
 
     /// Posts an operation of a call that has not returned.
-    fn post(&self, kept: Kept, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
+    fn post(
+        &self,
+        kept: DeferredOp,
+        shape: OperationShape,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
         // SAFETY:
         // - contract of `Work::new`: only the operations of `Channel` call this, with their own arguments, before they return.
         let work = unsafe { Work::new(kept, flags) };
@@ -261,12 +273,12 @@ impl Channel for ChaosChannel {
         let dst = hidden::place(dst);
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags)?;
-        let shape = Shape {
+        let shape = OperationShape {
             divisible: divisible(len, &[address(dst)]),
             first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
             notice: false,
         };
-        self.post(Kept::put(src, dst, len, None), shape, flags, context)
+        self.post(DeferredOp::put(src, dst, len, None), shape, flags, context)
     }
 
     unsafe fn get(
@@ -280,18 +292,18 @@ impl Channel for ChaosChannel {
         let src = hidden::place(src);
         src.region.check(src.offset, len, Rights::READ)?;
         self.check_limits(len, flags & Flags::LINES)?;
-        let shape = Shape {
+        let shape = OperationShape {
             divisible: divisible(len, &[address(src), Some(dst.ptr as usize)]),
             first_line: first_line(flags, dst.ptr.addr()),
             notice: false,
         };
-        self.post(Kept::get(dst, src, len), shape, flags, context)
+        self.post(DeferredOp::get(dst, src, len), shape, flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notice = hidden::notice(notice);
         check_notice(&notice)?;
-        self.post(Kept::notify(notice), INDIVISIBLE, flags, context)
+        self.post(DeferredOp::notify(notice), INDIVISIBLE, flags, context)
     }
 
     unsafe fn put_notify(
@@ -308,7 +320,7 @@ impl Channel for ChaosChannel {
         check_notice(&notice)?;
         self.check_limits(len, flags)?;
         let shape = match address(notice.slot) {
-            Some(_) => Shape {
+            Some(_) => OperationShape {
                 divisible: divisible(len, &[address(dst)]),
                 first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
                 notice: true,
@@ -316,7 +328,7 @@ impl Channel for ChaosChannel {
             // Only the target knows whether it accepts the notice. If it refuses, the data must not arrive either.
             None => INDIVISIBLE,
         };
-        let put = Kept::put(src, dst, len, Some(notice));
+        let put = DeferredOp::put(src, dst, len, Some(notice));
         self.post(put, shape, flags, context)
     }
 
@@ -332,12 +344,17 @@ impl Channel for ChaosChannel {
         check_atomic(dst, request)?;
         let len = request.count * request.ty.size();
         self.check_limits(len, Flags::empty())?;
-        let shape = Shape {
+        let shape = OperationShape {
             divisible: request.count,
             first_line: None,
             notice: false,
         };
-        self.post(Kept::atomic(dst, request, desc), shape, flags, context)
+        self.post(
+            DeferredOp::atomic(dst, request, desc),
+            shape,
+            flags,
+            context,
+        )
     }
 
     fn deliver(
@@ -349,20 +366,25 @@ impl Channel for ChaosChannel {
     ) -> Result<Outcome> {
         let inbox = hidden::inbox(inbox);
         check_inbox(inbox.first)?;
-        self.post(Kept::deliver(inbox, record), INDIVISIBLE, flags, context)
+        self.post(
+            DeferredOp::deliver(inbox, record),
+            INDIVISIBLE,
+            flags,
+            context,
+        )
     }
 
     fn active_message(
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let to = hidden::place(to);
         check_message(to, message)?;
-        let message = Kept::message(to, message, reply);
+        let message = DeferredOp::message(to, message, reply);
         self.post(message, INDIVISIBLE, flags, context)
     }
 

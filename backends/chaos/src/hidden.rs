@@ -9,7 +9,7 @@ use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Deadline, Result};
 
 /// A peer of the backend below.
-pub struct HiddenPeer(pub Arc<dyn Peer>);
+pub(crate) struct HiddenPeer(pub Arc<dyn Peer>);
 
 impl Peer for HiddenPeer {
     fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {

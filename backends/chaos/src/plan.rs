@@ -8,12 +8,12 @@ use crate::config::ChaosConfig;
 
 /// SplitMix64 (Steele, Lea and Flood): one addition and a mix for each number.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub(crate) struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     /// Each list of parts has its own stream.
     pub fn of(parts: &[u64]) -> Self {
-        let mut random = Random(0x756e_6970_6761_7321);
+        let mut random = SplitMix(0x756e_6970_6761_7321);
         for part in parts {
             random.0 ^= part;
             random.0 = random.draw();
@@ -40,7 +40,7 @@ pub const MAX_PARTS: usize = 4;
 
 /// Properties of an operation that its plan depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub(crate) struct OperationShape {
     /// Bytes or elements of a divisible operation; else 0.
     pub divisible: usize,
     /// Cuts must be between lines. Bytes up to the end of the first line ([`Flags::LINES`](unipgas_core::Flags::LINES)).
@@ -49,7 +49,7 @@ pub struct Shape {
     pub notice: bool,
 }
 
-impl Shape {
+impl OperationShape {
     fn between_lines(self, cut: usize) -> usize {
         match self.first_line {
             Some(first) => cut
@@ -62,7 +62,7 @@ impl Shape {
 
 /// A part of an operation, carried out by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum OperationPart {
     /// The whole operation, in one call.
     Whole,
     /// These bytes or elements.
@@ -75,18 +75,18 @@ pub enum Part {
 
 /// Time and parts in which an operation is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct DelayPlan {
     /// Carried out whole in the call, unless it must wait for earlier operations.
     pub at_once: bool,
     /// The part, its delay in polls, and its rank among due parts.
-    pub parts: Vec<(Part, u64, u64)>,
+    pub parts: Vec<(OperationPart, u64, u64)>,
     /// Number of parts that are carried out before a disaster of this operation.
     pub disaster_after: usize,
 }
 
-impl Plan {
-    pub fn draw(config: &ChaosConfig, channel: u64, number: u64, shape: Shape) -> Self {
-        let mut random = Random::of(&[config.seed, u64::from(config.rank), channel, number]);
+impl DelayPlan {
+    pub fn draw(config: &ChaosConfig, channel: u64, number: u64, shape: OperationShape) -> Self {
+        let mut random = SplitMix::of(&[config.seed, u64::from(config.rank), channel, number]);
         let at_once = random.below(100) < u64::from(config.at_once_percent);
         let mut parts = Vec::with_capacity(MAX_PARTS + 1);
         let wanted = if config.split {
@@ -102,14 +102,17 @@ impl Plan {
             cuts.extend([0, shape.divisible]);
             cuts.sort_unstable();
             cuts.dedup();
-            parts.extend(cuts.windows(2).map(|cut| Part::Range(cut[0]..cut[1])));
+            parts.extend(
+                cuts.windows(2)
+                    .map(|cut| OperationPart::Range(cut[0]..cut[1])),
+            );
         } else if shape.notice && config.split && random.below(2) == 0 {
-            parts.push(Part::Data);
+            parts.push(OperationPart::Data);
         } else {
-            parts.push(Part::Whole);
+            parts.push(OperationPart::Whole);
         }
-        if shape.notice && parts[0] != Part::Whole {
-            parts.push(Part::Notice);
+        if shape.notice && parts[0] != OperationPart::Whole {
+            parts.push(OperationPart::Notice);
         }
         let mut due = 0;
         let parts: Vec<_> = parts
@@ -125,7 +128,7 @@ impl Plan {
                 (part, due, random.draw())
             })
             .collect();
-        Plan {
+        DelayPlan {
             at_once,
             disaster_after: random.below(parts.len() as u64) as usize,
             parts,
@@ -137,15 +140,15 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: OperationShape = OperationShape {
         divisible: 1000,
         first_line: None,
         notice: true,
     };
 
-    fn plans(config: &ChaosConfig, channel: u64) -> Vec<Plan> {
+    fn plans(config: &ChaosConfig, channel: u64) -> Vec<DelayPlan> {
         (0..200)
-            .map(|number| Plan::draw(config, channel, number, SHAPE))
+            .map(|number| DelayPlan::draw(config, channel, number, SHAPE))
             .collect()
     }
 
@@ -164,19 +167,20 @@ mod tests {
         let mut counts = [0; MAX_PARTS + 2];
         for divisible in [0, 1, 2, 3, 1000] {
             for number in 0..500 {
-                let shape = Shape {
+                let shape = OperationShape {
                     divisible,
                     first_line: (number % 3 == 0).then_some(number as usize % LINE + 1),
                     notice: number % 2 == 0,
                 };
                 let config = ChaosConfig::seeded(1);
-                let plan = Plan::draw(&config, 0, number, shape);
-                let whole = plan.parts[0].0 == Part::Whole || plan.parts[0].0 == Part::Data;
+                let plan = DelayPlan::draw(&config, 0, number, shape);
+                let whole = plan.parts[0].0 == OperationPart::Whole
+                    || plan.parts[0].0 == OperationPart::Data;
                 let mut at = 0;
                 for (index, (part, due, _)) in plan.parts.iter().enumerate() {
                     assert!(*due <= u64::from(config.max_delay_polls));
                     match part {
-                        Part::Range(range) => {
+                        OperationPart::Range(range) => {
                             assert_eq!(range.start, at);
                             assert!(range.end > at);
                             at = range.end;
@@ -186,11 +190,11 @@ mod tests {
                                 assert!(at >= first && (at - first).is_multiple_of(LINE));
                             }
                         }
-                        Part::Notice => {
+                        OperationPart::Notice => {
                             assert!(shape.notice && index > 0 && index + 1 == plan.parts.len());
                         }
-                        Part::Whole => assert_eq!(plan.parts.len(), 1),
-                        Part::Data => assert!(shape.notice && plan.parts.len() == 2),
+                        OperationPart::Whole => assert_eq!(plan.parts.len(), 1),
+                        OperationPart::Data => assert!(shape.notice && plan.parts.len() == 2),
                     }
                 }
                 assert!(whole || at == divisible);
@@ -211,7 +215,7 @@ mod tests {
         assert!(
             plans(&config, 0)
                 .iter()
-                .all(|p| p.parts[0].0 == Part::Whole && p.parts[0].1 == 0)
+                .all(|p| p.parts[0].0 == OperationPart::Whole && p.parts[0].1 == 0)
         );
         let never = ChaosConfig {
             at_once_percent: 0,

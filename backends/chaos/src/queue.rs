@@ -7,7 +7,7 @@ use unipgas_core::transport::Channel;
 use unipgas_core::{Error, Result};
 
 use crate::config::ChaosConfig;
-use crate::plan::{Part, Plan, Random};
+use crate::plan::{DelayPlan, OperationPart, SplitMix};
 use crate::work::{Disaster, InboxId, Stalls, Work};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +19,14 @@ enum Progress {
 }
 
 struct Step {
-    part: Part,
+    part: OperationPart,
     due: u64,
     rank: u64,
     progress: Progress,
 }
 
 /// A posted operation.
-pub struct Posted {
+pub(crate) struct QueuedOperation {
     /// Its number in the channel.
     pub number: u64,
     pub context: u64,
@@ -40,9 +40,9 @@ pub struct Posted {
     result: Result<()>,
 }
 
-impl Posted {
+impl QueuedOperation {
     pub fn new(number: u64, context: u64, flags: Flags, work: Work) -> Self {
-        Posted {
+        QueuedOperation {
             peer: work.region().parts().peer,
             number,
             context,
@@ -71,7 +71,7 @@ impl Posted {
     }
 
     /// Whether to retry after this error: the inbox is full, and retries are left. Counts the retry.
-    fn is_offered_again(&mut self, error: &Error, means: &Means<'_>) -> bool {
+    fn take_retry(&mut self, error: &Error, means: &Means<'_>) -> bool {
         let again = *error == Error::InboxFull && self.retries < means.config.inbox_retries;
         self.retries += u32::from(again);
         again
@@ -82,7 +82,7 @@ impl Posted {
         let (seed, rank) = (means.config.seed, u64::from(means.config.rank));
         let retries = u64::from(self.retries);
         let parts = [seed, rank, means.channel, self.number, retries];
-        1 + Random::of(&parts).below(delay)
+        1 + SplitMix::of(&parts).below(delay)
     }
 
     /// Whether the other parts allow step `index`. The last part waits for all others: a notice must not overtake its data, nor a wake-up the data
@@ -91,12 +91,12 @@ impl Posted {
         let step = &self.steps[index];
         let last = self.count(Progress::Waiting) == 1 && self.count(Progress::Under) == 0;
         step.progress == Progress::Waiting
-            && (last || step.part != Part::Notice && self.count(Progress::Waiting) > 1)
+            && (last || step.part != OperationPart::Notice && self.count(Progress::Waiting) > 1)
     }
 }
 
 /// Context of a step beside the queue.
-pub struct Means<'a> {
+pub(crate) struct Means<'a> {
     pub inner: &'a dyn Channel,
     pub config: &'a ChaosConfig,
     pub stalls: &'a Stalls,
@@ -105,14 +105,14 @@ pub struct Means<'a> {
 
 /// The operations of a channel, in the order of their numbers.
 #[derive(Default)]
-pub struct Queue {
-    ops: VecDeque<Posted>,
+pub(crate) struct OperationQueue {
+    ops: VecDeque<QueuedOperation>,
     now: u64,
     next: u64,
     pub ended: VecDeque<Completion>,
 }
 
-impl Queue {
+impl OperationQueue {
     /// The number of the next operation.
     pub fn next_number(&self) -> u64 {
         self.next
@@ -125,11 +125,16 @@ impl Queue {
 
     /// Carries out `op` at once if its plan says so and no earlier operation must come first. Queues it otherwise. After an error nothing has been
     /// written.
-    pub fn post(&mut self, mut op: Posted, plan: Plan, means: &Means<'_>) -> Result<Outcome> {
+    pub fn post(
+        &mut self,
+        mut op: QueuedOperation,
+        plan: DelayPlan,
+        means: &Means<'_>,
+    ) -> Result<Outcome> {
         self.next += 1;
         if plan.at_once && !self.must_wait(&op, means.config) {
             op.steps = vec![Step {
-                part: Part::Whole,
+                part: OperationPart::Whole,
                 due: self.now,
                 rank: 0,
                 progress: Progress::Waiting,
@@ -138,7 +143,7 @@ impl Queue {
                 Ok(Outcome::Complete) => return Ok(Outcome::Complete),
                 // The backend below has no room: the operation waits here.
                 Ok(Outcome::Pending) | Err(Error::NotNow) => {}
-                Err(error) if op.is_offered_again(&error, means) => {
+                Err(error) if op.take_retry(&error, means) => {
                     op.steps[0].due = self.now + op.delay_of_retry(means);
                 }
                 Err(error) => return Err(error),
@@ -160,7 +165,7 @@ impl Queue {
         Ok(Outcome::Pending)
     }
 
-    fn must_wait(&self, op: &Posted, config: &ChaosConfig) -> bool {
+    fn must_wait(&self, op: &QueuedOperation, config: &ChaosConfig) -> bool {
         let ordered = op.flags.contains(Flags::ORDERED) || !config.reorder;
         let inbox = op.work.inbox();
         self.ops.iter().any(|earlier| {
@@ -187,7 +192,7 @@ impl Queue {
                 match step(op, index, means) {
                     Ok(_) => {}
                     Err(Error::NotNow) => op.steps[index].due = self.now + 1,
-                    Err(error) if op.is_offered_again(&error, means) => {
+                    Err(error) if op.take_retry(&error, means) => {
                         op.steps[index].due = self.now + op.delay_of_retry(means);
                     }
                     Err(error) => op.fail(error),
@@ -241,7 +246,7 @@ impl Queue {
             // Parts are interchangeable here: only the number of parts in flight counts.
             let under = |step: &&mut Step| step.progress == Progress::Under;
             match completion.result {
-                Err(error) if op.is_offered_again(&error, means) => {
+                Err(error) if op.take_retry(&error, means) => {
                     let due = now + op.delay_of_retry(means);
                     if let Some(step) = op.steps.iter_mut().find(under) {
                         (step.progress, step.due) = (Progress::Waiting, due);
@@ -301,7 +306,7 @@ fn enter<T: PartialEq>(set: &mut Vec<T>, one: T) -> bool {
 }
 
 /// Takes one step of `op`. Records its progress unless it fails.
-fn step(op: &mut Posted, index: usize, means: &Means<'_>) -> Result<Outcome> {
+fn step(op: &mut QueuedOperation, index: usize, means: &Means<'_>) -> Result<Outcome> {
     let waiting = op.count(Progress::Waiting);
     if op.steps.len() - waiting >= op.disaster_after
         && let Some(disaster) = op.disaster.take()

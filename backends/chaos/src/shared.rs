@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use unipgas_core::transport::Transport;
 
-use crate::channel::State;
+use crate::channel::ChannelState;
 use crate::config::ChaosConfig;
 use crate::work::{Disaster, Stalls};
 
 /// State of the process.
-pub struct Shared {
+pub(crate) struct Shared {
     pub inner: Arc<dyn Transport>,
     pub config: ChaosConfig,
     pub stalls: Stalls,
-    channels: Mutex<Vec<Weak<State>>>,
+    channels: Mutex<Vec<Weak<ChannelState>>>,
     opened: AtomicU64,
     posted: AtomicU64,
 }
@@ -37,7 +37,7 @@ impl Shared {
         self.opened.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn enrol(&self, state: &Arc<State>) {
+    pub fn enrol(&self, state: &Arc<ChannelState>) {
         let mut channels = self.channels.lock();
         channels.retain(|c| c.strong_count() > 0);
         channels.push(Arc::downgrade(state));
@@ -55,7 +55,7 @@ impl Shared {
         }
     }
 
-    pub fn each(&self, mut visit: impl FnMut(&State)) {
+    pub fn each(&self, mut visit: impl FnMut(&ChannelState)) {
         let channels: Vec<_> = {
             let channels = self.channels.lock();
             channels.iter().filter_map(Weak::upgrade).collect()

@@ -3,29 +3,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use unipgas_core::kept::{self, Kept, Place};
+use unipgas_core::deferred_op::{self, DeferredOp, RegionPlace};
 use unipgas_core::op::{Flags, Outcome};
 use unipgas_core::transport::Channel;
 use unipgas_core::{RemoteRegion, Result};
 
-use crate::plan::Part;
+use crate::plan::OperationPart;
 
 /// An operation to be carried out later.
-pub struct Work {
-    kept: Kept,
+pub(crate) struct Work {
+    kept: DeferredOp,
     /// The overflow word of the inbox, removed from the operation while retries are left.
-    overflow: Option<Place>,
+    overflow: Option<RegionPlace>,
 }
 
 /// Identifies an inbox. Records of one channel to one inbox stay in order.
-pub type InboxId = (u32, usize, usize, [u64; 4]);
+pub(crate) type InboxId = (u32, usize, usize, [u64; 4]);
 
 impl Work {
     /// Copies the data that is valid only during the call.
     ///
     /// # Safety
     /// The arguments belong to a call that has not returned.
-    pub unsafe fn new(mut kept: Kept, flags: Flags) -> Self {
+    pub unsafe fn new(mut kept: DeferredOp, flags: Flags) -> Self {
         // SAFETY:
         // - contract of this function: the call has not returned.
         unsafe { kept.take(flags) };
@@ -43,7 +43,7 @@ impl Work {
     /// The inbox of a delivery; `None` for other operations.
     pub fn inbox(&self) -> Option<InboxId> {
         match &self.kept {
-            Kept::Deliver { first, .. } => {
+            DeferredOp::Deliver { first, .. } => {
                 let parts = first.parts();
                 Some((
                     parts.peer,
@@ -58,7 +58,7 @@ impl Work {
 
     /// Sets whether the next try is the last. Only the last try may set the overflow word of the inbox.
     pub fn set_last_try(&mut self, last: bool) {
-        if let Kept::Deliver { overflow, .. } = &mut self.kept
+        if let DeferredOp::Deliver { overflow, .. } = &mut self.kept
             && overflow.is_some() != last
         {
             std::mem::swap(overflow, &mut self.overflow);
@@ -71,16 +71,16 @@ impl Work {
     /// The pointers of the user are still valid, as the operation requires.
     pub unsafe fn carry_out(
         &self,
-        part: &Part,
+        part: &OperationPart,
         inner: &dyn Channel,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let part = match part {
-            Part::Whole => self.kept.whole(),
-            Part::Data => kept::Part::Data(0..self.kept.extent()),
-            Part::Range(range) => kept::Part::Data(range.clone()),
-            Part::Notice => kept::Part::Notice,
+            OperationPart::Whole => self.kept.whole(),
+            OperationPart::Data => deferred_op::DeferredPart::Data(0..self.kept.extent()),
+            OperationPart::Range(range) => deferred_op::DeferredPart::Data(range.clone()),
+            OperationPart::Notice => deferred_op::DeferredPart::Notice,
         };
         // SAFETY:
         // - contract of this function: the pointers of the user are valid. `new` has copied the rest.
@@ -90,7 +90,7 @@ impl Work {
 
 /// Disaster of the process at a chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disaster {
+pub(crate) enum Disaster {
     /// SIGKILL.
     Kill,
     /// All communication stops for this time.
@@ -117,7 +117,7 @@ impl Disaster {
 }
 
 /// Gate that all communication of the process passes.
-pub struct Stalls {
+pub(crate) struct Stalls {
     start: Instant,
     /// Nanoseconds after `start`.
     until: AtomicU64,

@@ -8,7 +8,7 @@ use crate::wire::PROTOCOL;
 
 /// The address of a process, for its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct OfiAddress {
     /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
     /// Hash of the provider's name. Both processes must use the same provider.
@@ -31,7 +31,7 @@ pub fn number(provider: &str) -> u32 {
     provider.bytes().fold(0x811c_9dc5, step)
 }
 
-impl Address {
+impl OfiAddress {
     /// The encoded address.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = PROTOCOL.to_le_bytes().to_vec();
@@ -78,7 +78,7 @@ impl Address {
                 (Some(SocketAddr::new(ip, u16::from_le_bytes(*port))), rest)
             }
         };
-        (!name.is_empty()).then(|| Address {
+        (!name.is_empty()).then(|| OfiAddress {
             secret: *secret,
             provider: u32::from_le_bytes(*provider),
             lifeline,
@@ -95,19 +95,19 @@ mod tests {
     fn addresses_come_back_and_garbage_is_refused() {
         let lifelines = ["10.1.2.3:4711", "[2001:db8::1]:99"].map(|text| text.parse().ok());
         for lifeline in lifelines.into_iter().chain([None]) {
-            let address = Address {
+            let address = OfiAddress {
                 secret: [7; SECRET],
                 provider: number("tcp"),
                 lifeline,
                 name: vec![1, 2, 3],
             };
             let bytes = address.encode();
-            assert_eq!(Address::decode(&bytes), Some(address));
+            assert_eq!(OfiAddress::decode(&bytes), Some(address));
             for len in 0..=bytes.len() - 3 {
-                assert_eq!(Address::decode(&bytes[..len]), None);
+                assert_eq!(OfiAddress::decode(&bytes[..len]), None);
             }
         }
-        assert_eq!(Address::decode(&[0xff; 64]), None);
+        assert_eq!(OfiAddress::decode(&[0xff; 64]), None);
         assert_ne!(number("tcp"), number("sockets"));
     }
 }

@@ -6,14 +6,14 @@ use std::ptr::null_mut;
 use crossbeam::queue::ArrayQueue;
 use unipgas_core::{Result, Rights};
 
-use crate::fabric::{Fabric, Registration};
+use crate::fabric::{Fabric, OfiRegistration};
 
 /// Bytes of a buffer: the longest message.
 pub const MESSAGE: usize = 8 << 10;
 
 /// Buffers for sends, or for receives.
-pub struct Buffers {
-    registration: Option<Registration>,
+pub(crate) struct Buffers {
+    registration: Option<OfiRegistration>,
     memory: Box<[[u8; MESSAGE]]>,
     first: *mut [u8; MESSAGE],
     free: ArrayQueue<usize>,
@@ -76,6 +76,6 @@ impl Buffers {
     pub fn desc(&self) -> *mut c_void {
         self.registration
             .as_ref()
-            .map_or(null_mut(), Registration::desc)
+            .map_or(null_mut(), OfiRegistration::desc)
     }
 }

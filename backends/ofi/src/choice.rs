@@ -6,22 +6,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use unipgas_core::{Error, Result, host, variables};
 use unipgas_libfabric_sys::*;
 
-use crate::library::Library;
+use crate::library::LibfabricLibrary;
 use crate::wire::LEAST;
 
 /// Choices of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct ProviderSelector {
     /// As in fi_getinfo(3): `tcp`, `tcp;ofi_rxm`, `verbs`, ...
     pub provider: Option<String>,
     /// The name of a domain (`eth0`, `mlx5_0`), or an address of this host.
     pub interface: Option<String>,
 }
 
-impl Wish {
+impl ProviderSelector {
     /// Reads UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
-        Ok(Wish {
+        Ok(ProviderSelector {
             provider: variables::get("UNIPGAS_OFI_PROVIDER")?,
             interface: variables::get("UNIPGAS_OFI_INTERFACE")?,
         })
@@ -29,8 +29,8 @@ impl Wish {
 }
 
 /// A copy of a result of fi_getinfo(3).
-pub struct Info {
-    library: &'static Library,
+pub struct ProviderInfo {
+    library: &'static LibfabricLibrary,
     own: *mut fi_info,
     /// Other interfaces on which the provider works.
     pub others: Vec<String>,
@@ -38,12 +38,12 @@ pub struct Info {
 
 // SAFETY:
 // - the info has no other owner, and changes through `&mut self` only.
-unsafe impl Send for Info {}
+unsafe impl Send for ProviderInfo {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Info {}
+unsafe impl Sync for ProviderInfo {}
 
-impl Drop for Info {
+impl Drop for ProviderInfo {
     fn drop(&mut self) {
         // SAFETY:
         // - from fi_dupinfo, and freed once.
@@ -62,7 +62,7 @@ macro_rules! attributes {
     )*};
 }
 
-impl Info {
+impl ProviderInfo {
     /// For fi_fabric(3) and later calls.
     pub fn as_ptr(&self) -> *mut fi_info {
         self.own
@@ -180,7 +180,7 @@ pub fn socket(bytes: &[u8]) -> Option<SocketAddr> {
 const ELSEWHERE: &str = "UNIPGAS_OFI_INTERFACE is another one";
 
 /// Reason to refuse an offer; `None`: it is usable.
-fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
+fn refusal(info: &ProviderInfo, wish: &ProviderSelector, other_hosts: bool) -> Option<String> {
     let name = info.provider();
     let has = |part: &str| name.split(';').any(|own| own == part);
     if has("unipgas") {
@@ -228,7 +228,7 @@ const MEMORY: i32 =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 /// Reason to refuse an offer with requirements that this backend does not meet.
-fn beyond(info: &Info) -> String {
+fn beyond(info: &ProviderInfo) -> String {
     let domain = info.domain_attr();
     match () {
         () if domain.mr_mode & FI_MR_RAW != 0 => "its keys are no numbers (FI_MR_RAW)".into(),
@@ -246,7 +246,11 @@ fn beyond(info: &Info) -> String {
 
 /// Calls fi_getinfo(3). The caller frees the result. `all`: also offers with requirements that this backend does not meet. Errors: the status of the
 /// call.
-fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int> {
+fn ask(
+    library: &LibfabricLibrary,
+    wish: &ProviderSelector,
+    all: bool,
+) -> Result<*mut fi_info, c_int> {
     let mut first = std::ptr::null_mut();
     // SAFETY:
     // - null makes an empty info with all attributes. The provider's name is from malloc, and is freed with the info.
@@ -284,8 +288,11 @@ fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int>
 }
 
 /// The offers, best provider first, each with a reason to refuse it. `None`: it is usable. Errors: a text with the error of fi_getinfo(3).
-pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String>)>, String> {
-    let library = Library::get()?;
+pub fn offers(
+    wish: &ProviderSelector,
+    other_hosts: bool,
+) -> Result<Vec<(ProviderInfo, Option<String>)>, String> {
+    let library = LibfabricLibrary::get()?;
     let kept = ask(library, wish, false);
     let beyond_us = kept.is_err();
     let asked = kept.or_else(|status| ask(library, wish, true).map_err(|_| status));
@@ -309,7 +316,7 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
             if own.is_null() {
                 continue;
             }
-            let info = Info {
+            let info = ProviderInfo {
                 library,
                 own,
                 others: Vec::new(),
@@ -326,8 +333,8 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
 }
 
 /// The first offer of the provider at an address of this host's name. `None`: there is none, or the provider has only one address.
-fn known(fits: &[Info], provider: &str) -> Option<usize> {
-    let addresses = |info: &Info| info.address().filter(|_| info.provider() == provider);
+fn known(fits: &[ProviderInfo], provider: &str) -> Option<usize> {
+    let addresses = |info: &ProviderInfo| info.address().filter(|_| info.provider() == provider);
     let mut all: Vec<IpAddr> = fits.iter().filter_map(addresses).collect();
     all.sort();
     all.dedup();
@@ -346,9 +353,9 @@ fn known(fits: &[Info], provider: &str) -> Option<usize> {
 /// - Between hosts the interface that this host's name resolves to.
 ///
 /// Errors: [`Error::Unreachable`]; [`Error::InvalidArgument`] if the user has made a choice.
-pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
-    Library::get().map_err(Error::Unreachable)?;
-    let error = match *wish == Wish::default() {
+pub fn choose(wish: &ProviderSelector, other_hosts: bool) -> Result<ProviderInfo> {
+    LibfabricLibrary::get().map_err(Error::Unreachable)?;
+    let error = match *wish == ProviderSelector::default() {
         true => Error::Unreachable,
         false => Error::InvalidArgument,
     };
@@ -363,7 +370,7 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
         return Err(error(why_none(wish, &refused)));
     };
     let provider = first.provider();
-    let is_loop = |info: &Info| {
+    let is_loop = |info: &ProviderInfo| {
         info.provider() == provider && info.address().is_some_and(|address| address.is_loopback())
     };
     let best = match (&wish.interface, other_hosts) {
@@ -374,7 +381,9 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     let mut chosen = fits.swap_remove(best.unwrap_or(0));
     let place = chosen.place();
     let same = fits.iter().filter(|info| info.provider() == provider);
-    let others = same.map(Info::place).filter(|other| *other != place);
+    let others = same
+        .map(ProviderInfo::place)
+        .filter(|other| *other != place);
     chosen.others = others.collect();
     chosen.others.sort();
     chosen.others.dedup();
@@ -382,7 +391,7 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
 }
 
 /// The reason that no offer fits.
-fn why_none(wish: &Wish, refused: &[(Info, String)]) -> String {
+fn why_none(wish: &ProviderSelector, refused: &[(ProviderInfo, String)]) -> String {
     let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
     for (info, reason) in refused {
         let (list, text) = match reason.as_str() {

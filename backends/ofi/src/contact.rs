@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use rustix::io::Errno;
 
 use crate::choice;
-use crate::lifeline::{Found, Try};
+use crate::liveness_listener::{ProbeResult, Try};
 
 /// Looks without an answer after which a port counts as silent.
 pub const SILENT: u32 = 10;
@@ -17,7 +17,7 @@ const UNSEEN: u32 = 120;
 
 /// Result of the looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
+pub(crate) enum Finding {
     /// The contact may still succeed.
     Hope,
     /// The process has ended.
@@ -46,12 +46,12 @@ struct Port {
 impl Port {
     fn look(&mut self, address: &SocketAddr) {
         match self.r#try.as_ref().map(Try::look) {
-            Some(Found::Nothing) => self.silent += 1,
-            Some(Found::There) => {
+            Some(ProbeResult::Nothing) => self.silent += 1,
+            Some(ProbeResult::There) => {
                 (self.silent, self.refused, self.answers) = (0, 0, true);
                 self.r#try = None;
             }
-            Some(Found::Gone) => {
+            Some(ProbeResult::Gone) => {
                 (self.silent, self.answers) = (0, false);
                 self.refused += 1;
                 self.r#try = None;
@@ -63,7 +63,7 @@ impl Port {
 
 /// A first contact in progress.
 #[derive(Default)]
-pub struct Contact {
+pub(crate) struct Contact {
     lifeline: Port,
     provider: Port,
     looks: u32,
@@ -116,14 +116,14 @@ impl Contact {
 }
 
 /// Ports of a process. `name`: the name of its endpoint.
-pub struct Whereabouts<'a> {
+pub(crate) struct Whereabouts<'a> {
     pub name: &'a [u8],
     pub lifeline: Option<&'a SocketAddr>,
 }
 
 /// The network of this process, for error texts.
 #[derive(Debug, Clone)]
-pub struct Here {
+pub(crate) struct Here {
     /// The provider.
     pub provider: String,
     /// The interface, with its address.

@@ -6,22 +6,22 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Ended, Found, Stream};
+use unipgas_core::streams::{Stream, StreamEnded, TransitState};
 use unipgas_core::{Deadline, Error};
 
-use crate::address::Address;
+use crate::address::OfiAddress;
 use crate::contact::{Contact, Finding, SILENT, Whereabouts};
-use crate::lifeline::{self, Try};
-use crate::names::Name;
-use crate::net::Net;
-use crate::wire::{self, Accepted, Head, Opening};
+use crate::liveness_listener::{self, Try};
+use crate::names::AvEntry;
+use crate::net::OfiNet;
+use crate::wire::{self, Acceptance, Head, OpenRequest};
 
 /// Silent looks at a lifeline, while the process itself answers, after which a warning is due.
 const DEAF: u32 = 3;
 
 /// Address of the conversation at the peer.
 #[derive(Debug, Clone, Copy)]
-pub struct Theirs {
+pub(crate) struct Theirs {
     /// The peer's number of the conversation.
     pub conversation: u32,
     /// Cookie that messages to the peer carry.
@@ -29,9 +29,9 @@ pub struct Theirs {
 }
 
 /// The peer of a conversation.
-pub struct Whom {
+pub(crate) struct Whom {
     /// Its endpoint.
-    pub name: Arc<Name>,
+    pub name: Arc<AvEntry>,
     /// TCP port of its provider, if known.
     port: Option<SocketAddr>,
     secret: [u8; SECRET],
@@ -40,9 +40,9 @@ pub struct Whom {
 
 impl Whom {
     /// Errors: [`Error::Unreachable`].
-    pub fn of(net: &Net, address: &Address) -> unipgas_core::Result<Self> {
+    pub fn of(net: &OfiNet, address: &OfiAddress) -> unipgas_core::Result<Self> {
         Ok(Whom {
-            name: Name::hold(net, &address.name)?,
+            name: AvEntry::hold(net, &address.name)?,
             port: net.here.port(&address.name),
             secret: address.secret,
             lifeline: address.lifeline,
@@ -51,9 +51,9 @@ impl Whom {
 }
 
 /// First message of a conversation.
-pub enum First {
+pub(crate) enum First {
     /// Request to begin.
-    Open(Box<Opening>),
+    Open(Box<OpenRequest>),
     /// The peer has begun it: accept.
     Accept,
     /// The peer has begun it: refuse. Sent until the deadline.
@@ -73,8 +73,8 @@ struct Pulse {
 }
 
 /// One side of a conversation.
-pub struct Conversation {
-    net: Weak<Net>,
+pub(crate) struct Conversation {
+    net: Weak<OfiNet>,
     /// Number of the conversation in this process.
     pub number: u32,
     /// Cookie that messages of the peer must carry.
@@ -100,7 +100,7 @@ pub struct Conversation {
 impl Conversation {
     /// A conversation that this process begins. With `theirs`: a conversation that the peer has begun.
     pub fn new(
-        net: Weak<Net>,
+        net: Weak<OfiNet>,
         (number, cookie): (u32, u64),
         with: Whom,
         first: First,
@@ -146,7 +146,7 @@ impl Conversation {
     }
 
     /// The peer has refused the conversation: this process does not know its secret.
-    pub fn is_refused(&self) {
+    pub fn on_refused(&self) {
         let stranger =
             "the process at the peer's address does not know its secret: it is of another job";
         let _ = self.why.set(Error::Unreachable(stranger.into()));
@@ -159,29 +159,29 @@ impl Conversation {
     }
 
     /// Notes that the peer has gone. `silent`: it did not answer, so it may be tried again later.
-    fn depart(&self, silent: bool) -> Found {
+    fn depart(&self, silent: bool) -> TransitState {
         self.is_lost(silent, Error::PeerDead)
     }
 
-    fn is_lost(&self, silent: bool, why: Error) -> Found {
+    fn is_lost(&self, silent: bool, why: Error) -> TransitState {
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, silent, why);
         }
-        Found::Silence
+        TransitState::Silence
     }
 
     /// Looks at the peer before it has accepted.
-    fn look_for(&self, contact: &mut Contact) -> Found {
+    fn look_for(&self, contact: &mut Contact) -> TransitState {
         let Whom { lifeline, port, .. } = &self.with;
         match contact.look(lifeline.as_ref(), port.as_ref()) {
-            Finding::Hope => Found::Waits,
+            Finding::Hope => TransitState::Waits,
             finding => self.is_found(finding),
         }
     }
 
     /// Handles the result of the looks.
-    fn is_found(&self, finding: Finding) -> Found {
-        let explain = |net: Arc<Net>| {
+    fn is_found(&self, finding: Finding) -> TransitState {
+        let explain = |net: Arc<OfiNet>| {
             let peer = Whereabouts {
                 name: self.with.name.bytes(),
                 lifeline: self.with.lifeline.as_ref(),
@@ -205,7 +205,7 @@ impl Conversation {
     }
 
     /// The provider does not reach the peer, or no longer.
-    pub fn is_given_up(&self) {
+    pub fn on_unreachable(&self) {
         if self.is_begun_here()
             && self.theirs.get().is_none()
             && !self.ended.load(Ordering::Acquire)
@@ -221,7 +221,7 @@ impl Conversation {
     }
 
     /// Answers the peer's question whether this process lives.
-    pub fn answer(&self, net: &Net) -> Option<()> {
+    pub fn answer(&self, net: &OfiNet) -> Option<()> {
         // Without room the answer is dropped: the peer asks again.
         let _ = net.send(self, &self.theirs.get()?.head(wire::HERE), &[]);
         Some(())
@@ -256,11 +256,11 @@ impl Conversation {
     }
 
     /// Sends the first message. False: there is no room for it now.
-    pub fn introduce(&self, net: &Net) -> bool {
+    pub fn introduce(&self, net: &OfiNet) -> bool {
         if self.ended.load(Ordering::Acquire) {
             return true;
         }
-        let accepted = Accepted {
+        let accepted = Acceptance {
             cookie: self.cookie,
             conversation: self.number,
             pad: 0,
@@ -296,23 +296,23 @@ impl Theirs {
     }
 }
 
-fn send(net: &Net, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, Ended> {
+fn send(net: &OfiNet, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, StreamEnded> {
     match net.send(to, head, body) {
         Ok(()) => Ok(true),
         Err(Error::NotNow) => Ok(false),
         Err(error) => {
             tracing::debug!("ofi: a message cannot be sent: {error}");
-            to.is_given_up();
-            Err(Ended)
+            to.on_unreachable();
+            Err(StreamEnded)
         }
     }
 }
 
 impl Stream for Conversation {
-    fn push(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.ended.load(Ordering::Acquire) {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let Some(theirs) = self.theirs.get() else {
             return Ok(0);
@@ -328,21 +328,21 @@ impl Stream for Conversation {
         Ok(sent)
     }
 
-    fn push_along(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push_along(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         let theirs = self.theirs.get();
         let waits = theirs.filter(|_| !self.ended.load(Ordering::Acquire));
         match waits.is_some_and(|theirs| net.hold(self, theirs.head(wire::BYTES), bytes)) {
             true => Ok(bytes.len()),
             false => {
                 let pushed = self.push(bytes);
-                net.has_left(self);
+                net.note_sent(self);
                 pushed
             }
         }
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // First, so bytes from before the end are returned.
         let ended = self.ended.load(Ordering::Acquire);
         let mut incoming = self.incoming.lock();
@@ -351,7 +351,7 @@ impl Stream for Conversation {
             false => into.append(&mut incoming),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -372,7 +372,7 @@ impl Stream for Conversation {
         }
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.theirs.get().is_none() {
             return self.look_for(&mut pulse.contact);
@@ -387,33 +387,41 @@ impl Stream for Conversation {
                 self.note_deaf(&mut pulse);
             }
             (pulse.silent, pulse.r#try) = (0, None);
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         let Some(lifeline) = &self.with.lifeline else {
-            return Found::Nothing;
+            return TransitState::Nothing;
         };
         let mut found = pulse.r#try.as_ref().map(Try::look);
         if found.is_none() {
             pulse.r#try = Try::begin(lifeline);
             // A near host refuses at once.
-            let refuses = |begun: &Try| begun.look() == lifeline::Found::Gone;
+            let refuses = |begun: &Try| begun.look() == liveness_listener::ProbeResult::Gone;
             let refused = pulse.r#try.as_ref().is_some_and(refuses);
-            found = refused.then_some(lifeline::Found::Gone);
+            found = refused.then_some(liveness_listener::ProbeResult::Gone);
         }
         match found {
-            Some(lifeline::Found::Gone) => return self.depart(false),
-            Some(lifeline::Found::There) => {
+            Some(liveness_listener::ProbeResult::Gone) => return self.depart(false),
+            Some(liveness_listener::ProbeResult::There) => {
                 (pulse.silent, pulse.deaf, pulse.r#try) = (0, 0, None);
-                return if wanted { Found::Waits } else { Found::Nothing };
+                return if wanted {
+                    TransitState::Waits
+                } else {
+                    TransitState::Nothing
+                };
             }
-            Some(lifeline::Found::Nothing) => {
+            Some(liveness_listener::ProbeResult::Nothing) => {
                 pulse.silent += 1;
                 self.ask();
             }
             None => {}
         }
         match pulse.silent < SILENT {
-            true => Found::Waits,
+            true => TransitState::Waits,
             false => self.depart(true),
         }
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::fabric::{Far, How};
-use crate::gathered::{self, Acknowledge};
-use crate::net::Net;
+use crate::confirm_target::{self, Acknowledge};
+use crate::fabric::{AccessParameters, RemoteLocation};
+use crate::net::OfiNet;
 use crate::operations::What;
 use crate::region::{far, owner};
 use crate::word;
@@ -25,8 +25,8 @@ const TRIES: usize = 16;
 const SPELL: u32 = 16;
 
 /// An issue context.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<OfiNet>,
     requests: Requests,
 }
 
@@ -39,18 +39,18 @@ enum Bytes {
 }
 
 struct Write {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
     bytes: Bytes,
     len: usize,
-    to: Far,
+    to: RemoteLocation,
     word: Option<u64>,
 }
 
 struct Read {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
     into: Local,
     len: usize,
-    from: Far,
+    from: RemoteLocation,
 }
 
 // SAFETY:
@@ -60,14 +60,14 @@ unsafe impl Send for Write {}
 // - contract of `Channel::get`: the buffer is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
-impl Own for Write {
+impl NetworkOp for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let (from, desc, inline) = match &mut self.bytes {
             Bytes::Inline(bytes) => (bytes.as_mut_ptr(), std::ptr::null_mut(), true),
             Bytes::At(from, desc) => (*from, *desc, false),
         };
         let context = self.net.operations.begin(What::Access(ticket));
-        let how = How {
+        let how = AccessParameters {
             desc,
             context,
             data: self.word,
@@ -80,10 +80,10 @@ impl Own for Write {
     }
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let context = self.net.operations.begin(What::Access(ticket));
-        let how = How {
+        let how = AccessParameters {
             desc: desc(self.into),
             context,
             data: None,
@@ -122,7 +122,7 @@ fn desc(local: Local) -> *mut c_void {
 
 impl Endpoint {
     /// An endpoint that issues requests by `requests`.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<OfiNet>, requests: Requests) -> Self {
         Endpoint { net, requests }
     }
 
@@ -171,9 +171,9 @@ impl Endpoint {
         let after = self.waits_for(flags, traits.write_after_write);
         if flags.contains(Flags::GATHERED) && traits.gathers {
             let owner = owner(dst.region);
-            let how = How {
+            let how = AccessParameters {
                 desc: std::ptr::null_mut(),
-                context: gathered::context(owner),
+                context: confirm_target::context(owner),
                 data: word,
                 inline: true,
             };
@@ -189,7 +189,7 @@ impl Endpoint {
                     None => break,
                     Some(Err(Error::NotNow)) => self.make_room(),
                     Some(gathered) => {
-                        self.has_gathered(gathered?);
+                        self.on_unsignaled(gathered?);
                         return Ok(Outcome::Pending);
                     }
                 }
@@ -218,7 +218,7 @@ impl Endpoint {
 
     /// `count` unsignaled writes are in flight.
     #[inline]
-    fn has_gathered(&self, count: u32) {
+    fn on_unsignaled(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }

@@ -3,9 +3,9 @@
 use bytemuck::bytes_of;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET};
 
-use crate::address::{Address, number, protocol};
+use crate::address::{OfiAddress, number, protocol};
 use crate::choice;
-use crate::wire::{self, Accepted, Along, Head, Opening};
+use crate::wire::{self, Acceptance, Along, Head, OpenRequest};
 
 /// A reader: its name, the function, and inputs to begin with.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -28,7 +28,7 @@ fn regions() -> Vec<Vec<u8>> {
 
 fn address(bytes: &[u8]) {
     let _ = protocol(bytes);
-    if let Some(address) = Address::decode(bytes) {
+    if let Some(address) = OfiAddress::decode(bytes) {
         let _ = (choice::socket(&address.name), choice::ip(&address.name));
         assert_eq!(address.encode(), bytes);
     }
@@ -39,7 +39,7 @@ fn addresses() -> Vec<Vec<u8>> {
     let lifelines = ["10.1.2.3:4711", "[2001:db8::1]:99"].map(|text| text.parse().ok());
     let all = lifelines.into_iter().chain([None]);
     all.map(|lifeline| {
-        let address = Address {
+        let address = OfiAddress {
             secret: [7; SECRET],
             provider: number("tcp"),
             lifeline,
@@ -56,13 +56,13 @@ fn message(bytes: &[u8]) {
     while let Some((head, body)) = wire::split::<Head>(next) {
         match head.kind {
             wire::OPEN => {
-                if let Some((opening, _)) = wire::split::<Opening>(body)
+                if let Some((opening, _)) = wire::split::<OpenRequest>(body)
                     && let Some(from) = opening.address.get(..opening.len as usize)
                 {
                     address(from);
                 }
             }
-            wire::ACCEPT => drop(wire::split::<Accepted>(body)),
+            wire::ACCEPT => drop(wire::split::<Acceptance>(body)),
             wire::ALONG => {
                 let Some((piece, rest)) = wire::ride(body) else {
                     return;
@@ -83,7 +83,7 @@ fn messages() -> Vec<Vec<u8>> {
         kind,
         cookie: 5,
     };
-    let mut opening = Opening {
+    let mut opening = OpenRequest {
         secret: [7; SECRET],
         cookie: 9,
         conversation: 3,

@@ -4,11 +4,11 @@
 //! carries out all other operations, by streams made of messages (fi_msg(3)).
 //!
 //! - [`Ofi`]: the transport; `region`: registered memory; `endpoint`: issue of operations; `word`: notifications
-//! - `gathered`: unsignaled writes and their confirmation
+//! - `confirm_target`: unsignaled writes and their confirmation
 //! - `library`: libfabric.so.1, loaded on demand; `choice`: selection of the provider; `fabric`: its objects, and all calls of C
 //! - `net`: messages and completions; `buffers`, `operations`: memory that the provider uses
 //! - `conversation`: a stream to a peer; `address`, `wire`: its beginning; `contact`: reasons for its failure; `names`: peers in the address vector;
-//!   `lifeline`: detection of dead peers; `riders`: pieces of streams that are held back
+//!   `liveness_listener`: detection of dead peers; `piggyback`: pieces of streams that are held back
 //!
 //! ```
 //! // Whether this host has what it needs.
@@ -24,6 +24,7 @@ mod address;
 mod backend;
 mod buffers;
 pub mod choice;
+mod confirm_target;
 mod contact;
 mod conversation;
 mod endpoint;
@@ -31,15 +32,14 @@ mod fabric;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod gathered;
 #[expect(missing_docs, reason = "functions of C, named as there")]
 pub mod library;
-mod lifeline;
+mod liveness_listener;
 mod names;
 mod net;
 mod operations;
+mod piggyback;
 mod region;
-mod riders;
 mod transport;
 mod wire;
 mod word;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Enter, Shown};
+use unipgas_core::dynamic::{self, Enter, SymbolVisibility};
 use unipgas_core::functions_of_library;
 use unipgas_core::rendezvous::JobName;
 use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
@@ -129,7 +129,7 @@ fn environment(apart: bool) -> Vec<CString> {
 
 functions_of_library! {
     /// The functions.
-    pub struct Library {
+    pub struct LibfabricLibrary {
         version = c"fi_version": fn() -> u32;
         getinfo = c"fi_getinfo": fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
         dupinfo = c"fi_dupinfo": fn(*const fi_info) -> *mut fi_info;
@@ -141,30 +141,30 @@ functions_of_library! {
     }
 }
 
-impl Library {
+impl LibfabricLibrary {
     /// The library of this process. Errors: the reason why there is none.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    pub fn get() -> Result<&'static LibfabricLibrary, String> {
+        static LOADED: OnceLock<Result<LibfabricLibrary, String>> = OnceLock::new();
         enter();
         LOADED
-            .get_or_init(Library::load)
+            .get_or_init(LibfabricLibrary::load)
             .as_ref()
             .map_err(String::clone)
     }
 
-    fn load() -> Result<Library, String> {
+    fn load() -> Result<LibfabricLibrary, String> {
         let handlers = Handlers::save();
         // In a program that calls libfabric itself, FI_PROVIDER selects providers, perhaps unipgas alone.
-        let loaded = match dynamic::Library::is_loaded(NAME) {
-            true => {
-                dynamic::Library::load_apart(NAME, environment(true)).map(|(library, enter)| {
+        let loaded = match dynamic::DynamicLibrary::is_loaded(NAME) {
+            true => dynamic::DynamicLibrary::load_apart(NAME, environment(true)).map(
+                |(library, enter)| {
                     let _ = APART.set(enter);
                     library
-                })
-            }
-            false => dynamic::Library::load(NAME, Shown::Private),
+                },
+            ),
+            false => dynamic::DynamicLibrary::load(NAME, SymbolVisibility::Private),
         };
-        let library = loaded.and_then(|loaded| Library::find(&loaded));
+        let library = loaded.and_then(|loaded| LibfabricLibrary::find(&loaded));
         if let (Ok(library), None) = (&library, APART.get()) {
             dynamic::with_environment(environment(false), || library.begin());
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn they_are_found_while_something_is_opened_and_gone_afterwards() {
-        let Ok(library) = Library::get() else {
+        let Ok(library) = LibfabricLibrary::get() else {
             return;
         };
         for (name, value) in defaults() {

@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use unipgas_core::{Error, Result};
 
-use crate::net::Net;
-use crate::riders::Riders;
+use crate::net::OfiNet;
+use crate::piggyback::Piggyback;
 
 /// Endpoints in use, by name.
 #[derive(Default)]
-pub struct Names(Mutex<InUse>);
+pub(crate) struct AvTable(Mutex<InUse>);
 
 #[derive(Default)]
 struct InUse {
@@ -23,7 +23,7 @@ struct InUse {
 struct Used {
     number: u64,
     tag: u32,
-    riders: Arc<Riders>,
+    piggyback: Arc<Piggyback>,
     by: usize,
 }
 
@@ -36,37 +36,37 @@ pub fn number(tag: u32) -> u64 {
 }
 
 /// An endpoint in use.
-pub struct Name {
-    net: Weak<Net>,
+pub(crate) struct AvEntry {
+    net: Weak<OfiNet>,
     name: Box<[u8]>,
     /// Number in the address vector, valid until this is dropped.
     pub number: u64,
     /// Tag in this process.
     pub tag: u32,
     /// Held-back pieces that leave with the next message to the endpoint.
-    pub riders: Arc<Riders>,
+    pub piggyback: Arc<Piggyback>,
 }
 
-impl Names {
+impl AvTable {
     /// The tag of an endpoint in use.
     pub fn tag(&self, name: &[u8]) -> Option<u32> {
         self.0.lock().by_name.get(name).map(|used| used.tag)
     }
 }
 
-impl Name {
+impl AvEntry {
     /// The name as the provider gives it.
     pub fn bytes(&self) -> &[u8] {
         &self.name
     }
 
     /// Begins a use of endpoint `name`. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
-    pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
+    pub fn hold(net: &OfiNet, name: &[u8]) -> Result<Arc<Self>> {
         let mut in_use = net.names.0.lock();
         let (number, tag, riders) = match in_use.by_name.get_mut(name) {
             Some(used) => {
                 used.by += 1;
-                (used.number, used.tag, used.riders.clone())
+                (used.number, used.tag, used.piggyback.clone())
             }
             None => {
                 let number = net.fabric.insert(name)?;
@@ -79,28 +79,28 @@ impl Name {
                 };
                 let tag = in_use.ever << NUMBER.count_ones() | index;
                 in_use.ever = in_use.ever.wrapping_add(1);
-                let riders = Arc::<Riders>::default();
+                let riders = Arc::<Piggyback>::default();
                 let used = Used {
                     number,
                     tag,
-                    riders: riders.clone(),
+                    piggyback: riders.clone(),
                     by: 1,
                 };
                 in_use.by_name.insert(name.into(), used);
                 (number, tag, riders)
             }
         };
-        Ok(Arc::new(Name {
+        Ok(Arc::new(AvEntry {
             net: net.me.clone(),
             name: name.into(),
             number,
             tag,
-            riders,
+            piggyback: riders,
         }))
     }
 }
 
-impl Drop for Name {
+impl Drop for AvEntry {
     fn drop(&mut self) {
         // Without the network the address vector is closed.
         let Some(net) = self.net.upgrade() else {

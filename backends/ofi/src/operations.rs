@@ -7,27 +7,27 @@ use crossbeam::queue::SegQueue;
 use parking_lot::Mutex;
 use unipgas_core::streams::Ticket;
 
-use crate::names::Name;
+use crate::names::AvEntry;
 
 /// Memory that the provider may use while an operation is in flight: fi_context2.
 type Scratch = [u64; 8];
 
 /// The sender of a message.
-pub struct Sender {
+pub(crate) struct MessageSender {
     /// The conversation.
     pub number: u32,
     /// Number of its messages in flight.
     pub under_way: Arc<AtomicUsize>,
     /// The endpoint stays in the address vector until the completion.
-    pub _to: Arc<Name>,
+    pub _to: Arc<AvEntry>,
 }
 
 /// The kind of an operation.
-pub enum What {
+pub(crate) enum What {
     /// A receive into the buffer with this number.
     Receive(usize),
     /// A message from the buffer with this number.
-    Send(usize, Sender),
+    Send(usize, MessageSender),
     /// A read or a write. The ticket reports its end.
     Access(Ticket),
     /// Unused.
@@ -42,7 +42,7 @@ struct Operation {
 
 /// The operations of a process. The provider may use an operation until its completion.
 #[derive(Default)]
-pub struct Operations {
+pub(crate) struct Operations {
     all: Mutex<Vec<Box<[Operation]>>>,
     free: SegQueue<usize>,
 }

@@ -6,9 +6,9 @@ use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::OwnPart;
 use unipgas_core::{Error, Result, Rights};
 
-use crate::fabric::Far;
+use crate::fabric::RemoteLocation;
 use crate::names;
-use crate::net::{Net, key};
+use crate::net::{OfiNet, key};
 use crate::word::{self, Numbered};
 
 /// Registers memory with the provider. Errors: [`Error::Exhausted`], [`Error::Unreachable`], [`Error::Os`].
@@ -16,7 +16,7 @@ use crate::word::{self, Numbered};
 /// # Safety
 /// `len` bytes at `base` are valid until the returned part is dropped.
 pub unsafe fn register(
-    net: &Arc<Net>,
+    net: &Arc<OfiNet>,
     base: *mut u8,
     len: usize,
     rights: Rights,
@@ -70,13 +70,13 @@ pub unsafe fn register(
 
 /// Reads the owner's bytes about a region: key, begin, and the owner's tag with the number of the first word. Notes the owner's landing. Errors:
 /// [`Error::StaleRegion`].
-pub fn imported(net: &Net, told: &[u8], tag: u32) -> Result<[u64; 3]> {
+pub fn imported(net: &OfiNet, told: &[u8], tag: u32) -> Result<[u64; 3]> {
     if told.is_empty() {
         // The provider does not access this region.
         return Ok([0, 0, tag.into()]);
     }
     let ([key, begin, landing_key, address], first) = said(told)?;
-    let landing = Far {
+    let landing = RemoteLocation {
         peer: names::number(tag),
         address,
         key: landing_key,
@@ -104,9 +104,9 @@ pub fn owner(region: &RemoteRegion) -> u32 {
 }
 
 /// The provider's address of `offset` in a peer's region.
-pub fn far(region: &RemoteRegion, offset: usize) -> Far {
+pub fn far(region: &RemoteRegion, offset: usize) -> RemoteLocation {
     let [_, key, begin, _] = region.parts().detail;
-    Far {
+    RemoteLocation {
         peer: names::number(owner(region)),
         address: begin.wrapping_add(offset as u64),
         key,

@@ -8,24 +8,24 @@ use unipgas_core::driver::Driver;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::address::Address;
+use crate::address::OfiAddress;
 use crate::backend::TAG;
-use crate::choice::{Info, Wish, choose};
+use crate::choice::{ProviderInfo, ProviderSelector, choose};
 use crate::endpoint::{Endpoint, INLINE};
 use crate::fabric;
-use crate::lifeline::Lifeline;
-use crate::net::Net;
+use crate::liveness_listener::LivenessListener;
+use crate::net::OfiNet;
 use crate::region;
 
 /// The agent's view of the network.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
 }
 
 impl Network for Fabric {
@@ -51,7 +51,7 @@ impl Network for Fabric {
     fn want_guests(&self, _: bool) {}
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
-        let lifeline = self.net.lifeline().and_then(Lifeline::events);
+        let lifeline = self.net.lifeline().and_then(LivenessListener::events);
         self.net
             .fabric
             .events()
@@ -60,7 +60,7 @@ impl Network for Fabric {
             .collect()
     }
 
-    fn progress(&self, turn: bool, alone: bool) -> News {
+    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
         let news = self.net.progress(turn, alone);
         if turn && let Some(lifeline) = self.net.lifeline() {
             lifeline.dismiss();
@@ -97,7 +97,7 @@ impl Network for Fabric {
     }
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
-        let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
+        let address = OfiAddress::decode(link.address()).ok_or(Error::StaleRegion)?;
         // The conversation with the owner keeps its endpoint in use.
         let tag = self.net.names.tag(&address.name);
         region::imported(&self.net, told, tag.ok_or(Error::StaleRegion)?)
@@ -108,7 +108,7 @@ impl Network for Fabric {
 pub struct Ofi {
     /// `None` while this is dropped.
     streams: Option<Streams>,
-    pub(crate) net: Arc<Net>,
+    pub(crate) net: Arc<OfiNet>,
     /// Causes turns, if the provider has no descriptor for events.
     beats: Option<Arc<Driver>>,
 }
@@ -116,17 +116,17 @@ pub struct Ofi {
 impl Ofi {
     /// Opens the best provider, or the choice of UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let info = choose(&Wish::from_env()?, opening.other_hosts)?;
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
+        let info = choose(&ProviderSelector::from_env()?, opening.other_hosts)?;
         Ofi::open(info, opening.beside.clone())
     }
 
     pub(crate) fn open(
-        info: Info,
+        info: ProviderInfo,
         beside: Option<Arc<dyn Transport>>,
-    ) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
-        let net = Net::open(info, owner.clone())?;
+    ) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
+        let net = OfiNet::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
@@ -134,7 +134,7 @@ impl Ofi {
         let driver = Driver::of_this_process()?;
         let beats = net.fabric.events().is_none().then_some(driver);
         beats.iter().for_each(|driver| driver.more());
-        Ok(OverStreams(Ofi {
+        Ok(StreamTransport(Ofi {
             streams: Some(streams),
             net,
             beats,
@@ -144,14 +144,14 @@ impl Ofi {
 
 impl Drop for Ofi {
     fn drop(&mut self) {
-        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
+        let is_used = |net: &Arc<OfiNet>| Arc::strong_count(net) > 1;
         // Conversations carry the farewell, so they close last.
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+        streams::close(&mut self.streams, &self.net, OfiNet::close, is_used);
         self.beats.iter().for_each(|driver| driver.fewer(1));
     }
 }
 
-impl StreamTransport for Ofi {
+impl StreamBackend for Ofi {
     const NAME: &'static str = "ofi";
     const TAG: Tag = TAG;
 
@@ -164,13 +164,13 @@ impl StreamTransport for Ofi {
         Limits {
             registered: traits.local,
             inline: traits.inject.min(INLINE),
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
         // A process with another protocol version gets an error text later.
-        Address::decode(address).is_none_or(|to| to.provider == self.net.provider)
+        OfiAddress::decode(address).is_none_or(|to| to.provider == self.net.provider)
     }
 
     unsafe fn register_own(
@@ -192,6 +192,6 @@ impl StreamTransport for Ofi {
 
 /// Whether libfabric is installed, with a usable provider that opens. Errors: the reason.
 pub fn probe(other_hosts: bool) -> std::result::Result<(), String> {
-    let open = || fabric::Fabric::open(choose(&Wish::from_env()?, other_hosts)?);
+    let open = || fabric::Fabric::open(choose(&ProviderSelector::from_env()?, other_hosts)?);
     open().map(drop).map_err(|error: Error| error.to_string())
 }

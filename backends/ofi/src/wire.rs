@@ -9,7 +9,7 @@ pub const PROTOCOL: u16 = u16::from_le_bytes([4, VERSION]);
 /// The head of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Head {
+pub(crate) struct Head {
     /// The receiver's number of the conversation.
     pub conversation: u32,
     /// One of the kinds below.
@@ -18,9 +18,9 @@ pub struct Head {
     pub cookie: u64,
 }
 
-/// Request to begin a conversation; an [`Opening`] follows.
+/// Request to begin a conversation; an [`OpenRequest`] follows.
 pub const OPEN: u32 = u32::from_le_bytes(*b"uofi");
-/// The conversation has begun; an [`Accepted`] follows.
+/// The conversation has begun; an [`Acceptance`] follows.
 pub const ACCEPT: u32 = 2;
 /// Bytes of the stream follow.
 pub const BYTES: u32 = 3;
@@ -38,7 +38,7 @@ pub const ALONG: u32 = 8;
 /// The length of a piece.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Along {
+pub(crate) struct Along {
     /// In bytes.
     pub len: u32,
     /// Padding.
@@ -59,7 +59,7 @@ pub fn ride(message: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Data of a request to begin a conversation.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Opening {
+pub(crate) struct OpenRequest {
     /// Secret of the receiver.
     pub secret: [u8; SECRET],
     /// Cookie that messages to the sender must carry.
@@ -73,12 +73,12 @@ pub struct Opening {
 }
 
 /// Length of the longest message without stream bytes. A provider must support it.
-pub const LEAST: usize = size_of::<Head>() + size_of::<Opening>();
+pub const LEAST: usize = size_of::<Head>() + size_of::<OpenRequest>();
 
 /// Data of an acceptance.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Accepted {
+pub(crate) struct Acceptance {
     /// Cookie that messages to the sender must carry.
     pub cookie: u64,
     /// The sender's number of the conversation.

@@ -41,15 +41,15 @@ unsafe impl Sync for Range {}
 
 /// The numbers of this process.
 #[derive(Default)]
-pub struct Words(RwLock<BTreeMap<u32, Range>>);
+pub(crate) struct WordNumbers(RwLock<BTreeMap<u32, Range>>);
 
 /// The numbers of a registration, until it is dropped.
-pub struct Numbered {
-    words: Arc<Words>,
+pub(crate) struct Numbered {
+    words: Arc<WordNumbers>,
     first: u32,
 }
 
-impl Words {
+impl WordNumbers {
     /// Numbers the words of `len` bytes at `base`. `None`: there are no words, they are not aligned, or numbers are used up.
     ///
     /// # Safety
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn each_word_has_a_number_of_its_own_as_long_as_it_is_there() {
-        let words = Arc::new(Words::default());
+        let words = Arc::new(WordNumbers::default());
         let memory: Vec<AtomicU32> = (0..300).map(AtomicU32::new).collect();
         let at = |nth: usize| memory[nth..].as_ptr().cast_mut().cast::<u8>();
         // SAFETY:

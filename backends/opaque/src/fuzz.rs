@@ -2,7 +2,7 @@
 
 use unipgas_core::streams::greeting::SECRET;
 
-use crate::options::Options;
+use crate::options::OpaqueOptions;
 use crate::stream;
 
 /// A reader: its name, the function, and inputs to begin with.
@@ -28,7 +28,7 @@ fn addresses() -> Vec<Vec<u8>> {
 }
 
 fn options(bytes: &[u8]) {
-    let _ = Options::parse(&String::from_utf8_lossy(bytes), 3, 1);
+    let _ = OpaqueOptions::parse(&String::from_utf8_lossy(bytes), 3, 1);
 }
 
 fn all_options() -> Vec<Vec<u8>> {

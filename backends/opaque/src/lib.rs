@@ -7,7 +7,7 @@
 //! The engine ([`unipgas_core::streams`]) implements requests, answers and their state. This crate contains:
 //!
 //! - [`Opaque`]: the transport; `network`: its sockets
-//! - [`Options`]: restrictions and faults, so that tests see the engine compensate for them; `window`: the order of execution
+//! - [`OpaqueOptions`]: restrictions and faults, so that tests see the engine compensate for them; `window`: the order of execution
 //! - `stream`: sockets and addresses; `pulse`: detection of dead hosts
 //!
 //! ```
@@ -32,7 +32,7 @@ mod transport;
 mod window;
 
 pub use backend::BACKEND;
-pub use options::Options;
+pub use options::OpaqueOptions;
 pub use transport::{Opaque, probe};
 
 #[cfg(test)]

@@ -10,15 +10,16 @@ use rustix::event::epoll;
 use unipgas_core::descriptor::{above, ready};
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    Accepted, Begun, Ended, Faults, Found, Network, News, Order, Owner, Stream,
+    Accepted, Begun, EventReceiver, Faults, Network, Order, ProgressEvents, Stream, StreamEnded,
+    TransitState,
 };
 use unipgas_core::transport::Limits;
 use unipgas_core::{Error, Result};
 
-use crate::options::Options;
+use crate::options::OpaqueOptions;
 use crate::pulse::Pulse;
 use crate::stream::{self, Listener};
-use crate::window::Window;
+use crate::window::RequestWindow;
 
 /// The mark of the socket that listens.
 const LISTENER: u64 = u64::MAX;
@@ -26,19 +27,19 @@ const LISTENER: u64 = u64::MAX;
 const AT_ONCE: usize = 64;
 
 /// The listening socket and the events of this process.
-pub struct Sockets {
-    options: Options,
+pub(crate) struct Sockets {
+    options: OpaqueOptions,
     listener: Listener,
     events: Arc<Events>,
     operations: Arc<AtomicU64>,
     /// A connection may wait for accept(2).
     called: AtomicBool,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
 }
 
 impl Sockets {
     /// Begins to listen. Errors: [`Error::Os`].
-    pub fn open(options: Options, owner: Arc<Owner>) -> Result<Self> {
+    pub fn open(options: OpaqueOptions, owner: Arc<EventReceiver>) -> Result<Self> {
         let listener = Listener::open(options.tcp)?;
         let events = Arc::new(Events::new()?);
         events.watch(&listener.socket, LISTENER)?;
@@ -112,8 +113,8 @@ impl Network for Sockets {
             .watch_for(&self.listener.socket, LISTENER, flags);
     }
 
-    fn progress(&self, turn: bool, _: bool) -> News {
-        let mut news = News {
+    fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
+        let mut news = ProgressEvents {
             streams: false,
             guests: false,
             ended: false,
@@ -158,13 +159,13 @@ impl Network for Sockets {
 
 /// Faults of the options.
 struct Asked {
-    options: Options,
+    options: OpaqueOptions,
     operations: Arc<AtomicU64>,
 }
 
 impl Faults for Asked {
     fn order(&self) -> Option<Box<dyn Order>> {
-        let window = || Box::new(Window::new(self.options.seed)) as _;
+        let window = || Box::new(RequestWindow::new(self.options.seed)) as _;
         self.options.unordered.then(window)
     }
 
@@ -243,11 +244,11 @@ struct Socket {
 }
 
 impl Stream for Socket {
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
-        stream::push(&self.fd, bytes).map_err(|_| Ended)
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
+        stream::push(&self.fd, bytes).map_err(|_| StreamEnded)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         if !self.called.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -255,7 +256,7 @@ impl Stream for Socket {
         // A short read leaves the end of the stream to the next event, and `end` has removed the socket from epoll.
         if pulled.is_err() || self.ended.load(Ordering::Acquire) {
             self.called.store(true, Ordering::Relaxed);
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         Ok(())
     }
@@ -266,12 +267,12 @@ impl Stream for Socket {
         self.events.watch_for(&self.fd, self.mark, flags);
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         let begins = pulse.begins(&self.fd);
         let found = pulse.look(&self.fd);
         if begins
-            && found == Found::Silence
+            && found == TransitState::Silence
             && let Some(to) = &self.to
         {
             unipgas_core::tell(&format!(
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_first_pull_after_the_end_gives_the_last_bytes_and_the_end() {
-        let sockets = Sockets::open(Options::default(), Arc::default()).unwrap();
+        let sockets = Sockets::open(OpaqueOptions::default(), Arc::default()).unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let socket = sockets.socket(here, None, false).unwrap();

@@ -9,7 +9,7 @@ const HELP: &str = "must be a list of tcp, unordered, no-lines, no-atomics, regi
 
 /// The options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct OpaqueOptions {
     /// TCP instead of Unix sockets.
     pub tcp: bool,
     /// The target carries out operations in an order drawn from the seed, within the contract of the channel.
@@ -22,22 +22,22 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Options {
+impl OpaqueOptions {
     /// Reads UNIPGAS_OPAQUE, UNIPGAS_SEED and UNIPGAS_RANK. Errors: one line with the valid form.
     pub fn from_env() -> Result<Self> {
         let text = variables::get(NAME)?.unwrap_or_default();
         let rank = variables::number("UNIPGAS_RANK")?.unwrap_or(0);
         let seed = variables::number("UNIPGAS_SEED")?.unwrap_or(0);
-        Options::parse(&text, rank, seed)
+        OpaqueOptions::parse(&text, rank, seed)
     }
 
     /// Parses the text. `rank`: the rank of this process. Errors: any other text, and a repeated term other than `lose`.
     pub fn parse(text: &str, rank: u64, seed: u64) -> Result<Self> {
         let wrong = || variables::wrong(NAME, text, HELP);
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-        let mut options = Options {
+        let mut options = OpaqueOptions {
             seed: seed ^ rank.rotate_left(32),
-            ..Options::default()
+            ..OpaqueOptions::default()
         };
         let mut seen = Vec::new();
         for term in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn the_text_says_it_all() {
-        let parse = |text: &str| Options::parse(text, 3, 0).unwrap();
+        let parse = |text: &str| OpaqueOptions::parse(text, 3, 0).unwrap();
         let seed = 3 << 32;
         let all = "tcp, unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4,lose=3@77,lose=1@5";
-        let expected = Options {
+        let expected = OpaqueOptions {
             tcp: true,
             unordered: true,
             limits: Limits {
@@ -108,9 +108,9 @@ mod tests {
             seed,
         };
         assert_eq!(parse(all), expected);
-        let plain = Options {
+        let plain = OpaqueOptions {
             seed,
-            ..Options::default()
+            ..OpaqueOptions::default()
         };
         assert_eq!(parse(" "), plain);
         assert_eq!(parse("lose=2@1"), plain);
@@ -135,7 +135,7 @@ mod tests {
             "lose=@1",
             "tcp;unordered",
         ] {
-            let error = Options::parse(text, 0, 0).unwrap_err().to_string();
+            let error = OpaqueOptions::parse(text, 0, 0).unwrap_err().to_string();
             let right = error.starts_with(&format!("UNIPGAS_OPAQUE={text}: must be"));
             assert!(right && error.lines().count() == 1, "{error}");
         }

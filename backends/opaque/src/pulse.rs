@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use unipgas_core::streams::Found;
+use unipgas_core::streams::TransitState;
 
 /// Looks without an answer after which a host counts as dead.
 const SILENT: u32 = 10;
@@ -55,7 +55,7 @@ impl Counted {
 
 /// State of the looks at one stream.
 #[derive(Default)]
-pub struct Pulse {
+pub(crate) struct Pulse {
     /// Counters of the last look with received segments, or without waiting bytes.
     last: Counted,
     silent: u32,
@@ -68,11 +68,11 @@ impl Pulse {
     }
 
     /// Looks again, some time after the previous look.
-    pub fn look(&mut self, socket: impl AsFd) -> Found {
-        Counted::of(socket).map_or(Found::Nothing, |now| self.judge(now))
+    pub fn look(&mut self, socket: impl AsFd) -> TransitState {
+        Counted::of(socket).map_or(TransitState::Nothing, |now| self.judge(now))
     }
 
-    fn judge(&mut self, now: Counted) -> Found {
+    fn judge(&mut self, now: Counted) -> TransitState {
         if now.heard != self.last.heard || !now.waits {
             self.last = now;
             self.silent = 0;
@@ -81,9 +81,9 @@ impl Pulse {
             self.silent += 1;
         }
         match now.waits {
-            false => Found::Nothing,
-            true if self.silent < SILENT => Found::Waits,
-            true => Found::Silence,
+            false => TransitState::Nothing,
+            true if self.silent < SILENT => TransitState::Waits,
+            true => TransitState::Silence,
         }
     }
 }
@@ -110,19 +110,19 @@ mod tests {
         let mut pulse = Pulse::default();
         pulse.judge(begins);
         for _ in 1..SILENT - 1 {
-            assert_eq!(pulse.judge(begins), Found::Waits);
+            assert_eq!(pulse.judge(begins), TransitState::Waits);
         }
-        assert_eq!(pulse.judge(begins), Found::Silence);
+        assert_eq!(pulse.judge(begins), TransitState::Silence);
     }
 
     #[test]
     fn who_answers_nothing_for_long_has_gone() {
         let mut pulse = Pulse::default();
-        assert_eq!(pulse.judge(counted(5, 5, false)), Found::Nothing);
+        assert_eq!(pulse.judge(counted(5, 5, false)), TransitState::Nothing);
         for sent in 0..SILENT - 1 {
-            assert_eq!(pulse.judge(counted(6 + sent, 5, true)), Found::Waits);
+            assert_eq!(pulse.judge(counted(6 + sent, 5, true)), TransitState::Waits);
         }
-        assert_eq!(pulse.judge(counted(20, 5, true)), Found::Silence);
+        assert_eq!(pulse.judge(counted(20, 5, true)), TransitState::Silence);
     }
 
     #[test]
@@ -133,21 +133,27 @@ mod tests {
             // A stopped process: its host answers each probe, and the probes become less frequent.
             sent += 1;
             for _ in 0..SILENT - 1 {
-                assert_eq!(pulse.judge(counted(sent, heard - 1, true)), Found::Waits);
+                assert_eq!(
+                    pulse.judge(counted(sent, heard - 1, true)),
+                    TransitState::Waits
+                );
             }
             for _ in 0..10 * SILENT {
-                assert_eq!(pulse.judge(counted(sent, heard, true)), Found::Waits);
+                assert_eq!(pulse.judge(counted(sent, heard, true)), TransitState::Waits);
             }
         }
         for _ in 0..2 * SILENT {
-            assert_eq!(pulse.judge(counted(sent + 9, 4, false)), Found::Nothing);
+            assert_eq!(
+                pulse.judge(counted(sent + 9, 4, false)),
+                TransitState::Nothing
+            );
         }
     }
 
     #[test]
     fn only_tcp_is_looked_at() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(Pulse::default().look(&one), Found::Nothing);
+        assert_eq!(Pulse::default().look(&one), TransitState::Nothing);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let counted = Counted::of(&stream).expect("a kernel that counts segments");

@@ -31,7 +31,7 @@ const TCP: u8 = 2;
 const NAME: usize = 8;
 
 /// The listening socket of a process, and the secret that peers must send.
-pub struct Listener {
+pub(crate) struct Listener {
     /// Non-blocking.
     pub socket: OwnedFd,
     /// Address for peers: kind, secret, name.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use unipgas_core::Result;
 use unipgas_core::bundle::Tag;
 use unipgas_core::registry::Opening;
-use unipgas_core::streams::{OverStreams, Owner, StreamTransport, Streams};
+use unipgas_core::streams::{EventReceiver, StreamBackend, StreamTransport, Streams};
 use unipgas_core::transport::Transport;
 
 use crate::backend::TAG;
 use crate::network::Sockets;
-use crate::options::Options;
+use crate::options::OpaqueOptions;
 use crate::stream::Listener;
 
 /// A transport over sockets.
@@ -19,23 +19,26 @@ pub struct Opaque(Streams);
 impl Opaque {
     /// Opens the transport with the options of UNIPGAS_OPAQUE. If other hosts take part, it always uses TCP. Errors:
     /// [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument) for wrong options, [`Error::Os`](unipgas_core::Error::Os).
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let mut options = Options::from_env()?;
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
+        let mut options = OpaqueOptions::from_env()?;
         options.tcp |= opening.other_hosts;
         Opaque::open(options, opening.beside.clone())
     }
 
     /// Begins to listen. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`](unipgas_core::Error::Os).
-    pub fn open(options: Options, beside: Option<Arc<dyn Transport>>) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
+    pub fn open(
+        options: OpaqueOptions,
+        beside: Option<Arc<dyn Transport>>,
+    ) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
         let sockets = Arc::new(Sockets::open(options, owner.clone())?);
         let streams = Streams::open(sockets, beside)?;
         owner.is(&streams);
-        Ok(OverStreams(Opaque(streams)))
+        Ok(StreamTransport(Opaque(streams)))
     }
 }
 
-impl StreamTransport for Opaque {
+impl StreamBackend for Opaque {
     const NAME: &'static str = "opaque";
     const TAG: Tag = TAG;
 

@@ -1,29 +1,29 @@
 //! Received requests of a peer that are not yet carried out. Their order is drawn from a seed.
 
-use unipgas_core::agent::{Place, Request};
+use unipgas_core::agent::{RegisteredPlace, Request};
 use unipgas_core::streams::Order;
-use unipgas_core::streams::envelope::Envelope;
+use unipgas_core::streams::envelope::RequestHeader;
 
 /// Maximum number of the agent's turns that a request is held back.
 const MOST_TURNS: u64 = 4;
 
 struct Held {
-    envelope: Envelope,
+    envelope: RequestHeader,
     /// The inbox of a delivery: records of one channel to one inbox stay in order.
-    inbox: Option<Place>,
+    inbox: Option<RegisteredPlace>,
     message: Vec<u8>,
     turns: u64,
 }
 
 /// The requests of one peer, in order of arrival.
-pub struct Window {
+pub(crate) struct RequestWindow {
     held: Vec<Held>,
     random: u64,
 }
 
-impl Window {
+impl RequestWindow {
     pub fn new(seed: u64) -> Self {
-        Window {
+        RequestWindow {
             held: Vec::new(),
             random: seed,
         }
@@ -47,8 +47,8 @@ impl Window {
     }
 }
 
-impl Order for Window {
-    fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]) {
+impl Order for RequestWindow {
+    fn hold(&mut self, envelope: RequestHeader, request: &Request<'_>, message: &[u8]) {
         let turns = self.draw(MOST_TURNS + 1);
         self.held.push(Held {
             envelope,
@@ -71,7 +71,7 @@ impl Order for Window {
         }
     }
 
-    fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)> {
+    fn take(&mut self, all: bool) -> Option<(RequestHeader, Vec<u8>)> {
         let ready: Vec<usize> = (0..self.held.len())
             .filter(|at| (all || self.held[*at].turns == 0) && self.may_go(*at))
             .collect();
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
     use unipgas_core::inbox::Record;
 
-    fn hold(window: &mut Window, number: u64, channel: u32, ordered: bool, inbox: bool) {
-        let place = Place {
+    fn hold(window: &mut RequestWindow, number: u64, channel: u32, ordered: bool, inbox: bool) {
+        let place = RegisteredPlace {
             slot: 0,
             generation: 1,
             offset: 0,
         };
-        let envelope = Envelope {
+        let envelope = RequestHeader {
             number,
             channel,
             ordered: ordered.into(),
@@ -117,7 +117,7 @@ mod tests {
         window.hold(envelope, &request, &[]);
     }
 
-    fn order(window: &mut Window) -> Vec<u64> {
+    fn order(window: &mut RequestWindow) -> Vec<u64> {
         let mut order = Vec::new();
         while !window.is_empty() {
             while let Some((envelope, _)) = window.take(false) {
@@ -132,7 +132,7 @@ mod tests {
     fn what_may_overtake_does_and_nothing_else() {
         let mut overtaken = [false; 2];
         for seed in 0..200 {
-            let mut window = Window::new(seed);
+            let mut window = RequestWindow::new(seed);
             // Channel 1: 0 and 1 in any order, 2 after both, 3 at any time. Channel 2: records 10 and 11 in order.
             for number in 0..4 {
                 hold(&mut window, number, 1, number == 2, false);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn at_the_end_all_go_in_an_order_that_is_allowed() {
-        let mut window = Window::new(1);
+        let mut window = RequestWindow::new(1);
         for number in 0..100 {
             hold(&mut window, number, 1, true, false);
         }

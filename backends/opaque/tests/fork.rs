@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Remote, Rights};
-use unipgas_opaque::{Opaque, Options};
+use unipgas_opaque::{Opaque, OpaqueOptions};
 
 /// Is in the middle of a message, and with it whoever serves it, until it is told to go on.
 struct Slow {
@@ -26,7 +26,7 @@ impl Handler for Slow {
 
 #[test]
 fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
-    let [here, there] = [(); 2].map(|()| Opaque::open(Options::default(), None).unwrap());
+    let [here, there] = [(); 2].map(|()| Opaque::open(OpaqueOptions::default(), None).unwrap());
     let memory = there.allocate(4096, Rights::FULL).unwrap();
     let (begins, begun) = channel();
     let (go_on, goes_on) = channel();
@@ -44,7 +44,7 @@ fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
         offset: 0,
     };
     endpoint
-        .active_message(to, b"slow", Reply::NONE, Flags::empty(), 1)
+        .active_message(to, b"slow", ReplyBuffer::NONE, Flags::empty(), 1)
         .unwrap();
     begun.recv().unwrap();
     // SAFETY:

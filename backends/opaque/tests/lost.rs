@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use unipgas_core::region::Memory;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
-use unipgas_opaque::{Opaque, Options};
+use unipgas_opaque::{Opaque, OpaqueOptions};
 
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: OverStreams<Opaque>,
+    transport: StreamTransport<Opaque>,
 }
 
 struct Link {
@@ -20,7 +20,7 @@ struct Link {
 }
 
 impl Node {
-    fn open(options: Options) -> Node {
+    fn open(options: OpaqueOptions) -> Node {
         let transport = Opaque::open(options, None).unwrap();
         Node {
             channel: transport.open_channel().unwrap(),
@@ -67,8 +67,8 @@ impl Node {
     }
 }
 
-fn lost(options: Options) {
-    let loses = Node::open(Options {
+fn lost(options: OpaqueOptions) {
+    let loses = Node::open(OpaqueOptions {
         lose_at: Some(4),
         ..options
     });
@@ -113,14 +113,14 @@ fn lost(options: Options) {
 
 #[test]
 fn both_sides_learn_of_a_loss() {
-    lost(Options::default());
+    lost(OpaqueOptions::default());
 }
 
 #[test]
 fn also_over_tcp_and_in_no_order() {
-    lost(Options {
+    lost(OpaqueOptions {
         tcp: true,
         unordered: true,
-        ..Options::default()
+        ..OpaqueOptions::default()
     });
 }

@@ -12,25 +12,27 @@ use std::sync::{Arc, Weak};
 
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
-use unipgas_core::op::{AtomicRequest, Outcome, Remote, Reply};
+use unipgas_core::op::{AtomicRequest, Outcome, Remote, ReplyBuffer};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, process};
 
-use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request, TAKEN};
+use crate::control::{
+    ActiveMessage, AgentRequest, Control, DONE, MESSAGE, POSTED, REQUESTS, TAKEN,
+};
 use crate::peer::{PeerProcess, ShmPeer};
-use crate::registration::Home;
+use crate::registration::RegistrationState;
 
 /// The agent of a process, at work as long as this lives.
-pub struct Agent {
+pub(crate) struct Agent {
     _at: AtBell,
     _serving: Arc<Serving>,
 }
 
-struct Serving(Arc<Home>);
+struct Serving(Arc<RegistrationState>);
 
 impl Agent {
     /// Errors: [`Error::Os`].
-    pub fn start(home: &Arc<Home>) -> Result<Self> {
+    pub fn start(home: &Arc<RegistrationState>) -> Result<Self> {
         let driver = Driver::of_this_process()?;
         home.show_alarm(driver.alarm())?;
         let serving = Arc::new(Serving(home.clone()));
@@ -77,7 +79,7 @@ struct Served {
 
 /// For a thread that waits: hands over messages that run nobody's code. For all else it wakes the progress thread, which may not hear the bell now. Whether
 /// anything was handed over.
-pub fn serve(home: &Home) -> bool {
+pub fn serve(home: &RegistrationState) -> bool {
     let Some(driver) = home.agent_driver.get().filter(|_| home.is_here()) else {
         return false;
     };
@@ -96,7 +98,7 @@ pub fn serve(home: &Home) -> bool {
     served.any
 }
 
-fn serve_all(home: &Home, by: By) -> Served {
+fn serve_all(home: &RegistrationState, by: By) -> Served {
     let control = home.pool.view().control();
     let mut served = Served::default();
     for (request, message) in control.requests.iter().zip(&control.messages) {
@@ -150,7 +152,13 @@ fn store(words: &[AtomicU64; 4], value: Value) {
 }
 
 /// As [`execute`], of a message. `None`: the progress thread has to do it.
-fn hand_over(home: &Home, request: &Request, words: &Message, len: u64, by: By) -> Option<u32> {
+fn hand_over(
+    home: &RegistrationState,
+    request: &AgentRequest,
+    words: &ActiveMessage,
+    len: u64,
+    by: By,
+) -> Option<u32> {
     let slot = request.slot.load(Ordering::Relaxed);
     let generation = request.generation.load(Ordering::Relaxed);
     let entry = home.pool.view().control().slots.get(slot as usize);
@@ -183,7 +191,7 @@ fn hand_over(home: &Home, request: &Request, words: &Message, len: u64, by: By) 
 }
 
 /// Everything in the request was written by another process and is checked here.
-fn execute(control: &Control, request: &Request) -> u32 {
+fn execute(control: &Control, request: &AgentRequest) -> u32 {
     let what = request.what.load(Ordering::Relaxed);
     let (Some(op), Some(ty)) = (
         AtomicOp::ALL.get((what & 0xff) as usize).copied(),
@@ -265,7 +273,7 @@ fn free_orphans(control: &Control) {
 /// # Safety
 /// The request's pointers are valid as [`AtomicRequest`] says.
 pub unsafe fn perform(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     request: &AtomicRequest,
@@ -276,7 +284,7 @@ pub unsafe fn perform(
         // - the caller's word.
         let (operand, compare) = unsafe { values(request, i) };
         let what = code(request);
-        let fill = |request: &Request, _: &Message| {
+        let fill = |request: &AgentRequest, _: &ActiveMessage| {
             store(&request.operand, operand);
             store(&request.compare, compare);
         };
@@ -301,7 +309,7 @@ pub unsafe fn perform(
 /// # Safety
 /// As there; the result until the operation is complete.
 pub unsafe fn perform_late(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     request: &AtomicRequest,
@@ -345,15 +353,15 @@ unsafe fn values(request: &AtomicRequest, nth: usize) -> (Value, Value) {
 
 /// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
 pub fn send(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     to: Remote<'_>,
     message: &[u8],
-    reply: Reply,
+    reply: ReplyBuffer,
 ) -> Result<()> {
     check_handled(peer, to)?;
     let what = MESSAGE | message.len() as u64;
-    let fill = |_: &Request, words: &Message| words.write(message);
+    let fill = |_: &AgentRequest, words: &ActiveMessage| words.write(message);
     ask(home, peer, to, 0, what, fill, |[len, ..], words| {
         take_reply(reply, len, words);
     })
@@ -368,7 +376,7 @@ pub fn check_handled(peer: &PeerProcess, to: Remote<'_>) -> Result<()> {
     }
 }
 
-fn take_reply(reply: Reply, len: u64, words: &Message) {
+fn take_reply(reply: ReplyBuffer, len: u64, words: &ActiveMessage) {
     if reply.room() > 0 {
         reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
     }
@@ -376,13 +384,13 @@ fn take_reply(reply: Reply, len: u64, words: &Message) {
 
 /// `take` takes the answer.
 fn ask<T>(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     ahead: usize,
     what: u64,
-    fill: impl FnOnce(&Request, &Message),
-    take: impl FnOnce(Value, &Message) -> T,
+    fill: impl FnOnce(&AgentRequest, &ActiveMessage),
+    take: impl FnOnce(Value, &ActiveMessage) -> T,
 ) -> Result<T> {
     let control = peer.control();
     let nth = until(home, peer, |turn| claim(control, turn))?;
@@ -420,7 +428,7 @@ fn post(
     nth: usize,
     (slot, generation, offset): Place,
     what: u64,
-    fill: impl FnOnce(&Request, &Message),
+    fill: impl FnOnce(&AgentRequest, &ActiveMessage),
 ) {
     let request = &control.requests[nth];
     let relaxed = Ordering::Relaxed;
@@ -436,7 +444,11 @@ fn post(
 }
 
 /// What has become of one that is done, which is free then.
-fn answer<T>(control: &Control, nth: usize, take: impl FnOnce(Value, &Message) -> T) -> Result<T> {
+fn answer<T>(
+    control: &Control,
+    nth: usize,
+    take: impl FnOnce(Value, &ActiveMessage) -> T,
+) -> Result<T> {
     let request = &control.requests[nth];
     let (status, what, result) = (
         request.status.load(Ordering::Relaxed),
@@ -466,7 +478,7 @@ fn answer<T>(control: &Control, nth: usize, take: impl FnOnce(Value, &Message) -
 /// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it. What peers ask of this process is
 /// carried out meanwhile: the peer may wait for that.
 fn until<T>(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     mut poll: impl FnMut(usize) -> Option<T>,
 ) -> Result<T> {
@@ -494,8 +506,8 @@ mod tests {
     use unipgas_core::transport::Handler;
 
     use super::*;
-    use crate::control::{Entry, Kind};
-    use crate::pool::Pool;
+    use crate::control::{RegionKind, SlotEntry};
+    use crate::pool::MemoryPool;
 
     struct Upper {
         plain: bool,
@@ -517,7 +529,7 @@ mod tests {
         }
     }
 
-    fn post(home: &Home, nth: usize, (slot, generation): (u32, u32), message: &[u8]) {
+    fn post(home: &RegistrationState, nth: usize, (slot, generation): (u32, u32), message: &[u8]) {
         let control = home.pool.view().control();
         let request = &control.requests[nth];
         request.slot.store(slot, Ordering::Relaxed);
@@ -531,11 +543,11 @@ mod tests {
 
     #[test]
     fn who_waits_leaves_what_runs_code_to_the_progress_thread() {
-        let home = Home::new(Pool::create(1).unwrap(), false);
+        let home = RegistrationState::new(MemoryPool::create(1).unwrap(), false);
         let control = home.pool.view().control();
         let region = |slot: u32, plain| {
-            let generation = control.slots[slot as usize].open(Entry {
-                kind: Kind::Private,
+            let generation = control.slots[slot as usize].open(SlotEntry {
+                kind: RegionKind::Private,
                 rights: Rights::WRITE,
                 offset: 0,
                 len: 64,

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
-use unipgas_core::kernel_copy::Owner;
+use unipgas_core::kernel_copy::RemoteOwner;
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent::{self, late::Late};
-use crate::registration::Home;
-use crate::transport::Peers;
+use crate::registration::RegistrationState;
+use crate::transport::PeerTable;
 
 /// An issue context. Nothing is ever pending but what is [awaited](Flags::AWAITED): all flags are met by program order.
-pub struct ShmChannel {
-    peers: Arc<Peers>,
+pub(crate) struct ShmChannel {
+    peers: Arc<PeerTable>,
     /// Whose agent's requests are carried out while this process waits for another one's.
-    home: Arc<Home>,
+    home: Arc<RegistrationState>,
     late: Late,
 }
 
 impl ShmChannel {
-    pub fn new(peers: Arc<Peers>, home: Arc<Home>) -> Self {
+    pub fn new(peers: Arc<PeerTable>, home: Arc<RegistrationState>) -> Self {
         let late = Late::default();
         ShmChannel { peers, home, late }
     }
@@ -34,10 +34,10 @@ impl ShmChannel {
     fn by_kernel(
         &self,
         region: &RemoteRegion,
-        copy: impl FnOnce(Owner<'_>) -> Result<()>,
+        copy: impl FnOnce(RemoteOwner<'_>) -> Result<()>,
     ) -> Result<Outcome> {
         let peer = self.peers.get(region.parts().peer)?;
-        copy(Owner {
+        copy(RemoteOwner {
             pid: peer.pid(),
             otherwise: &|piece, there, direction, forbidden| {
                 peer.copy_by_file(piece, there, direction, forbidden)
@@ -222,7 +222,7 @@ impl Channel for ShmChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {

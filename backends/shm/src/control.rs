@@ -53,9 +53,9 @@ pub struct Control {
     /// For elements of this process's regions that no CPU changes atomically.
     pub locks: ElementLocks,
     /// Requests to the agent.
-    pub requests: [Request; REQUESTS],
+    pub requests: [AgentRequest; REQUESTS],
     /// Payloads of requests that are messages.
-    pub messages: [Message; REQUESTS],
+    pub messages: [ActiveMessage; REQUESTS],
     /// The registered regions.
     pub slots: [Slot; SLOTS],
 }
@@ -66,7 +66,7 @@ on_line! {
     pub struct Slot {
         /// Odd while the region is registered.
         pub generation: AtomicU32,
-        /// [`Rights`] in the low bits, the [`Kind`] above them, then whether messages are handled.
+        /// [`Rights`] in the low bits, the [`RegionKind`] above them, then whether messages are handled.
         pub flags: AtomicU32,
         /// Offset in the pool file.
         pub offset: AtomicU64,
@@ -80,7 +80,7 @@ on_line! {
 /// How peers reach a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum RegionKind {
     /// An extent of the pool.
     Pool = 0,
     /// Adopted user memory: the mirror file at the offset that is its address.
@@ -94,12 +94,12 @@ const HANDLED: u32 = 1 << 16;
 
 /// Content of a slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct SlotEntry {
     /// The way to the region.
-    pub kind: Kind,
+    pub kind: RegionKind,
     /// Rights of peers.
     pub rights: Rights,
-    /// Offset in the pool file ([`Kind::Pool`]).
+    /// Offset in the pool file ([`RegionKind::Pool`]).
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
@@ -109,7 +109,7 @@ pub struct Entry {
 
 impl Slot {
     /// Publishes an entry; the slot must be free. Gives the generation that peers must find.
-    pub fn open(&self, entry: Entry) -> u32 {
+    pub fn open(&self, entry: SlotEntry) -> u32 {
         // A reader that began before the close, and sees one of these stores, finds the generation changed.
         fence(Ordering::Release);
         self.flags.store(
@@ -150,14 +150,14 @@ impl Slot {
     }
 
     /// Reads the entry of `generation`. Errors: [`Error::StaleRegion`].
-    pub fn read(&self, generation: u32) -> Result<Entry> {
+    pub fn read(&self, generation: u32) -> Result<SlotEntry> {
         let before = self.generation.load(Ordering::Acquire);
         let flags = self.flags.load(Ordering::Relaxed);
-        let entry = Entry {
+        let entry = SlotEntry {
             kind: match (flags & !HANDLED) >> KIND_SHIFT {
-                0 => Kind::Pool,
-                1 => Kind::Mirror,
-                2 => Kind::Private,
+                0 => RegionKind::Pool,
+                1 => RegionKind::Mirror,
+                2 => RegionKind::Private,
                 _ => return Err(Error::StaleRegion),
             },
             rights: Rights::from_bits_truncate(flags & ((1 << KIND_SHIFT) - 1)),
@@ -177,7 +177,7 @@ impl Slot {
 on_pair! {
     /// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
     #[repr(C)]
-    pub struct Request {
+    pub struct AgentRequest {
         /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
         pub state: AtomicU32,
         /// Pid of the waiting process, or a mark that it does not take the answer.
@@ -202,10 +202,10 @@ on_pair! {
 on_pair! {
     /// The active message of a request.
     #[repr(C)]
-    pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
+    pub struct ActiveMessage([AtomicU64; LONGEST_MESSAGE / 8]);
 }
 
-impl Message {
+impl ActiveMessage {
     /// Writes at most [`LONGEST_MESSAGE`] bytes.
     pub fn write(&self, bytes: &[u8]) {
         for (to, from) in self.0.iter().zip(bytes.chunks(8)) {
@@ -229,8 +229,8 @@ const _: () = {
     use std::mem::offset_of;
     assert!(
         size_of::<Slot>() == 64
-            && size_of::<Request>() == 128
-            && size_of::<Message>() == LONGEST_MESSAGE.next_multiple_of(128)
+            && size_of::<AgentRequest>() == 128
+            && size_of::<ActiveMessage>() == LONGEST_MESSAGE.next_multiple_of(128)
     );
     assert!(
         offset_of!(Control, bell) == 128
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(size_of::<Bell>() % PAIR, 0);
         assert_eq!(align_of::<Control>() % PAIR, 0);
         assert_eq!(offset_of!(Control, bell) % PAIR, 0);
-        assert!(size_of::<Request>() <= PAIR);
+        assert!(size_of::<AgentRequest>() <= PAIR);
     }
 
     /// The owner closes and opens the slot during a read: the reader gets one entry or none, never parts of two.
@@ -296,8 +296,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
-                    let generation = slot.open(Entry {
-                        kind: Kind::Pool,
+                    let generation = slot.open(SlotEntry {
+                        kind: RegionKind::Pool,
                         rights: Rights::READ,
                         offset: round,
                         len: round,
@@ -326,8 +326,8 @@ mod tests {
         // SAFETY:
         // - all-zero bytes are valid for a struct of atomics.
         let slot: Slot = unsafe { std::mem::zeroed() };
-        let entry = Entry {
-            kind: Kind::Mirror,
+        let entry = SlotEntry {
+            kind: RegionKind::Mirror,
             rights: Rights::READ,
             offset: 4096,
             len: 10,
@@ -336,7 +336,10 @@ mod tests {
         let first = slot.open(entry);
         assert_eq!(first & 1, 1);
         let read = slot.read(first).unwrap();
-        assert_eq!((read.len, read.address, read.kind), (10, 77, Kind::Mirror));
+        assert_eq!(
+            (read.len, read.address, read.kind),
+            (10, 77, RegionKind::Mirror)
+        );
         slot.close(first);
         assert!(matches!(slot.read(first), Err(Error::StaleRegion)));
         let second = slot.open(entry);

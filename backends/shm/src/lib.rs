@@ -12,7 +12,7 @@
 //! // A process that will see about three others on this host.
 //! let engine = Engine::new(vec![Arc::new(unipgas_shm::Shm::open(3)?)])?;
 //! let memory = engine.allocate(1 << 20, Rights::FULL)?;
-//! // Peers need both, by whatever way.
+//! // PeerTable need both, by whatever way.
 //! let told = (engine.address()?, memory.key());
 //! # Ok::<(), unipgas_core::Error>(())
 //! ```

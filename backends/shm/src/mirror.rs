@@ -19,7 +19,7 @@ use crate::pool::PAGE;
 const ADDRESSES: u64 = 1 << 56;
 
 /// The file, and how many registrations cover each page.
-pub struct Mirror {
+pub(crate) struct Mirror {
     file: OwnedFd,
     cover: Cover,
 }

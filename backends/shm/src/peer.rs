@@ -22,13 +22,13 @@ use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Deadline, Error, RemoteRegion, Result, Rights, descriptor, process};
 
-use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, is_running, start_time};
+use crate::control::{ALIVE, Control, MAGIC, RegionKind, SLOTS, is_running, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
 
 /// The shm part of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
-pub struct ShmAddress {
+pub(crate) struct ShmAddress {
     /// Of the [host](unipgas_core::host): the other numbers mean something there only.
     pub host: u64,
     /// Start time of the process, in clock ticks after boot.
@@ -44,7 +44,7 @@ pub struct ShmAddress {
 /// The shm part of a region key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct ShmKey {
+pub(crate) struct ShmKey {
     /// Index into the owner's slots.
     pub slot: u32,
     /// Generation of the slot while the region lives.
@@ -52,7 +52,7 @@ pub struct ShmKey {
 }
 
 /// What all imports from one peer share.
-pub struct PeerProcess {
+pub(crate) struct PeerProcess {
     /// Its pool.
     pub view: Arc<PoolView>,
     pid: u32,
@@ -387,7 +387,7 @@ fn why_denied(pid: u32) -> String {
 }
 
 /// Handle on a peer, as the engine sees it.
-pub struct ShmPeer {
+pub(crate) struct ShmPeer {
     /// The process.
     pub process: Arc<PeerProcess>,
 }
@@ -407,20 +407,20 @@ impl Peer for ShmPeer {
         let entry = slot.read(key.generation)?;
         let mut keep: Option<Arc<Mapping>> = None;
         let base = match entry.kind {
-            Kind::Pool => process
+            RegionKind::Pool => process
                 .view
                 .at(entry.offset, entry.len)
                 .ok_or(Error::StaleRegion)?,
             _ if entry.rights.contains(Rights::BY_ADDRESS) => std::ptr::null_mut(),
-            Kind::Mirror | Kind::Private if matches!(*process.watch, Watch::Own) => {
+            RegionKind::Mirror | RegionKind::Private if matches!(*process.watch, Watch::Own) => {
                 entry.address as *mut u8
             }
-            Kind::Mirror => {
+            RegionKind::Mirror => {
                 let (view, at) = process.mirror_view(entry.address, entry.len)?;
                 keep = Some(view);
                 at
             }
-            Kind::Private => std::ptr::null_mut(),
+            RegionKind::Private => std::ptr::null_mut(),
         };
         let parts = RemoteParts {
             base,

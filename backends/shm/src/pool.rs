@@ -156,13 +156,13 @@ impl PoolView {
 }
 
 /// This process's pool.
-pub struct Pool {
+pub struct MemoryPool {
     file: OwnedFd,
     view: Arc<PoolView>,
     free: Mutex<FreeExtents>,
 }
 
-impl Pool {
+impl MemoryPool {
     /// Creates the pool for a process that will see about `peers` others on this machine.
     pub fn create(peers: usize) -> Result<Self> {
         let file = descriptor::memory("unipgas-pool", MemfdFlags::empty())
@@ -170,7 +170,7 @@ impl Pool {
         let window = window_len(peers)?;
         rustix::fs::ftruncate(&file, window as u64).map_err(|e| Error::os("ftruncate", e))?;
         let view = PoolView::map(file.as_fd(), window)?;
-        Ok(Pool {
+        Ok(MemoryPool {
             file,
             view: Arc::new(view),
             free: Mutex::new(FreeExtents::new(window)),
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn freed_memory_reads_as_zero_when_taken_again() {
-        let pool = Pool::create(1).unwrap();
+        let pool = MemoryPool::create(1).unwrap();
         let offset = pool.take(100).unwrap();
         let at = pool.view().at(offset, 100).unwrap();
         // SAFETY:

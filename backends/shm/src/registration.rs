@@ -15,15 +15,15 @@ use unipgas_core::transport::Handler;
 use unipgas_core::{Error, Result, Rights, log};
 
 use crate::agent::Agent;
-use crate::control::{Entry, Kind, SLOTS};
+use crate::control::{RegionKind, SLOTS, SlotEntry};
 use crate::mirror::Mirror;
 use crate::peer::ShmKey;
-use crate::pool::Pool;
+use crate::pool::MemoryPool;
 
 /// State that all registrations of a process share.
-pub struct Home {
+pub(crate) struct RegistrationState {
     /// The pool.
-    pub pool: Pool,
+    pub pool: MemoryPool,
     /// Adopted memory. `None` before the first adoption.
     mirror: Mutex<Option<Mirror>>,
     /// UNIPGAS_SHM_ADOPT: whether user memory may be adopted.
@@ -40,7 +40,7 @@ pub struct Home {
 
 /// Handlers of regions, by slot, with the generation of the region.
 #[derive(Default)]
-pub struct Handlers(RwLock<HashMap<u32, Handled>>);
+pub(crate) struct Handlers(RwLock<HashMap<u32, Handled>>);
 
 type Handled = (u32, Arc<dyn Handler>);
 
@@ -94,9 +94,9 @@ impl Handlers {
     }
 }
 
-impl Home {
-    pub fn new(pool: Pool, may_adopt: bool) -> Self {
-        Home {
+impl RegistrationState {
+    pub fn new(pool: MemoryPool, may_adopt: bool) -> Self {
+        RegistrationState {
             pool,
             mirror: Mutex::new(None),
             may_adopt,
@@ -184,7 +184,7 @@ impl Home {
 }
 
 /// Memory behind a registration. It is released after the slot is closed.
-pub enum Backing {
+pub(crate) enum Backing {
     /// An extent of the pool at this offset.
     Extent(u64),
     /// The user's memory, adopted in place.
@@ -194,8 +194,8 @@ pub enum Backing {
 }
 
 /// One registered region.
-pub struct Registration {
-    home: Arc<Home>,
+pub(crate) struct ShmRegistration {
+    home: Arc<RegistrationState>,
     agent: Arc<OnceCell<Agent>>,
     slot: u32,
     generation: u32,
@@ -206,15 +206,15 @@ pub struct Registration {
 
 // SAFETY:
 // - `base` leads to registered memory, which is shared by purpose; the rest is plain data.
-unsafe impl Send for Registration {}
+unsafe impl Send for ShmRegistration {}
 // SAFETY:
 // - as for Send; no interior mutability outside atomics.
-unsafe impl Sync for Registration {}
+unsafe impl Sync for ShmRegistration {}
 
-impl Registration {
+impl ShmRegistration {
     /// Opens a slot for memory that `backing` describes.
     pub fn open(
-        home: &Arc<Home>,
+        home: &Arc<RegistrationState>,
         agent: &Arc<OnceCell<Agent>>,
         base: *mut u8,
         len: usize,
@@ -223,18 +223,18 @@ impl Registration {
     ) -> Result<Self> {
         let slot = home.take_slot()?;
         let (kind, offset) = match backing {
-            Backing::Extent(offset) => (Kind::Pool, offset),
-            Backing::Adopted => (Kind::Mirror, 0),
-            Backing::Private => (Kind::Private, 0),
+            Backing::Extent(offset) => (RegionKind::Pool, offset),
+            Backing::Adopted => (RegionKind::Mirror, 0),
+            Backing::Private => (RegionKind::Private, 0),
         };
-        let generation = home.pool.view().control().slots[slot as usize].open(Entry {
+        let generation = home.pool.view().control().slots[slot as usize].open(SlotEntry {
             kind,
             rights,
             offset,
             len: len as u64,
             address: base as u64,
         });
-        Ok(Registration {
+        Ok(ShmRegistration {
             home: home.clone(),
             agent: agent.clone(),
             slot,
@@ -246,7 +246,7 @@ impl Registration {
     }
 }
 
-impl Memory for Registration {
+impl Memory for ShmRegistration {
     fn base(&self) -> *mut u8 {
         self.base
     }
@@ -272,7 +272,7 @@ impl Memory for Registration {
     }
 }
 
-impl Drop for Registration {
+impl Drop for ShmRegistration {
     fn drop(&mut self) {
         let home = &self.home;
         // The slot and the memory are the parent's.

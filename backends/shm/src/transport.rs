@@ -22,12 +22,12 @@ use crate::backend::TAG;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
 use crate::peer::{NOT_DUMPABLE, PeerProcess, ShmAddress, ShmPeer};
-use crate::pool::Pool;
-use crate::registration::{Backing, Home, Registration};
+use crate::pool::MemoryPool;
+use crate::registration::{Backing, RegistrationState, ShmRegistration};
 
 /// Connected peers, by the index in remote regions. Connections and regions own a peer. A peer without an owner has no memory and no descriptors.
 #[derive(Default)]
-pub struct Peers {
+pub(crate) struct PeerTable {
     by_address: DashMap<ShmAddress, Weak<PeerProcess>>,
     by_index: DashMap<u32, Weak<PeerProcess>>,
     next: AtomicU32,
@@ -38,7 +38,7 @@ pub struct Peers {
 /// Least number of entries for such a removal.
 const FEW: usize = 16;
 
-impl Peers {
+impl PeerTable {
     /// The peer of a remote region.
     pub fn get(&self, index: u32) -> Result<Arc<PeerProcess>> {
         self.by_index
@@ -69,8 +69,8 @@ impl Peers {
 
 /// This process, with its pool.
 pub struct Shm {
-    home: Arc<Home>,
-    peers: Arc<Peers>,
+    home: Arc<RegistrationState>,
+    peers: Arc<PeerTable>,
     me: ShmAddress,
     agent: Arc<OnceCell<Agent>>,
 }
@@ -91,7 +91,7 @@ impl Shm {
                 tracing::debug!(target: log::MEMORY, "initialised data of the program cannot be adopted: {refusal}");
             }
         }
-        let pool = Pool::create(peers)?;
+        let pool = MemoryPool::create(peers)?;
         let pid = std::process::id();
         let stat = rustix::fs::fstat(pool.file()).map_err(|e| Error::os("fstat of the pool", e))?;
         let me = ShmAddress {
@@ -108,7 +108,7 @@ impl Shm {
         control.state.store(ALIVE, Ordering::Relaxed);
         control.magic.store(MAGIC, Ordering::Release);
         Ok(Shm {
-            home: Arc::new(Home::new(pool, may_adopt)),
+            home: Arc::new(RegistrationState::new(pool, may_adopt)),
             peers: Arc::default(),
             me,
             agent: Arc::default(),
@@ -168,8 +168,8 @@ pub fn adoption() -> std::result::Result<&'static str, String> {
         ));
     }
     adopt::way().map(|way| match way {
-        adopt::Way::Userfaultfd => "by userfaultfd",
-        adopt::Way::Halt => {
+        adopt::AdoptionMethod::Userfaultfd => "by userfaultfd",
+        adopt::AdoptionMethod::Halt => {
             "ptrace stops other threads during the registration, because userfaultfd is not available"
         }
     })
@@ -190,7 +190,7 @@ impl Transport for Shm {
             registers_user_memory: true,
             maps: true,
             direct: true,
-            alone: false,
+            device_atomics_only: false,
             limits: Limits::NONE,
         }
     }
@@ -228,7 +228,7 @@ impl Transport for Shm {
             .view()
             .at(offset, len as u64)
             .expect("extents lie in the window");
-        Ok(Box::new(Registration::open(
+        Ok(Box::new(ShmRegistration::open(
             &self.home,
             &self.agent,
             base,
@@ -257,7 +257,7 @@ impl Transport for Shm {
             allow_kernel_copies();
             Backing::Private
         };
-        Ok(Box::new(Registration::open(
+        Ok(Box::new(ShmRegistration::open(
             &self.home,
             &self.agent,
             base,
@@ -269,7 +269,7 @@ impl Transport for Shm {
 
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
         allow_kernel_copies();
-        Ok(Box::new(Registration::open(
+        Ok(Box::new(ShmRegistration::open(
             &self.home,
             &self.agent,
             base,

@@ -9,7 +9,7 @@ pub const PROTOCOL: u16 = u16::from_le_bytes([2, VERSION]);
 /// Address of a process, as peers get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Address {
+pub(crate) struct TofuAddress {
     protocol: u16,
     /// A peer that knows it may begin a stream.
     pub secret: [u8; SECRET],
@@ -17,10 +17,10 @@ pub struct Address {
     pub vcq: u64,
 }
 
-impl Address {
+impl TofuAddress {
     /// Address with the current protocol.
     pub fn new(secret: [u8; SECRET], vcq: u64) -> Self {
-        Address {
+        TofuAddress {
             protocol: PROTOCOL,
             secret,
             vcq,
@@ -29,7 +29,7 @@ impl Address {
 
     /// Decodes an address. `None`: malformed, or of another protocol.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let address: Address = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+        let address: TofuAddress = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         (address.protocol == PROTOCOL).then_some(address)
     }
 }
@@ -51,12 +51,12 @@ mod tests {
 
     #[test]
     fn addresses_come_back_and_garbage_is_refused() {
-        let address = Address::new([7; SECRET], 0x1234_5678_9abc_def0);
+        let address = TofuAddress::new([7; SECRET], 0x1234_5678_9abc_def0);
         let bytes = bytemuck::bytes_of(&address);
-        assert_eq!(Address::decode(bytes), Some(address));
+        assert_eq!(TofuAddress::decode(bytes), Some(address));
         for len in 0..bytes.len() {
-            assert_eq!(Address::decode(&bytes[..len]), None, "{len}");
+            assert_eq!(TofuAddress::decode(&bytes[..len]), None, "{len}");
         }
-        assert_eq!(Address::decode(&[0xff; size_of::<Address>()]), None);
+        assert_eq!(TofuAddress::decode(&[0xff; size_of::<TofuAddress>()]), None);
     }
 }

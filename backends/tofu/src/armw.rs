@@ -2,12 +2,12 @@
 //! compare-and-swap. They are atomic with processors (guide §2.2.5), so the owner's agent carries out other operations by its processor.
 
 use unipgas_core::op::AtomicRequest;
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{AtomicOp, AtomicType, Result};
 use unipgas_utofu_sys::*;
 
-use crate::conversation::Conversation;
-use crate::lanes::{Ends, Landing, Lane};
+use crate::conversation::TofuStream;
+use crate::lanes::{PendingWork, ResultSlot, VcqLane};
 use crate::net::data_of;
 use crate::vcq::Armw;
 
@@ -55,22 +55,22 @@ pub unsafe fn command(request: &AtomicRequest, caps: &utofu_onesided_caps) -> Op
 }
 
 /// An operation on an element of a peer.
-pub struct Atomic {
+pub(crate) struct ArmwRequest {
     /// The lane that posts it.
-    pub lane: std::sync::Arc<Lane>,
+    pub lane: std::sync::Arc<VcqLane>,
     /// The operation.
     pub what: Armw,
     /// STADD of the element.
     pub at: u64,
     /// Place for its old value.
-    pub into: Option<Landing>,
+    pub into: Option<ResultSlot>,
 }
 
-impl Own for Atomic {
+impl NetworkOp for ArmwRequest {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
-        let to = &*Conversation::of(&link).target;
-        let Atomic {
+        let to = &*TofuStream::of(&link).target;
+        let ArmwRequest {
             lane,
             what,
             at,
@@ -82,8 +82,8 @@ impl Own for Atomic {
             to,
             |vcq, notice| vcq.armw(to.route, *at, what, flags | notice, data_of(to)),
             || match *into {
-                None => Ends::Access(ticket),
-                Some(landing) => Ends::Value(ticket, landing),
+                None => PendingWork::Access(ticket),
+                Some(landing) => PendingWork::Value(ticket, landing),
             },
         )
     }

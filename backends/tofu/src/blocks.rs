@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use unipgas_core::Result;
 use unipgas_core::pages::Pages;
 
-use crate::lanes::Lane;
+use crate::lanes::VcqLane;
 
 struct Chunk {
     memory: Pages,
@@ -25,8 +25,8 @@ struct State {
 }
 
 /// A pool of blocks of one size.
-pub struct Blocks {
-    lane: Arc<Lane>,
+pub(crate) struct Blocks {
+    lane: Arc<VcqLane>,
     /// Bytes of a block.
     pub size: usize,
     /// Number of blocks in a chunk, which is one registration.
@@ -38,7 +38,7 @@ pub struct Blocks {
 }
 
 /// A block in use.
-pub struct Block {
+pub(crate) struct Block {
     home: Arc<Blocks>,
     /// Number of the block in the pool.
     pub number: u32,
@@ -57,7 +57,7 @@ unsafe impl Sync for Block {}
 
 impl Blocks {
     /// An empty pool, which grows by `together` blocks up to `most`. `skipped`: number of unused block sizes at the begin of a chunk.
-    pub fn new(lane: &Arc<Lane>, size: usize, together: u32, most: u32, skipped: usize) -> Self {
+    pub fn new(lane: &Arc<VcqLane>, size: usize, together: u32, most: u32, skipped: usize) -> Self {
         Blocks {
             lane: lane.clone(),
             size,
@@ -68,7 +68,7 @@ impl Blocks {
         }
     }
 
-    /// Allocates the first chunk, so that a failed [`take`](Blocks::take) is only a wait for a free block. Errors: as [`Pages::new`] and [`Lane::register`].
+    /// Allocates the first chunk, so that a failed [`take`](Blocks::take) is only a wait for a free block. Errors: as [`Pages::new`] and [`VcqLane::register`].
     pub fn begin(&self) -> Result<()> {
         self.more(&mut self.state.lock())
     }

@@ -15,7 +15,7 @@ use unipgas_core::{Error, Result};
 const SPANS: (i64, i64) = (100_000, 4_000_000);
 
 /// A timer with an adaptive interval.
-pub struct Clock {
+pub(crate) struct Clock {
     fd: OwnedFd,
     span: AtomicI64,
 }

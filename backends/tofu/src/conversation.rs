@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::streams::{Ended, Found, Link, Stream};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
 use unipgas_core::{Error, Result};
 
-use crate::address::Address;
+use crate::address::TofuAddress;
 use crate::blocks::Block;
-use crate::greeting::End;
-use crate::mail::{self, Inbox, Kind, Outbox};
-use crate::net::{Net, Target};
+use crate::greeting::StreamEnd;
+use crate::mail::{self, MessageType, RingReader, RingWriter};
+use crate::net::{PeerVcq, TofuNet};
 
 /// Looks without an answer, over five seconds, after which a process is dead.
 const SILENT: u32 = 10;
@@ -25,8 +25,8 @@ struct Pulse {
 
 /// Output to the peer.
 struct Out {
-    end: End,
-    mail: Outbox,
+    end: StreamEnd,
+    mail: RingWriter,
     /// The last message is sent.
     closed: bool,
 }
@@ -34,26 +34,26 @@ struct Out {
 /// Input from the peer.
 #[derive(Default)]
 struct In {
-    mail: Inbox,
+    mail: RingReader,
     bytes: Vec<u8>,
     /// The peer has sent its last message.
     closed: bool,
 }
 
 /// One end of a stream.
-pub struct Conversation {
-    net: Weak<Net>,
+pub(crate) struct TofuStream {
+    net: Weak<TofuNet>,
     /// Its number in this process.
     pub number: u32,
     /// Address of the peer.
-    pub with: Address,
+    pub with: TofuAddress,
     /// This process began the stream.
     pub begun_here: bool,
     /// The peer's VCQ.
-    pub target: Arc<Target>,
+    pub target: Arc<PeerVcq>,
     /// The ring of this end. Behind it is the peer's read position.
     block: Block,
-    own: End,
+    own: StreamEnd,
     out: Mutex<Option<Out>>,
     incoming: Mutex<In>,
     open: AtomicBool,
@@ -70,20 +70,20 @@ pub struct Conversation {
 }
 
 /// Parts of a new stream.
-pub struct New {
-    pub net: Weak<Net>,
+pub(crate) struct StreamParts {
+    pub net: Weak<TofuNet>,
     pub number: u32,
-    pub with: Address,
+    pub with: TofuAddress,
     pub begun_here: bool,
-    pub target: Arc<Target>,
+    pub target: Arc<PeerVcq>,
     pub block: Block,
-    pub own: End,
+    pub own: StreamEnd,
 }
 
-impl Conversation {
+impl TofuStream {
     /// A stream that is not open yet.
-    pub fn new(new: New) -> Self {
-        let conversation = Conversation {
+    pub fn new(new: StreamParts) -> Self {
+        let conversation = TofuStream {
             net: new.net,
             number: new.number,
             with: new.with,
@@ -108,7 +108,7 @@ impl Conversation {
     }
 
     /// The stream of a link of this network.
-    pub fn of(link: &Link) -> &Conversation {
+    pub fn of(link: &Link) -> &TofuStream {
         let stream: *const dyn Stream = Arc::as_ptr(link.stream());
         // SAFETY:
         // - all streams of this network are conversations, and the link keeps its stream.
@@ -129,13 +129,13 @@ impl Conversation {
     }
 
     /// This end.
-    pub fn own_end(&self) -> End {
+    pub fn own_end(&self) -> StreamEnd {
         self.own
     }
 
     /// Sets the peer's end. Bytes may leave now.
-    pub fn is_ready(&self, end: End) {
-        let mail = Outbox::new(end.len as usize, end.promised as usize, end.first);
+    pub fn mark_ready(&self, end: StreamEnd) {
+        let mail = RingWriter::new(end.len as usize, end.promised as usize, end.first);
         *self.out.lock() = Some(Out {
             end,
             mail,
@@ -146,7 +146,7 @@ impl Conversation {
     }
 
     /// Whether `end` is the peer's end.
-    pub fn is_to(&self, end: End) -> bool {
+    pub fn is_to(&self, end: StreamEnd) -> bool {
         self.out.lock().as_ref().is_some_and(|out| out.end == end)
     }
 
@@ -161,7 +161,7 @@ impl Conversation {
     }
 
     /// Ends the stream before it opens. `why`: the reason.
-    pub fn is_refused(&self, why: Error) {
+    pub fn on_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
@@ -198,35 +198,35 @@ impl Conversation {
         out.mail
             .have_been_read(self.read_there().load(Ordering::Acquire));
         let most = mail::size(mail::most(out.end.len as usize));
-        out.mail.place(Kind::Bytes, most).is_some()
+        out.mail.place(MessageType::Bytes, most).is_some()
     }
 
     /// Takes the message that ends at offset `end` of the ring. Errors: the message is malformed, or an earlier one is lost.
-    pub fn take(&self, end: usize) -> std::result::Result<(), Ended> {
+    pub fn take(&self, end: usize) -> std::result::Result<(), StreamEnded> {
         // The TNI writes a message before its notice.
         fence(Ordering::Acquire);
         let (base, len) = (self.block.base, self.own.len as usize);
         if end > len || !end.is_multiple_of(size_of::<u64>()) || end < size_of::<u64>() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let at_trailer = end - size_of::<u64>();
         // SAFETY:
         // - the word is in the ring (checked above), and aligned. The peer overwrites it only after this process has reported it as read.
         let trailer = unsafe { base.wrapping_add(at_trailer).cast::<u64>().read_volatile() };
-        let (kind, body, number) = mail::split(trailer).ok_or(Ended)?;
+        let (kind, body, number) = mail::split(trailer).ok_or(StreamEnded)?;
         let size = mail::size(body);
-        let begin = end.checked_sub(size).ok_or(Ended)?;
+        let begin = end.checked_sub(size).ok_or(StreamEnded)?;
         let mut incoming = self.incoming.lock();
         let next = self.own.first.wrapping_add(incoming.mail.read) as u32;
         match number.wrapping_sub(next) {
             0 => {}
             // Notices arrive in order, so an earlier one is lost. The peer then sends its last message.
-            ahead if ahead <= self.own.promised => return Err(Ended),
+            ahead if ahead <= self.own.promised => return Err(StreamEnded),
             // The message is for a process that had the VCQ before.
             _ => return Ok(()),
         }
         if body > mail::most(len) {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let at = base.wrapping_add(begin);
         // SAFETY:
@@ -234,8 +234,8 @@ impl Conversation {
         let bytes = unsafe { std::slice::from_raw_parts(at, body) };
         incoming.bytes.extend_from_slice(bytes);
         let promised = self.own.promised as usize;
-        let tells = incoming.mail.has_read(size, len, promised);
-        if kind == Kind::Close {
+        let tells = incoming.mail.mark_read(size, len, promised);
+        if kind == MessageType::Close {
             incoming.closed = true;
             self.ended.store(true, Ordering::Release);
         }
@@ -260,7 +260,7 @@ impl Conversation {
         let told = net.write_word(&self.target, word, end.ring + u64::from(end.len));
         match told {
             Err(Error::NotNow) => return false,
-            Ok(()) | Err(Error::PeerDead) => incoming.mail.has_told(),
+            Ok(()) | Err(Error::PeerDead) => incoming.mail.mark_reported(),
             Err(error) => {
                 // Without the report, the peer would wait for room forever.
                 drop(incoming);
@@ -271,7 +271,7 @@ impl Conversation {
     }
 
     /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of the network.
-    fn say(&self, net: &Net, out: &mut Out, kind: Kind, bytes: &[u8]) -> Result<()> {
+    fn say(&self, net: &TofuNet, out: &mut Out, kind: MessageType, bytes: &[u8]) -> Result<()> {
         if out.closed {
             return Err(Error::PeerDead);
         }
@@ -285,7 +285,7 @@ impl Conversation {
         let (at, takes, number) = place.ok_or(Error::NotNow)?;
         let trailer = mail::trailer(kind, bytes.len(), number);
         net.send(&self.target, bytes, trailer, out.end.ring + at as u64)?;
-        out.mail.is_written((at, takes), size);
+        out.mail.mark_written((at, takes), size);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Conversation {
         if open.closed {
             return true;
         }
-        match self.say(&net, open, Kind::Close, &[]) {
+        match self.say(&net, open, MessageType::Close, &[]) {
             Err(Error::NotNow) => false,
             _ => {
                 open.closed = true;
@@ -311,7 +311,7 @@ impl Conversation {
     }
 
     /// Look at a stream that is not open.
-    fn look_for(&self, pulse: &mut Pulse) -> Found {
+    fn look_for(&self, pulse: &mut Pulse) -> TransitState {
         pulse.silent += 1;
         if let Some(net) = self.net.upgrade() {
             // The previous greeting may have reached an earlier process with this VCQ.
@@ -319,7 +319,7 @@ impl Conversation {
         }
         // The greeting has reached the process, which may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
-            return Found::Waits;
+            return TransitState::Waits;
         }
         if let Some(net) = self.net.upgrade() {
             let place = net.place(self.with.vcq);
@@ -330,20 +330,20 @@ impl Conversation {
         self.depart()
     }
 
-    fn depart(&self) -> Found {
+    fn depart(&self) -> TransitState {
         let _ = self.why.set(Error::PeerDead);
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
-        Found::Silence
+        TransitState::Silence
     }
 }
 
-impl Stream for Conversation {
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+impl Stream for TofuStream {
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.has_ended() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let mut out = self.out.lock();
         let Some(out) = &mut *out else {
@@ -352,7 +352,7 @@ impl Stream for Conversation {
         let most = mail::most(out.end.len as usize);
         let mut sent = 0;
         for body in bytes.chunks(most) {
-            match self.say(&net, out, Kind::Bytes, body) {
+            match self.say(&net, out, MessageType::Bytes, body) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
                 Err(error) => {
@@ -362,14 +362,14 @@ impl Stream for Conversation {
                         )));
                     }
                     self.ended.store(true, Ordering::Release);
-                    return Err(Ended);
+                    return Err(StreamEnded);
                 }
             }
         }
         Ok(sent)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
@@ -378,7 +378,7 @@ impl Stream for Conversation {
             false => into.append(&mut incoming.bytes),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -399,10 +399,10 @@ impl Stream for Conversation {
         self.why.get().cloned()
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.has_ended() {
-            return Found::Nothing;
+            return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
@@ -414,7 +414,11 @@ impl Stream for Conversation {
         pulse.heard = heard;
         if news || !wanted && pulse.silent == 0 {
             pulse.silent = 0;
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         pulse.silent += 1;
         if pulse.silent > SILENT {
@@ -424,7 +428,7 @@ impl Stream for Conversation {
             // The probe's completion reports a live peer, its failure a dead one.
             let _ = net.probe(self);
         }
-        Found::Waits
+        TransitState::Waits
     }
 
     fn watch(&self) -> bool {

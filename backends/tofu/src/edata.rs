@@ -5,7 +5,7 @@ use unipgas_utofu_sys::utofu_mrq_notice;
 
 /// Type of a notice at the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub(crate) enum NoticeType {
     /// A peer begins a stream.
     Greeting,
     /// A peer has answered a greeting.
@@ -38,29 +38,29 @@ pub fn untold(target: u32) -> u64 {
     nth(UNTOLD, TARGETS, target)
 }
 
-impl About {
+impl NoticeType {
     /// EDATA of a descriptor that sends this notice to `target`.
     pub fn to(self, target: u32) -> u64 {
         match self {
-            About::Greeting => nth(GREETING, GREETED, target),
-            About::Answer => nth(ANSWER, GREETED, target),
-            About::Mail => untold(target),
+            NoticeType::Greeting => nth(GREETING, GREETED, target),
+            NoticeType::Answer => nth(ANSWER, GREETED, target),
+            NoticeType::Mail => untold(target),
         }
     }
 
     /// Type of a received notice. `None`: no peer sends this value.
     pub fn of(edata: u64) -> Option<Self> {
         match u8::try_from(edata).ok()? {
-            GREETING..ANSWER => Some(About::Greeting),
-            ANSWER..BEYOND => Some(About::Answer),
-            UNTOLD.. => Some(About::Mail),
+            GREETING..ANSWER => Some(NoticeType::Greeting),
+            ANSWER..BEYOND => Some(NoticeType::Answer),
+            UNTOLD.. => Some(NoticeType::Mail),
             _ => None,
         }
     }
 }
 
 /// Origin of a local notice.
-pub trait Whose {
+pub(crate) trait NoticeOwner {
     /// Whether it completes, or fails, a descriptor for `target` with a local notice. Greetings and answers are excluded.
     fn is_told(&self, target: u32) -> bool;
     /// Whether it belongs to a greeting of `target`, or to an answer.
@@ -73,19 +73,19 @@ pub trait Whose {
     fn is_of_another(&self, target: u32) -> bool;
 }
 
-impl Whose for utofu_mrq_notice {
+impl NoticeOwner for utofu_mrq_notice {
     fn is_told(&self, target: u32) -> bool {
         self.edata == told(target)
     }
 
     fn is_of_greeting(&self, target: u32) -> bool {
-        let mut both = [About::Greeting, About::Answer].into_iter();
+        let mut both = [NoticeType::Greeting, NoticeType::Answer].into_iter();
         both.any(|about| self.edata == about.to(target))
     }
 
     fn is_of_another(&self, target: u32) -> bool {
         // The specification does not guarantee EDATA for errors.
-        let says_which = About::of(self.edata).is_some() || self.edata >= u64::from(TOLD);
+        let says_which = NoticeType::of(self.edata).is_some() || self.edata >= u64::from(TOLD);
         says_which && !self.is_awaited(target) && self.edata != untold(target)
     }
 }
@@ -94,7 +94,7 @@ impl Whose for utofu_mrq_notice {
 mod tests {
     use super::*;
 
-    const ALL: [About; 3] = [About::Greeting, About::Answer, About::Mail];
+    const ALL: [NoticeType; 3] = [NoticeType::Greeting, NoticeType::Answer, NoticeType::Mail];
 
     fn notice(edata: u64) -> utofu_mrq_notice {
         utofu_mrq_notice {
@@ -107,12 +107,12 @@ mod tests {
     fn what_peers_are_told_comes_back() {
         for target in 0..1000 {
             for about in ALL {
-                assert_eq!(About::of(about.to(target)), Some(about), "{target}");
+                assert_eq!(NoticeType::of(about.to(target)), Some(about), "{target}");
             }
-            assert_eq!(About::of(told(target)), None);
+            assert_eq!(NoticeType::of(told(target)), None);
         }
         for nothing in [0, 7, 256, 257, u64::MAX] {
-            assert_eq!(About::of(nothing), None);
+            assert_eq!(NoticeType::of(nothing), None);
         }
     }
 
@@ -127,8 +127,8 @@ mod tests {
                 assert!(!notice(edata).is_awaited(target + 1));
             }
             assert!(!notice(0).is_of_another(target) && !notice(0).is_awaited(target));
-            assert!(notice(About::Answer.to(target)).is_awaited(target));
-            assert!(!notice(About::Mail.to(target)).is_awaited(target));
+            assert!(notice(NoticeType::Answer.to(target)).is_awaited(target));
+            assert!(!notice(NoticeType::Mail.to(target)).is_awaited(target));
         }
     }
 }

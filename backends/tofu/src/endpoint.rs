@@ -4,30 +4,30 @@ use std::ffi::c_ulong;
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
+    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
-use crate::armw::{Atomic, command};
-use crate::conversation::Conversation;
-use crate::lanes::{Ends, Landing, Lane, Share};
-use crate::net::{Net, acknowledge, data_of};
-use crate::quick::Quick;
+use crate::armw::{ArmwRequest, command};
+use crate::conversation::TofuStream;
+use crate::lanes::{LaneUse, PendingWork, ResultSlot, VcqLane};
+use crate::net::{TofuNet, acknowledge, data_of};
 use crate::region::{address, far};
-use crate::vcq::Vcq;
+use crate::unsignaled::UnsignaledPuts;
+use crate::vcq::RawVcq;
 
 /// Maximum bytes in a descriptor (guide §6.1.2).
 pub const PIGGYBACK: usize = 32;
 
 /// An issue context. It has its own VCQ while there are enough.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<TofuNet>,
     requests: Requests,
-    quick: Quick,
-    lane: OnceLock<Share>,
+    unsignaled: UnsignaledPuts,
+    lane: OnceLock<LaneUse>,
 }
 
 /// Source of a write.
@@ -41,7 +41,7 @@ enum Source {
 
 /// A write, and an optional word after it.
 struct Write {
-    lane: Arc<Lane>,
+    lane: Arc<VcqLane>,
     from: Source,
     len: usize,
     to: u64,
@@ -55,7 +55,7 @@ struct Write {
 impl Write {
     /// # Safety
     /// The source is valid until completion.
-    unsafe fn put(&self, vcq: &Vcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
+    unsafe fn put(&self, vcq: &RawVcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
         let flags = (0, self.flags | flags);
         match &self.from {
             // SAFETY:
@@ -70,13 +70,13 @@ impl Write {
     }
 }
 
-impl Own for Write {
+impl NetworkOp for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
-        let to = &*Conversation::of(&link).target;
+        let to = &*TofuStream::of(&link).target;
         let (peer, data) = (to.route, data_of(to));
         let lane = self.lane.clone();
-        let post = |vcq: &Vcq, notice: c_ulong| {
+        let post = |vcq: &RawVcq, notice: c_ulong| {
             let Some((slot, value)) = self.word else {
                 return match self.len {
                     0 => acknowledge(vcq, to, notice),
@@ -99,7 +99,7 @@ impl Own for Write {
             unsafe { vcq.put_piggyback(peer, (word.as_ptr(), word.len()), slot, flags, data) }
         };
         let mut queue = lane.queue();
-        let posted = lane.post(&mut queue, to, post, || Ends::Access(ticket));
+        let posted = lane.post(&mut queue, to, post, || PendingWork::Access(ticket));
         if !matches!(posted, Ok(()) | Err(Error::NotNow)) {
             // The data leaves now, while its source is valid.
             lane.vcq.start();
@@ -109,19 +109,19 @@ impl Own for Write {
 }
 
 struct Read {
-    lane: Arc<Lane>,
+    lane: Arc<VcqLane>,
     into: u64,
     len: usize,
     from: u64,
     flags: c_ulong,
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
-        let to = &*Conversation::of(&link).target;
+        let to = &*TofuStream::of(&link).target;
         let lane = &self.lane;
-        let post = |vcq: &Vcq, notice: c_ulong| match self.len {
+        let post = |vcq: &RawVcq, notice: c_ulong| match self.len {
             0 => acknowledge(vcq, to, notice),
             // SAFETY:
             // - contract of `Channel::get`: the destination is valid for writes until completion.
@@ -130,24 +130,24 @@ impl Own for Read {
                 vcq.get(to.route, places, len, flags, data_of(to))
             },
         };
-        lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))
+        lane.post(&mut lane.queue(), to, post, || PendingWork::Access(ticket))
     }
 }
 
 impl Endpoint {
     /// A channel without a VCQ.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<TofuNet>, requests: Requests) -> Self {
         Endpoint {
             net,
             requests,
-            quick: Quick::default(),
+            unsignaled: UnsignaledPuts::default(),
             lane: OnceLock::new(),
         }
     }
 
     /// Its VCQ, assigned at the first post.
     #[inline]
-    fn lane(&self) -> &Arc<Lane> {
+    fn lane(&self) -> &Arc<VcqLane> {
         self.lane.get_or_init(|| self.net.lanes.share())
     }
 
@@ -321,11 +321,11 @@ impl Channel for Endpoint {
             return unsafe { self.requests.atomic(dst, request, desc, flags, context) };
         };
         dst.region.check(dst.offset, size, Rights::ATOMIC)?;
-        let result = Landing {
+        let result = ResultSlot {
             at: request.result,
             len: size,
         };
-        let own = Atomic {
+        let own = ArmwRequest {
             lane: self.lane().clone(),
             what,
             at: far(dst.region, dst.offset),
@@ -336,25 +336,25 @@ impl Channel for Endpoint {
             .post_own(dst.region, own, true, after, context)
     }
 
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let before = After::ANSWERED | After::READS;
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        !behind && self.net.is_here() && unsafe { self.quick.put(self.lane(), put) }
+        !behind && self.net.is_here() && unsafe { self.unsignaled.put(self.lane(), put) }
     }
 
     fn quick_pending(&self) -> usize {
-        self.quick.pending()
+        self.unsignaled.pending()
     }
 
     fn quick_failure(&self) -> Option<Error> {
-        self.quick.failure()
+        self.unsignaled.failure()
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        if self.quick.pending() > 0 && self.net.is_here() {
-            self.quick.settle(self.lane());
+        if self.unsignaled.pending() > 0 && self.net.is_here() {
+            self.unsignaled.settle(self.lane());
             self.requests.look();
         }
         self.requests.poll(sink);

@@ -3,16 +3,16 @@
 use std::ffi::c_ulong;
 use std::ptr::null_mut;
 
-use unipgas_core::circuit::{Circuit, GateOp, Gates};
+use unipgas_core::circuit::{Circuit, GateNetwork, GateOp};
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
-use crate::library::Library;
+use crate::library::UtofuLibrary;
 use crate::vcq::{failed, name};
 
 /// The gates of this process. A process without gates reports that to the members of its groups, which may have some.
-pub struct Vbgs {
-    library: &'static Library,
+pub(crate) struct TofuGates {
+    library: &'static UtofuLibrary,
     /// TNIs with gates; may be empty.
     tnis: Vec<utofu_tni_id_t>,
     ops: c_ulong,
@@ -22,7 +22,7 @@ pub struct Vbgs {
 
 /// Gates of one circuit. The first one is its begin and end; the others relay.
 struct Vbg {
-    library: &'static Library,
+    library: &'static UtofuLibrary,
     ids: Vec<utofu_vbg_id_t>,
 }
 
@@ -40,10 +40,10 @@ fn has_ended(code: i32, what: &str) -> Result<bool> {
     }
 }
 
-impl Vbgs {
+impl TofuGates {
     /// `nth`: rank of this process, which selects its first TNI.
-    pub fn find(library: &'static Library, nth: usize) -> Self {
-        let none = Vbgs {
+    pub fn find(library: &'static UtofuLibrary, nth: usize) -> Self {
+        let none = TofuGates {
             library,
             tnis: Vec::new(),
             ops: 0,
@@ -78,7 +78,7 @@ impl Vbgs {
         if caps.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER == 0 {
             return none;
         }
-        Vbgs {
+        TofuGates {
             library,
             tnis,
             ops: caps.reduce_ops,
@@ -88,7 +88,7 @@ impl Vbgs {
     }
 }
 
-impl Gates for Vbgs {
+impl GateNetwork for TofuGates {
     fn claim(&self, count: usize) -> Result<Box<dyn Circuit>> {
         let mut ids = vec![UTOFU_VBG_ID_NULL; count];
         let alloc = self.library.functions.utofu_alloc_vbg;
@@ -194,7 +194,7 @@ impl Circuit for Vbg {
         checked(code, "utofu_reduce")
     }
 
-    fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
+    fn poll_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
         let (gate, into, calls) = (self.ids[0], words.as_mut_ptr(), &self.library.functions);
         // SAFETY:
         // - contract of `Circuit::is_reduced`: `words` has as many elements as the input of `reduce`.

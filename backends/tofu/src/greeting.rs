@@ -12,10 +12,10 @@ use unipgas_core::pages::Pages;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::{Error, Result};
 
-use crate::address::{Address, PROTOCOL, identity};
+use crate::address::{PROTOCOL, TofuAddress, identity};
 use crate::blocks::Block;
 use crate::mail;
-use crate::net::Target;
+use crate::net::PeerVcq;
 
 /// Streams that this process can begin at once.
 pub const CARDS: usize = 64;
@@ -38,7 +38,7 @@ const MAGIC: [u8; 8] = *b"utofu\0\0\0";
 /// One end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct End {
+pub(crate) struct StreamEnd {
     /// STADD of its ring.
     pub ring: u64,
     /// Bytes of the ring. Behind it is the word for the peer's read position.
@@ -49,7 +49,7 @@ pub struct End {
     pub first: u64,
 }
 
-impl End {
+impl StreamEnd {
     /// Whether the peer's values are plausible, so that arithmetic with them is safe.
     pub fn is_possible(&self) -> bool {
         let lens = mail::LEAST as u32..=mail::LONGEST as u32;
@@ -72,9 +72,9 @@ struct Said {
     secret: [u8; SECRET],
     /// VCQ of the target.
     to: u64,
-    end: End,
+    end: StreamEnd,
     /// Address of the initiator.
-    from: Address,
+    from: TofuAddress,
     protocol: u16,
     pad: [u8; 4],
 }
@@ -85,16 +85,16 @@ struct Said {
 struct Answer {
     magic: [u8; 8],
     verdict: u64,
-    end: End,
+    end: StreamEnd,
     /// Number of the first message in the initiator's ring. Successive processes with one VCQ may have rings at the same place.
     asked: u64,
 }
 
 /// Result of a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum GreetingReply {
     /// The stream begins; the target's end.
-    Accepted(End),
+    Accepted(StreamEnd),
     /// The secret is wrong.
     Stranger,
     /// The target has another version of the protocol.
@@ -109,7 +109,7 @@ const OTHER_VERSION: u64 = 3;
 const FULL: u64 = 4;
 
 /// The cards and the door of this process.
-pub struct Desk {
+pub(crate) struct GreetingSlots {
     memory: Pages,
 }
 
@@ -156,7 +156,7 @@ pub mod places {
     }
 }
 
-impl Desk {
+impl GreetingSlots {
     /// A desk with empty cards for the process with this secret. Errors: [`Error::Exhausted`].
     pub fn new(secret: &[u8; SECRET]) -> Result<Self> {
         let memory = Pages::new(ALL)?;
@@ -164,7 +164,7 @@ impl Desk {
         // SAFETY:
         // - the word is in the memory and aligned to a line. The memory is not shared yet.
         unsafe { who.cast::<u64>().write(identity(secret)) };
-        Ok(Desk { memory })
+        Ok(GreetingSlots { memory })
     }
 
     /// Its memory, and the length.
@@ -173,7 +173,7 @@ impl Desk {
     }
 
     /// Writes a greeting on a card: a stream from `from`, with the end `end`, to `to`. The peer must not know of the card yet.
-    pub fn write(&self, card: u32, to: &Address, from: Address, end: End) {
+    pub fn write(&self, card: u32, to: &TofuAddress, from: TofuAddress, end: StreamEnd) {
         let said = Said {
             magic: MAGIC,
             secret: to.secret,
@@ -191,7 +191,7 @@ impl Desk {
 
     /// Reads the answer on a card, after its notice, for the stream with this end. `None`: a late answer to another stream, or a duplicate. Errors: the
     /// answer is malformed.
-    pub fn read(&self, card: u32, end: &End) -> Result<Option<Verdict>> {
+    pub fn read(&self, card: u32, end: &StreamEnd) -> Result<Option<GreetingReply>> {
         let at = self
             .memory
             .base()
@@ -204,8 +204,8 @@ impl Desk {
 }
 
 impl Answer {
-    /// See [`Desk::read`].
-    fn to(&self, end: &End) -> Result<Option<Verdict>> {
+    /// See [`GreetingSlots::read`].
+    fn to(&self, end: &StreamEnd) -> Result<Option<GreetingReply>> {
         if self.magic != MAGIC {
             return Err(Error::PeerDead);
         }
@@ -213,10 +213,10 @@ impl Answer {
             return Ok(None);
         }
         match self.verdict {
-            ACCEPTED if self.end.is_possible() => Ok(Some(Verdict::Accepted(self.end))),
-            STRANGER => Ok(Some(Verdict::Stranger)),
-            OTHER_VERSION => Ok(Some(Verdict::OtherVersion)),
-            FULL => Ok(Some(Verdict::Full)),
+            ACCEPTED if self.end.is_possible() => Ok(Some(GreetingReply::Accepted(self.end))),
+            STRANGER => Ok(Some(GreetingReply::Stranger)),
+            OTHER_VERSION => Ok(Some(GreetingReply::OtherVersion)),
+            FULL => Ok(Some(GreetingReply::Full)),
             _ => Err(Error::PeerDead),
         }
     }
@@ -229,11 +229,11 @@ impl Said {
             return Greeted::Nobody;
         }
         if self.protocol != PROTOCOL || !self.end.is_possible() {
-            return Greeted::Refused(Verdict::OtherVersion);
+            return Greeted::Refused(GreetingReply::OtherVersion);
         }
         match (self.to == here, self.from.vcq == from) {
             (false, _) => Greeted::Nobody,
-            (true, false) => Greeted::Refused(Verdict::Stranger),
+            (true, false) => Greeted::Refused(GreetingReply::Stranger),
             (true, true) => Greeted::By(Stranger {
                 secret: self.secret,
                 address: self.from,
@@ -244,11 +244,11 @@ impl Said {
 }
 
 /// A peer's card, which this process reads and answers.
-pub struct Fetched {
+pub(crate) struct Fetched {
     /// Memory for a card.
     block: Block,
     /// The peer's VCQ.
-    pub from: Arc<Target>,
+    pub from: Arc<PeerVcq>,
     /// Whether the owner of that VCQ was known at the fetch. If so, a card of another process means that the VCQ has a new owner.
     pub knew: bool,
     /// Number of the card.
@@ -256,28 +256,28 @@ pub struct Fetched {
 }
 
 /// Content of a card.
-pub enum Greeted {
+pub(crate) enum Greeted {
     /// A peer begins a stream with this process.
     By(Stranger),
     /// A peer begins a stream, and gets this answer.
-    Refused(Verdict),
+    Refused(GreetingReply),
     /// The card needs no answer: its owner has rewritten it for another target, or the VCQ has another owner now.
     Nobody,
 }
 
 /// A greeting.
-pub struct Stranger {
+pub(crate) struct Stranger {
     /// Secret of the intended target.
     pub secret: [u8; SECRET],
     /// Address of the peer.
-    pub address: Address,
+    pub address: TofuAddress,
     /// The peer's end.
-    pub end: End,
+    pub end: StreamEnd,
 }
 
 impl Fetched {
     /// Memory for a card of `from`.
-    pub fn new(block: Block, from: Arc<Target>, card: u32) -> Self {
+    pub fn new(block: Block, from: Arc<PeerVcq>, card: u32) -> Self {
         let knew = from.process().is_some();
         Fetched {
             block,
@@ -304,12 +304,12 @@ impl Fetched {
     }
 
     /// Writes the answer.
-    pub fn answer(&mut self, verdict: Verdict) {
+    pub fn answer(&mut self, verdict: GreetingReply) {
         let (verdict, end) = match verdict {
-            Verdict::Accepted(end) => (ACCEPTED, end),
-            Verdict::Stranger => (STRANGER, End::zeroed()),
-            Verdict::OtherVersion => (OTHER_VERSION, End::zeroed()),
-            Verdict::Full => (FULL, End::zeroed()),
+            GreetingReply::Accepted(end) => (ACCEPTED, end),
+            GreetingReply::Stranger => (STRANGER, StreamEnd::zeroed()),
+            GreetingReply::OtherVersion => (OTHER_VERSION, StreamEnd::zeroed()),
+            GreetingReply::Full => (FULL, StreamEnd::zeroed()),
         };
         let answer = Answer {
             magic: MAGIC,
@@ -338,13 +338,13 @@ mod tests {
             magic: MAGIC,
             secret: [7; SECRET],
             to: 2,
-            end: End {
+            end: StreamEnd {
                 ring: 4096,
                 len: 4096,
                 promised: 16,
                 first: 5,
             },
-            from: Address::new([8; SECRET], 1),
+            from: TofuAddress::new([8; SECRET], 1),
             protocol: PROTOCOL,
             pad: [0; 4],
         }
@@ -357,12 +357,12 @@ mod tests {
         assert!(nobody(said(), 1, 3) && nobody(said(), 9, 3));
         assert!(nobody(Said::zeroed(), 0, 0), "nothing has been written");
         let liar = said().greeted(9, 2);
-        assert!(matches!(liar, Greeted::Refused(Verdict::Stranger)));
+        assert!(matches!(liar, Greeted::Refused(GreetingReply::Stranger)));
         let protocol = PROTOCOL + 1;
         let other = Said { protocol, ..said() };
         assert!(matches!(
             other.greeted(1, 2),
-            Greeted::Refused(Verdict::OtherVersion)
+            Greeted::Refused(GreetingReply::OtherVersion)
         ));
     }
 
@@ -372,11 +372,11 @@ mod tests {
         let answer = Answer {
             magic: MAGIC,
             verdict: STRANGER,
-            end: End::zeroed(),
+            end: StreamEnd::zeroed(),
             asked: end.first,
         };
-        assert_eq!(answer.to(&end), Ok(Some(Verdict::Stranger)));
-        assert_eq!(answer.to(&End { first: 6, ..end }), Ok(None));
+        assert_eq!(answer.to(&end), Ok(Some(GreetingReply::Stranger)));
+        assert_eq!(answer.to(&StreamEnd { first: 6, ..end }), Ok(None));
         assert_eq!(Answer::zeroed().to(&end), Err(Error::PeerDead));
     }
 

@@ -11,13 +11,13 @@ use unipgas_core::{Deadline, Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::blocks::Block;
-use crate::edata::Whose;
+use crate::edata::NoticeOwner;
 use crate::greeting::Fetched;
-use crate::library::Library;
-use crate::net::Target;
-use crate::queue::{Queue, Told, is_local};
-use crate::quick::OFTEN;
-use crate::vcq::{Vcq, is_told};
+use crate::library::UtofuLibrary;
+use crate::net::PeerVcq;
+use crate::queue::{FlightQueue, QueueEvent, is_local};
+use crate::unsignaled::OFTEN;
+use crate::vcq::{RawVcq, is_told};
 
 /// Maximum number of VCQs in a process.
 pub const LANES: usize = 6;
@@ -29,13 +29,13 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const NOTICED: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
 /// Work that a local notice completes.
-pub enum Ends {
+pub(crate) enum PendingWork {
     /// No work: it only covers earlier descriptors.
     Nothing,
     /// An operation.
     Access(Ticket),
     /// An operation with a result, and the place for it.
-    Value(Ticket, Landing),
+    Value(Ticket, ResultSlot),
     /// A probe of the stream with this number. The block receives the identity of the VCQ's owner.
     Probe(u32, Block),
     /// A greeting for the stream with this number.
@@ -48,7 +48,7 @@ pub enum Ends {
 
 /// Place for a result.
 #[derive(Clone, Copy)]
-pub struct Landing {
+pub(crate) struct ResultSlot {
     /// First byte.
     pub at: *mut u8,
     /// Bytes, at most 8.
@@ -57,21 +57,24 @@ pub struct Landing {
 
 // SAFETY:
 // - contract of `Channel::atomic`: the result is valid on any thread until completion.
-unsafe impl Send for Landing {}
+unsafe impl Send for ResultSlot {}
 
-impl Ends {
+impl PendingWork {
     /// Whether it belongs to a greeting, or to an answer.
     pub fn is_of_greeting(&self) -> bool {
-        matches!(self, Ends::Greeted(_) | Ends::Answered(_))
+        matches!(self, PendingWork::Greeted(_) | PendingWork::Answered(_))
     }
 
     /// Whether it owns memory that the network may use until completion.
     pub fn has_memory(&self) -> bool {
-        matches!(self, Ends::Fetched(_) | Ends::Answered(_) | Ends::Probe(..))
+        matches!(
+            self,
+            PendingWork::Fetched(_) | PendingWork::Answered(_) | PendingWork::Probe(..)
+        )
     }
 }
 
-impl Landing {
+impl ResultSlot {
     /// Writes the result. Only once, before completion.
     pub fn set(self, value: u64) {
         let bytes = value.to_ne_bytes();
@@ -83,12 +86,12 @@ impl Landing {
 }
 
 /// A VCQ and its state.
-pub struct Lane {
+pub(crate) struct VcqLane {
     /// Its number.
     pub number: usize,
     /// The VCQ.
-    pub vcq: Vcq,
-    queue: Mutex<Queue>,
+    pub vcq: RawVcq,
+    queue: Mutex<FlightQueue>,
     /// Local notices are due.
     expects: AtomicBool,
     /// A post failed, for lack of room or for good, and no poll has followed.
@@ -101,9 +104,9 @@ pub struct Lane {
 
 /// Results of a poll of lanes.
 #[derive(Default)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// Completed work, with the result of an atomic operation.
-    pub ended: Vec<(Ends, u64)>,
+    pub ended: Vec<(PendingWork, u64)>,
     /// Notices of peers' operations.
     pub remote: Vec<utofu_mrq_notice>,
     /// Lost targets, with error codes.
@@ -111,7 +114,7 @@ pub struct Findings {
     /// Data of descriptors: the TNI has read their source, or they failed with this code.
     pub read: Vec<(usize, Option<i32>)>,
     /// Work that is discarded with lost targets.
-    pub over: Vec<Ends>,
+    pub over: Vec<PendingWork>,
     /// Targets that are lost because a post for them failed here.
     pub refused: Vec<(u32, Error)>,
     /// A VCQ of this process is unusable.
@@ -138,9 +141,9 @@ impl Findings {
     }
 }
 
-impl Lane {
-    fn new(number: usize, vcq: Vcq) -> Self {
-        Lane {
+impl VcqLane {
+    fn new(number: usize, vcq: RawVcq) -> Self {
+        VcqLane {
             number,
             vcq,
             queue: Mutex::default(),
@@ -152,7 +155,7 @@ impl Lane {
     }
 
     /// Locks its queue. Other threads cannot post meanwhile.
-    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub fn queue(&self) -> MutexGuard<'_, FlightQueue> {
         self.queue.lock()
     }
 
@@ -160,10 +163,10 @@ impl Lane {
     /// [`Error::PeerDead`]; [`Error::Os`].
     pub fn post(
         &self,
-        queue: &mut Queue,
-        to: &Target,
-        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
-        ends: impl FnOnce() -> Ends,
+        queue: &mut FlightQueue,
+        to: &PeerVcq,
+        post: impl FnOnce(&RawVcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> PendingWork,
     ) -> Result<()> {
         if to.is_lost() {
             return Err(Error::PeerDead);
@@ -182,13 +185,13 @@ impl Lane {
         Ok(())
     }
 
-    /// As [`post`](Lane::post), for a strongly ordered write. Its completion covers all earlier descriptors to this target.
+    /// As [`post`](VcqLane::post), for a strongly ordered write. Its completion covers all earlier descriptors to this target.
     pub fn post_covering(
         &self,
-        queue: &mut Queue,
-        to: &Target,
-        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
-        ends: impl FnOnce() -> Ends,
+        queue: &mut FlightQueue,
+        to: &PeerVcq,
+        post: impl FnOnce(&RawVcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> PendingWork,
     ) -> Result<()> {
         self.post(queue, to, post, ends)?;
         let flow = queue.flow(to);
@@ -199,18 +202,18 @@ impl Lane {
         Ok(())
     }
 
-    /// Posts a strongly ordered write, mostly without a notice, and returns its number. Errors: as [`post`](Lane::post).
+    /// Posts a strongly ordered write, mostly without a notice, and returns its number. Errors: as [`post`](VcqLane::post).
     #[inline]
     pub fn post_quick(
         &self,
-        queue: &mut Queue,
-        to: &Target,
-        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
+        queue: &mut FlightQueue,
+        to: &PeerVcq,
+        post: impl FnOnce(&RawVcq, c_ulong) -> Result<()>,
     ) -> Result<u64> {
         let flow = queue.flow(to);
         let number = flow.posted + 1;
         if number - flow.told >= OFTEN {
-            self.post_covering(queue, to, post, || Ends::Nothing)?;
+            self.post_covering(queue, to, post, || PendingWork::Nothing)?;
         } else {
             if to.is_lost() {
                 return Err(Error::PeerDead);
@@ -218,21 +221,25 @@ impl Lane {
             self.try_post(to, |vcq| post(vcq, 0))?;
             flow.posted = number;
         }
-        queue.flow(to).quick = number;
+        queue.flow(to).unsignaled = number;
         Ok(number)
     }
 
-    /// Whether all quick writes to this target have completed. Requests a notice if none is due.
-    pub fn has_settled(&self, to: &Target) -> bool {
+    /// Whether all unsignaled writes to this target have completed. Requests a notice if none is due.
+    pub fn has_settled(&self, to: &PeerVcq) -> bool {
         let last = {
             let mut queue = self.queue.lock();
-            queue.known(to.number).map_or(0, |flow| flow.quick)
+            queue.known(to.number).map_or(0, |flow| flow.unsignaled)
         };
         self.has_ended(to, last) != Ok(false)
     }
 
-    /// Posts without a local notice. Errors: as [`post`](Lane::post).
-    pub fn post_untold(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
+    /// Posts without a local notice. Errors: as [`post`](VcqLane::post).
+    pub fn post_untold(
+        &self,
+        to: &PeerVcq,
+        post: impl FnOnce(&RawVcq) -> Result<()>,
+    ) -> Result<()> {
         let _queue = self.queue.lock();
         match to.is_lost() {
             true => Err(Error::PeerDead),
@@ -242,23 +249,23 @@ impl Lane {
 
     /// Posts, and notes a lack of room. No notice reports new room: the caller retries after a poll.
     #[inline]
-    fn try_post(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
-        post(&self.vcq).inspect_err(|error| self.has_not_taken(to, error))
+    fn try_post(&self, to: &PeerVcq, post: impl FnOnce(&RawVcq) -> Result<()>) -> Result<()> {
+        post(&self.vcq).inspect_err(|error| self.on_post_failed(to, error))
     }
 
     /// The peer may wait for a write that failed for good, without a waiter here. So the peer is lost.
     #[cold]
-    fn has_not_taken(&self, to: &Target, error: &Error) {
+    fn on_post_failed(&self, to: &PeerVcq, error: &Error) {
         if *error != Error::NotNow {
             self.refused.lock().push((to.number, error.clone()));
         }
         self.was_full.store(true, Ordering::Release);
     }
 
-    /// See [`Vcq::register`].
+    /// See [`RawVcq::register`].
     ///
     /// # Safety
-    /// As for [`Vcq::register`].
+    /// As for [`RawVcq::register`].
     pub unsafe fn register(
         &self,
         base: *mut u8,
@@ -272,7 +279,7 @@ impl Lane {
         unsafe { self.vcq.register(base, len, read_only, tag) }
     }
 
-    /// See [`Vcq::deregister`]. First waits for operations to lost targets, which may still use the memory, and starts a delayed descriptor.
+    /// See [`RawVcq::deregister`]. First waits for operations to lost targets, which may still use the memory, and starts a delayed descriptor.
     pub fn deregister(&self, stadd: u64) {
         let soon = Deadline::after(FAREWELL);
         loop {
@@ -310,15 +317,15 @@ impl Lane {
         }
         while let Some(told) = queue.next() {
             match told {
-                Told::Over(ends) => findings.over.extend(ends),
-                Told::Broken(why) => findings.broken = Some(why),
-                Told::Read(data, failed) => {
+                QueueEvent::Over(ends) => findings.over.extend(ends),
+                QueueEvent::Broken(why) => findings.broken = Some(why),
+                QueueEvent::Read(data, failed) => {
                     if let Some(number) = is_told(data).filter(|_| failed.is_some()) {
                         queue.fail(number);
                     }
                     findings.read.push((data, failed));
                 }
-                Told::Notice(notice, failed) if is_local(&notice) => {
+                QueueEvent::Notice(notice, failed) if is_local(&notice) => {
                     let number = target(notice.vcq_id);
                     match (number, failed) {
                         (None, _) => {}
@@ -337,8 +344,8 @@ impl Lane {
                         }
                     }
                 }
-                Told::Notice(notice, None) => findings.remote.push(notice),
-                Told::Notice(notice, Some(code)) => {
+                QueueEvent::Notice(notice, None) => findings.remote.push(notice),
+                QueueEvent::Notice(notice, Some(code)) => {
                     let number = target(notice.vcq_id);
                     findings.lost.extend(number.map(|number| (number, code)));
                 }
@@ -350,7 +357,7 @@ impl Lane {
     }
 
     /// Discards the operations in flight to this target.
-    pub fn forget(&self, target: &Target) -> Vec<Ends> {
+    pub fn forget(&self, target: &PeerVcq) -> Vec<PendingWork> {
         self.queue.lock().lose(target)
     }
 
@@ -363,12 +370,12 @@ impl Lane {
 }
 
 /// The lanes of a process. The first one carries the streams and owns the memory that peers access. Channels open the others.
-pub struct Lanes {
-    library: &'static Library,
+pub(crate) struct Lanes {
+    library: &'static UtofuLibrary,
     incarnation: u32,
     tnis: Vec<utofu_tni_id_t>,
     /// Without gaps.
-    all: [OnceLock<Arc<Lane>>; LANES],
+    all: [OnceLock<Arc<VcqLane>>; LANES],
     opening: Mutex<()>,
 }
 
@@ -376,7 +383,7 @@ impl Lanes {
     /// Opens the first lane. `nth`: rank of this process, which selects its first TNI. `incarnation`: number of earlier processes of this rank. Errors:
     /// [`Error::Exhausted`], [`Error::Os`].
     pub fn open(
-        library: &'static Library,
+        library: &'static UtofuLibrary,
         mut tnis: Vec<utofu_tni_id_t>,
         (nth, incarnation): (usize, u32),
     ) -> Result<Self> {
@@ -384,7 +391,7 @@ impl Lanes {
         tnis.rotate_left(first);
         let mut none = Error::Exhausted("VCQs".into());
         let of = |tni: &utofu_tni_id_t| {
-            Vcq::new(library, *tni, incarnation).map_err(|error| none = error)
+            RawVcq::new(library, *tni, incarnation).map_err(|error| none = error)
         };
         let found = tnis.iter().map(of).find_map(std::result::Result::ok);
         let vcq = found.ok_or(none)?;
@@ -395,61 +402,61 @@ impl Lanes {
             all: std::array::from_fn(|_| OnceLock::new()),
             opening: Mutex::default(),
         };
-        let _ = lanes.all[0].set(Arc::new(Lane::new(0, vcq)));
+        let _ = lanes.all[0].set(Arc::new(VcqLane::new(0, vcq)));
         Ok(lanes)
     }
 
     /// The lane with this number.
-    pub fn get(&self, number: usize) -> Option<&Arc<Lane>> {
+    pub fn get(&self, number: usize) -> Option<&Arc<VcqLane>> {
         self.all.get(number)?.get()
     }
 
     /// The first lane.
-    pub fn first(&self) -> &Arc<Lane> {
+    pub fn first(&self) -> &Arc<VcqLane> {
         self.get(0).expect("made when this was")
     }
 
     /// All lanes.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Lane>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<VcqLane>> {
         self.all.iter().map_while(OnceLock::get)
     }
 
     /// A lane for another channel: an unused one, or else a new one on the next TNI, or else the one with the fewest users.
-    pub fn share(&self) -> Share {
+    pub fn share(&self) -> LaneUse {
         let _opening = self.opening.lock();
-        let users = |lane: &&Arc<Lane>| lane.users.load(Ordering::Relaxed);
-        let idle = |lane: &&Arc<Lane>| lane.number > 0 && users(lane) == 0;
+        let users = |lane: &&Arc<VcqLane>| lane.users.load(Ordering::Relaxed);
+        let idle = |lane: &&Arc<VcqLane>| lane.number > 0 && users(lane) == 0;
         let found = self.iter().find(idle).or_else(|| self.another());
         let lane = found.or_else(|| self.iter().min_by_key(users));
         let lane = lane.unwrap_or_else(|| self.first()).clone();
         lane.users.fetch_add(1, Ordering::Relaxed);
-        Share(lane)
+        LaneUse(lane)
     }
 
-    fn another(&self) -> Option<&Arc<Lane>> {
+    fn another(&self) -> Option<&Arc<VcqLane>> {
         let number = self.iter().count();
         let place = self.all.get(number)?;
         let tnis = (0..self.tnis.len()).map(|nth| self.tnis[(number + nth) % self.tnis.len()]);
         let vcq = tnis
             .into_iter()
-            .find_map(|tni| Vcq::new(self.library, tni, self.incarnation).ok())?;
-        let _ = place.set(Arc::new(Lane::new(number, vcq)));
+            .find_map(|tni| RawVcq::new(self.library, tni, self.incarnation).ok())?;
+        let _ = place.set(Arc::new(VcqLane::new(number, vcq)));
         place.get()
     }
 }
 
 /// A channel's use of a lane.
-pub struct Share(Arc<Lane>);
+pub(crate) struct LaneUse(Arc<VcqLane>);
 
-impl std::ops::Deref for Share {
-    type Target = Arc<Lane>;
+impl std::ops::Deref for LaneUse {
+    type Target = Arc<VcqLane>;
 
-    fn deref(&self) -> &Arc<Lane> {
+    fn deref(&self) -> &Arc<VcqLane> {
         &self.0
     }
 }
 
-impl Drop for Share {
+impl Drop for LaneUse {
     fn drop(&mut self) {
         self.0.users.fetch_sub(1, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 //! TNIs read, write and atomically change memory. A notification is a strongly ordered Put of its word after the data. Other operations go to the
 //! target's agent, over streams of Puts into rings. There are no connections: a VCQ reaches all others, and an address is the ID of a VCQ.
 //!
-//! - [`Tofu`]: the transport; `region`: its memory; `endpoint`: the issue of operations; `quick`: unsignaled writes; `armw`: atomic operations by the
+//! - [`Tofu`]: the transport; `region`: its memory; `endpoint`: the issue of operations; `unsignaled`: unsignaled writes; `armw`: atomic operations by the
 //!   TNI
 //! - `net`: streams, their begin (`net/greetings`), completions (`net/reading`), live and lost peers (`net/targets`); `conversation`: a stream to a
 //!   peer; `mail`: its messages; `greeting`: the cards and the door for its begin
@@ -42,9 +42,9 @@ mod mail;
 mod memory;
 mod net;
 mod queue;
-mod quick;
 mod region;
 mod transport;
+mod unsignaled;
 mod vcq;
 
 pub use backend::BACKEND;

@@ -4,10 +4,10 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Shown, with_environment};
+use unipgas_core::dynamic::{self, SymbolVisibility, with_environment};
 use unipgas_core::rendezvous::NETWORK;
 use unipgas_core::variables;
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::UtofuFunctions;
 
 /// Name of Fujitsu's library.
 const NAME: &CStr = c"libtofucom.so";
@@ -17,18 +17,18 @@ const OURS: &CStr = c"gaspi_proc_init";
 const PLAYED: &str = "UNIPGAS_TEST_TOFU";
 
 /// The loaded library.
-pub struct Library {
+pub(crate) struct UtofuLibrary {
     /// Functions of utofu.h.
-    pub functions: Functions,
+    pub functions: UtofuFunctions,
     played: Option<Vec<CString>>,
 }
 
-impl Library {
+impl UtofuLibrary {
     /// The library of this process. Errors: the reason why it is not usable.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    pub fn get() -> Result<&'static UtofuLibrary, String> {
+        static LOADED: OnceLock<Result<UtofuLibrary, String>> = OnceLock::new();
         LOADED
-            .get_or_init(Library::load)
+            .get_or_init(UtofuLibrary::load)
             .as_ref()
             .map_err(String::clone)
     }
@@ -42,10 +42,10 @@ impl Library {
             Some(path) => CString::new(path.as_str()).map_err(|error| error.to_string())?,
         };
         let shown = match played {
-            None => Shown::Private,
-            Some(_) => Shown::ToItselfFirst,
+            None => SymbolVisibility::Private,
+            Some(_) => SymbolVisibility::ToItselfFirst,
         };
-        let library = dynamic::Library::load(&name, shown)?;
+        let library = dynamic::DynamicLibrary::load(&name, shown)?;
         if library.find(OURS).is_ok() && played.is_none() {
             return Err(format!(
                 "{} is unipgas's own: name the machine's in UNIPGAS_TOFU_LIBRARY",
@@ -54,9 +54,10 @@ impl Library {
         }
         // SAFETY:
         // - a library with all these names is libtofucom, and stays loaded.
-        let functions =
-            unsafe { Functions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut())) };
-        Ok(Library {
+        let functions = unsafe {
+            UtofuFunctions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut()))
+        };
+        Ok(UtofuLibrary {
             functions: functions
                 .map_err(|missing| format!("{} has no {missing}", name.to_string_lossy()))?,
             played: played.map(|text| played_environment(&text)),

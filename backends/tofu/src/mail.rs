@@ -18,7 +18,7 @@ const KEPT: usize = 64;
 /// Type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum MessageType {
     /// Bytes of the stream.
     Bytes = 1,
     /// The end of the stream: the last message.
@@ -36,22 +36,22 @@ pub fn size(body: usize) -> usize {
 }
 
 /// The word at the end of a message.
-pub fn trailer(kind: Kind, body: usize, number: u32) -> u64 {
+pub fn trailer(kind: MessageType, body: usize, number: u32) -> u64 {
     (kind as u64) << 48 | (body as u64) << 32 | u64::from(number)
 }
 
 /// Decodes a trailer: the type, the number of stream bytes, and the message's number.
-pub fn split(trailer: u64) -> Option<(Kind, usize, u32)> {
+pub fn split(trailer: u64) -> Option<(MessageType, usize, u32)> {
     let kind = match trailer >> 48 {
-        1 => Kind::Bytes,
-        2 => Kind::Close,
+        1 => MessageType::Bytes,
+        2 => MessageType::Close,
         _ => return None,
     };
     Some((kind, (trailer >> 32) as usize & 0xffff, trailer as u32))
 }
 
 /// Sender's view of a peer's ring.
-pub struct Outbox {
+pub(crate) struct RingWriter {
     ring: usize,
     promised: usize,
     /// Offset of the next message.
@@ -65,10 +65,10 @@ pub struct Outbox {
     read: u64,
 }
 
-impl Outbox {
+impl RingWriter {
     /// A ring of `ring` bytes for at most `promised` messages. The first message has the number `first`.
     pub fn new(ring: usize, promised: usize, first: u64) -> Self {
-        Outbox {
+        RingWriter {
             ring,
             promised,
             at: 0,
@@ -94,10 +94,10 @@ impl Outbox {
     }
 
     /// Place for a message of `size` bytes: its offset, its bytes in the ring with a skipped end, and its number. `None`: no room now.
-    pub fn place(&self, kind: Kind, size: usize) -> Option<(usize, usize, u32)> {
+    pub fn place(&self, kind: MessageType, size: usize) -> Option<(usize, usize, u32)> {
         let (kept, one) = match kind {
-            Kind::Bytes => (KEPT, 1),
-            Kind::Close => (0, 0),
+            MessageType::Bytes => (KEPT, 1),
+            MessageType::Close => (0, 0),
         };
         let (at, left_out) = match self.at + size > self.ring {
             true => (0, self.ring - self.at),
@@ -112,7 +112,7 @@ impl Outbox {
     }
 
     /// Notes that the message is posted.
-    pub fn is_written(&mut self, (at, takes): (usize, usize), size: usize) {
+    pub fn mark_written(&mut self, (at, takes): (usize, usize), size: usize) {
         self.at = at + size;
         self.used += takes;
         self.under_way.push_back(takes);
@@ -121,7 +121,7 @@ impl Outbox {
 
 /// Receiver's view of an own ring.
 #[derive(Default)]
-pub struct Inbox {
+pub(crate) struct RingReader {
     /// Count of read messages.
     pub read: u64,
     /// Count that the peer knows.
@@ -130,16 +130,16 @@ pub struct Inbox {
     untold: usize,
 }
 
-impl Inbox {
+impl RingReader {
     /// Notes that the next message is read. True: report it, because the peer may wait for room.
-    pub fn has_read(&mut self, size: usize, ring: usize, promised: usize) -> bool {
+    pub fn mark_read(&mut self, size: usize, ring: usize, promised: usize) -> bool {
         self.read += 1;
         self.untold += size;
         self.untold >= ring / 4 || (self.read - self.told) as usize >= promised / 2
     }
 
     /// Notes that the peer knows the count.
-    pub fn has_told(&mut self) {
+    pub fn mark_reported(&mut self) {
         self.told = self.read;
         self.untold = 0;
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn trailers_come_back() {
-        for kind in [Kind::Bytes, Kind::Close] {
+        for kind in [MessageType::Bytes, MessageType::Close] {
             for (body, number) in [(0, 0), (most(1 << 20), u32::MAX), (7, 1)] {
                 assert_eq!(
                     split(trailer(kind, body, number)),
@@ -169,15 +169,15 @@ mod tests {
         // Numbers start at an arbitrary value, and wrap.
         const FIRST: u64 = u64::MAX - 1000;
         for (ring, promised) in [(4096, 8), (16384, 64), (4096, 64)] {
-            let mut out = Outbox::new(ring, promised, FIRST);
-            let mut inbox = Inbox::default();
+            let mut out = RingWriter::new(ring, promised, FIRST);
+            let mut inbox = RingReader::default();
             let mut there: VecDeque<(usize, usize)> = VecDeque::new();
             let mut random = 12345u32;
             let (mut sent, mut told) = (0u32, 0);
             while sent < 20_000 {
                 random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let size = size((random >> 8) as usize % (most(ring) + 1));
-                match out.place(Kind::Bytes, size) {
+                match out.place(MessageType::Bytes, size) {
                     Some((at, takes, number)) => {
                         assert_eq!(number, (FIRST as u32).wrapping_add(sent));
                         let end = at + size;
@@ -186,26 +186,29 @@ mod tests {
                         assert!(there.iter().all(apart));
                         there.push_back((at, end));
                         assert!(there.len() < promised);
-                        out.is_written((at, takes), size);
+                        out.mark_written((at, takes), size);
                         sent += 1;
                     }
                     None => {
                         // There is always room for the last message.
-                        assert!(out.place(Kind::Close, super::size(0)).is_some());
+                        assert!(out.place(MessageType::Close, super::size(0)).is_some());
                         while let Some((at, end)) = there.pop_front() {
-                            if inbox.has_read(end - at, ring, promised) {
+                            if inbox.mark_read(end - at, ring, promised) {
                                 told = inbox.read;
-                                inbox.has_told();
+                                inbox.mark_reported();
                             }
                         }
                         // Numbers of another stream.
                         for foreign in [1 << 40, FIRST - 1, FIRST.wrapping_add(u64::from(sent) + 1)]
                         {
                             out.have_been_read(foreign);
-                            assert!(out.place(Kind::Bytes, size).is_none());
+                            assert!(out.place(MessageType::Bytes, size).is_none());
                         }
                         out.have_been_read(FIRST.wrapping_add(told));
-                        assert!(out.place(Kind::Bytes, size).is_some(), "{ring} {promised}");
+                        assert!(
+                            out.place(MessageType::Bytes, size).is_some(),
+                            "{ring} {promised}"
+                        );
                     }
                 }
             }

@@ -9,7 +9,7 @@ use unipgas_core::op::Local;
 use unipgas_core::streams::{Operand, Operands};
 use unipgas_core::{Error, Result};
 
-use crate::lanes::{LANES, Lane, Lanes};
+use crate::lanes::{LANES, Lanes, VcqLane};
 
 /// Entries of a table piece, and number of pieces: as in [`Operands`].
 const PIECE: usize = 1024;
@@ -32,7 +32,7 @@ struct Registered {
 unsafe impl Send for Registered {}
 
 /// All registrations of the process.
-pub struct Memories {
+pub(crate) struct Memories {
     lanes: Arc<Lanes>,
     operands: Arc<Operands>,
     /// STADDs, by the places of operands.
@@ -41,7 +41,7 @@ pub struct Memories {
 }
 
 /// A registration until its drop.
-pub struct Memory {
+pub(crate) struct RegisteredMemory {
     all: Arc<Memories>,
     operand: Option<Operand>,
 }
@@ -71,7 +71,7 @@ impl Memories {
         base: *mut u8,
         len: usize,
         read_only: bool,
-    ) -> Result<Memory> {
+    ) -> Result<RegisteredMemory> {
         let many = || Error::Exhausted("registrations".into());
         let operand = self.operands.enter(base, len, base.addr() as u64);
         let operand = operand.ok_or_else(many)?;
@@ -86,7 +86,7 @@ impl Memories {
             read_only,
         };
         self.registered.lock().insert(place, registered);
-        Ok(Memory {
+        Ok(RegisteredMemory {
             all: self.clone(),
             operand: Some(operand),
         })
@@ -107,9 +107,9 @@ impl Memories {
         self.operands.find(local, len).is_some()
     }
 
-    /// STADD of these bytes in the lane's VCQ. Errors: [`Error::NotRegistered`], and as [`Lane::register`].
+    /// STADD of these bytes in the lane's VCQ. Errors: [`Error::NotRegistered`], and as [`VcqLane::register`].
     #[inline]
-    pub fn stadd(&self, local: Local, len: usize, lane: &Lane) -> Result<u64> {
+    pub fn stadd(&self, local: Local, len: usize, lane: &VcqLane) -> Result<u64> {
         let base = self.operands.find(local, len).ok_or(Error::NotRegistered)?;
         let place = place_of(local.desc);
         let known =
@@ -122,7 +122,7 @@ impl Memories {
     }
 
     #[cold]
-    fn register(&self, place: u32, base: u64, lane: &Lane) -> Result<u64> {
+    fn register(&self, place: u32, base: u64, lane: &VcqLane) -> Result<u64> {
         // A concurrent deregistration waits.
         let all = self.registered.lock();
         let found = all.get(&place).filter(|one| one.base.addr() as u64 == base);
@@ -133,21 +133,21 @@ impl Memories {
             return Ok(before);
         }
         // SAFETY:
-        // - contract of `Memories::enter`: the bytes are valid until `Memory` is dropped, which deregisters them.
+        // - contract of `Memories::enter`: the bytes are valid until `RegisteredMemory` is dropped, which deregisters them.
         let stadd = unsafe { lane.register(one.base, one.len, one.read_only, None) }?;
         known.store(stadd, Ordering::Release);
         Ok(stadd)
     }
 }
 
-impl Memory {
+impl RegisteredMemory {
     /// Name of the memory in operations.
     pub fn name(&self) -> u64 {
         self.operand.as_ref().map_or(0, |operand| operand.name)
     }
 }
 
-impl Drop for Memory {
+impl Drop for RegisteredMemory {
     fn drop(&mut self) {
         let place = place_of(self.name());
         let mut registered = self.all.registered.lock();

@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 use unipgas_core::Error;
 use unipgas_utofu_sys::*;
 
-use crate::edata::Whose;
-use crate::lanes::Ends;
-use crate::net::Target;
-use crate::vcq::{Found, Vcq, is_told};
+use crate::edata::NoticeOwner;
+use crate::lanes::PendingWork;
+use crate::net::PeerVcq;
+use crate::vcq::{PollResult, RawVcq, is_told};
 
 /// Maximum wait for notices of a lost VCQ.
 const HAUNTS: Duration = Duration::from_secs(5);
 
 /// Operations in flight to one target.
 #[derive(Default)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// Work with local notices. The number: all descriptors up to it complete with the work; 0: none is known to.
-    pub ends: VecDeque<(Ends, u64)>,
+    pub ends: VecDeque<(PendingWork, u64)>,
     /// Work of failed descriptors: as many as failed, the oldest first. A failure does not identify its descriptor.
-    failed: Vec<Ends>,
+    failed: Vec<PendingWork>,
     /// Descriptors posted so far.
     pub posted: u64,
     /// All descriptors up to this one have completed.
     pub ended: u64,
     /// A notice is due for all descriptors up to this one.
     pub told: u64,
-    /// The last quick write.
-    pub quick: u64,
+    /// The last unsignaled write.
+    pub unsignaled: u64,
 }
 
 /// Operations that were in flight to a target at its loss. The network may use their memory until notices, or errors, account for all of them.
@@ -39,27 +39,27 @@ struct Ghost {
     to_come: usize,
     greetings: usize,
     until: Instant,
-    kept: Vec<Ends>,
+    kept: Vec<PendingWork>,
 }
 
 /// Result of a poll.
-pub enum Told {
+pub(crate) enum QueueEvent {
     /// Data of a descriptor: the TNI has read its source, or it failed with this code.
     Read(usize, Option<i32>),
     /// A notice; with a code if it reports a failure.
     Notice(utofu_mrq_notice, Option<i32>),
     /// Memory of a lost target that the network no longer uses.
-    Over(Vec<Ends>),
+    Over(Vec<PendingWork>),
     /// The VCQ is unusable.
     Broken(Error),
 }
 
 /// Operations in flight on a lane: flows, indexed by target number.
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct FlightQueue {
     flows: Vec<Flow>,
     ghosts: Vec<Ghost>,
-    told: VecDeque<Told>,
+    told: VecDeque<QueueEvent>,
     /// Local notices due.
     pub expects: usize,
 }
@@ -72,9 +72,9 @@ pub fn is_local(notice: &utofu_mrq_notice) -> bool {
     )
 }
 
-impl Queue {
+impl FlightQueue {
     /// The flow to a target.
-    pub fn flow(&mut self, to: &Target) -> &mut Flow {
+    pub fn flow(&mut self, to: &PeerVcq) -> &mut Flow {
         let at = to.number as usize;
         if self.flows.len() <= at {
             self.flows.resize_with(at + 1, Flow::default);
@@ -88,18 +88,18 @@ impl Queue {
     }
 
     /// Whether all descriptors up to this number have completed.
-    pub fn has_ended(&mut self, to: &Target, number: u64) -> bool {
+    pub fn reached(&mut self, to: &PeerVcq, number: u64) -> bool {
         self.flow(to).ended >= number
     }
 
     /// Whether their completion is known, or a notice is due.
-    pub fn knows_of_end(&mut self, to: &Target, number: u64) -> bool {
+    pub fn knows_of_end(&mut self, to: &PeerVcq, number: u64) -> bool {
         let flow = self.flow(to);
         flow.ended.max(flow.told) >= number
     }
 
     /// Completes the oldest work of a target.
-    pub fn end(&mut self, target: u32) -> Option<Ends> {
+    pub fn end(&mut self, target: u32) -> Option<PendingWork> {
         let flow = self.flows.get_mut(target as usize)?;
         let (ends, covers) = flow.ends.pop_front()?;
         flow.ended = flow.ended.max(covers);
@@ -118,17 +118,19 @@ impl Queue {
     }
 
     /// Loses the target. Returns the work to drop now. A ghost keeps memory that the network may use.
-    pub fn lose(&mut self, target: &Target) -> Vec<Ends> {
+    pub fn lose(&mut self, target: &PeerVcq) -> Vec<PendingWork> {
         let flow = self.flows.get_mut(target.number as usize);
         let Flow { ends, failed, .. } = flow.map(std::mem::take).unwrap_or_default();
-        let (all, is_greeting) = (ends.len(), |(ends, _): &&(Ends, u64)| ends.is_of_greeting());
+        let (all, is_greeting) = (ends.len(), |(ends, _): &&(PendingWork, u64)| {
+            ends.is_of_greeting()
+        });
         let greetings = ends.iter().filter(is_greeting).count();
         let to_come = all - greetings;
         let all = ends.into_iter().map(|(ends, _)| ends).chain(failed);
         if to_come + greetings == 0 {
             return all.collect();
         }
-        let (kept, over) = all.partition(Ends::has_memory);
+        let (kept, over) = all.partition(PendingWork::has_memory);
         self.ghosts.push(Ghost {
             target: target.number,
             vcq: target.vcq,
@@ -157,7 +159,7 @@ impl Queue {
         self.expects -= 1;
         if self.ghosts[at].to_come + self.ghosts[at].greetings == 0 {
             let ghost = self.ghosts.remove(at);
-            self.told.push_back(Told::Over(ghost.kept));
+            self.told.push_back(QueueEvent::Over(ghost.kept));
         }
         true
     }
@@ -171,17 +173,17 @@ impl Queue {
         while let Some(at) = self.ghosts.iter().position(|ghost| ghost.until < now) {
             let ghost = self.ghosts.remove(at);
             self.expects -= ghost.to_come + ghost.greetings;
-            self.told.push_back(Told::Over(ghost.kept));
+            self.told.push_back(QueueEvent::Over(ghost.kept));
         }
     }
 
-    /// Polls until there are no events. [`next`](Queue::next) returns them, except events of ghosts.
-    pub fn collect(&mut self, vcq: &Vcq) {
+    /// Polls until there are no events. [`next`](FlightQueue::next) returns them, except events of ghosts.
+    pub fn collect(&mut self, vcq: &RawVcq) {
         loop {
             match vcq.poll_tcq() {
-                Found::Nothing => break,
-                Found::Success(data) => self.told.push_back(Told::Read(data, None)),
-                Found::Failure(data, code) => {
+                PollResult::Nothing => break,
+                PollResult::Success(data) => self.told.push_back(QueueEvent::Read(data, None)),
+                PollResult::Failure(data, code) => {
                     let appeased = self.appeases(|ghost| {
                         let is_its = is_told(data) == Some(ghost.target);
                         is_its.then_some(match ghost.to_come {
@@ -190,22 +192,22 @@ impl Queue {
                         })
                     });
                     if !appeased {
-                        self.told.push_back(Told::Read(data, Some(code)));
+                        self.told.push_back(QueueEvent::Read(data, Some(code)));
                     }
                 }
-                Found::Broken(why) => {
-                    self.told.push_back(Told::Broken(why));
+                PollResult::Broken(why) => {
+                    self.told.push_back(QueueEvent::Broken(why));
                     break;
                 }
             }
         }
         loop {
             let (notice, failed) = match vcq.poll_mrq() {
-                Found::Nothing => break,
-                Found::Success(notice) => (notice, None),
-                Found::Failure(notice, code) => (notice, Some(code)),
-                Found::Broken(why) => {
-                    self.told.push_back(Told::Broken(why));
+                PollResult::Nothing => break,
+                PollResult::Success(notice) => (notice, None),
+                PollResult::Failure(notice, code) => (notice, Some(code)),
+                PollResult::Broken(why) => {
+                    self.told.push_back(QueueEvent::Broken(why));
                     break;
                 }
             };
@@ -216,14 +218,14 @@ impl Queue {
                     true => (notice.is_of_greeting(ghost.target)).then_some(&mut ghost.greetings),
                 });
             if !appeased {
-                self.told.push_back(Told::Notice(notice, failed));
+                self.told.push_back(QueueEvent::Notice(notice, failed));
             }
         }
         self.expire();
     }
 
     /// The next event, in order of arrival.
-    pub fn next(&mut self) -> Option<Told> {
+    pub fn next(&mut self) -> Option<QueueEvent> {
         self.told.pop_front()
     }
 }

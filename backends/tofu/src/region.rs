@@ -7,14 +7,14 @@ use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::{Link, OwnPart};
 use unipgas_core::{Error, Result};
 
-use crate::conversation::Conversation;
-use crate::lanes::Lane;
-use crate::memory::Memory;
-use crate::net::Net;
+use crate::conversation::TofuStream;
+use crate::lanes::VcqLane;
+use crate::memory::RegisteredMemory;
+use crate::net::TofuNet;
 
 /// The registration for peers, in the first VCQ.
 struct Reached {
-    lane: Arc<Lane>,
+    lane: Arc<VcqLane>,
     stadd: u64,
     process: u32,
 }
@@ -32,7 +32,7 @@ impl Drop for Reached {
 /// # Safety
 /// `len` bytes at `base` are valid until the result is dropped, and valid for writes if `write` is set.
 pub unsafe fn register(
-    net: &Arc<Net>,
+    net: &Arc<TofuNet>,
     base: *mut u8,
     len: usize,
     reached: bool,
@@ -61,7 +61,7 @@ pub unsafe fn register(
                 process: unipgas_core::process::id(),
             };
             // The operand's name ends before the registration.
-            Box::new((memory, reached) as (Memory, Reached))
+            Box::new((memory, reached) as (RegisteredMemory, Reached))
         }
     };
     Ok(OwnPart {
@@ -73,7 +73,7 @@ pub unsafe fn register(
 
 /// Reads the owner's description: STADD and address of the first byte. Adds the stream to the owner.
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
-    let conversation: *const Conversation = Conversation::of(link);
+    let conversation: *const TofuStream = TofuStream::of(link);
     let conversation = conversation.expose_provenance() as u64;
     let [stadd, base] = said(told)?;
     Ok([stadd, base, conversation])
@@ -99,7 +99,7 @@ pub fn far(region: &RemoteRegion, offset: usize) -> u64 {
 
 /// The stream to the owner of the region.
 #[inline]
-pub fn conversation(region: &RemoteRegion) -> &Conversation {
+pub fn conversation(region: &RemoteRegion) -> &TofuStream {
     let at = region.parts().detail[3] as usize;
     // SAFETY:
     // - `imported` exposed this address. The region keeps the link, and the link keeps its stream.

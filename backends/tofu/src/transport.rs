@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use unipgas_core::agent::Registered;
 use unipgas_core::bundle::Tag;
-use unipgas_core::circuit::Gates;
+use unipgas_core::circuit::GateNetwork;
 use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits};
 use unipgas_core::{Error, Result, Rights};
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::UtofuFunctions;
 
-use crate::address::Address;
+use crate::address::TofuAddress;
 use crate::backend::TAG;
-use crate::conversation::Conversation;
+use crate::conversation::TofuStream;
 use crate::endpoint::{Endpoint, PIGGYBACK};
-use crate::library::Library;
-use crate::net::{DEPTH, Net};
+use crate::library::UtofuLibrary;
+use crate::net::{DEPTH, TofuNet};
 use crate::region;
 use crate::vcq;
 
@@ -32,7 +32,7 @@ const SMALL: u64 = 64;
 
 /// The network under the agent.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<TofuNet>,
 }
 
 impl Network for Fabric {
@@ -61,7 +61,7 @@ impl Network for Fabric {
         self.net.events()
     }
 
-    fn progress(&self, turn: bool, _: bool) -> News {
+    fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
     }
 
@@ -95,7 +95,7 @@ impl Network for Fabric {
     }
 
     fn has_settled(&self, link: &Link) -> bool {
-        self.net.has_settled(Conversation::of(link))
+        self.net.has_settled(TofuStream::of(link))
     }
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
@@ -107,21 +107,21 @@ impl Network for Fabric {
 pub struct Tofu {
     /// `None` only during the drop.
     streams: Option<Streams>,
-    net: Arc<Net>,
+    net: Arc<TofuNet>,
 }
 
 impl Tofu {
     /// Opens the machine's library, or the library that UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
-        let net = Net::open(owner.clone(), opening.incarnation)?;
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
+        let net = TofuNet::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
         owner.is(&streams);
-        Ok(OverStreams(Tofu {
+        Ok(StreamTransport(Tofu {
             streams: Some(streams),
             net,
         }))
@@ -130,12 +130,12 @@ impl Tofu {
 
 impl Drop for Tofu {
     fn drop(&mut self) {
-        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+        let is_used = |net: &Arc<TofuNet>| Arc::strong_count(net) > 1;
+        streams::close(&mut self.streams, &self.net, TofuNet::close, is_used);
     }
 }
 
-impl StreamTransport for Tofu {
+impl StreamBackend for Tofu {
     const NAME: &'static str = "tofu";
     const TAG: Tag = TAG;
 
@@ -146,12 +146,12 @@ impl StreamTransport for Tofu {
     fn limits(&self) -> Limits {
         Limits {
             inline: PIGGYBACK.min(self.net.caps.max_piggyback_size),
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        Address::decode(address).is_some()
+        TofuAddress::decode(address).is_some()
     }
 
     unsafe fn register_own(
@@ -174,7 +174,7 @@ impl StreamTransport for Tofu {
         Some(unipgas_tofud::table::shapes(members, each, SMALL))
     }
 
-    fn gates(&self) -> Option<&dyn Gates> {
+    fn gates(&self) -> Option<&dyn GateNetwork> {
         Some(&self.net.gates)
     }
 
@@ -185,7 +185,7 @@ impl StreamTransport for Tofu {
 
 /// Whether the library is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
-    let tnis = Library::get().and_then(|library| {
+    let tnis = UtofuLibrary::get().and_then(|library| {
         vcq::tnis(library).map_err(|error| match error {
             Error::Unreachable(why) => why,
             error => error.to_string(),
@@ -195,7 +195,7 @@ pub fn probe() -> std::result::Result<(), String> {
 }
 
 /// Functions of the library. `None`: it is not usable.
-pub fn functions() -> Option<&'static Functions> {
+pub fn functions() -> Option<&'static UtofuFunctions> {
     probe().ok()?;
-    Library::get().ok().map(|library| &library.functions)
+    UtofuLibrary::get().ok().map(|library| &library.functions)
 }

@@ -8,11 +8,11 @@ use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::edata;
-use crate::library::Library;
+use crate::library::UtofuLibrary;
 
 /// A virtual control queue. Calls for one VCQ need mutual exclusion; calls for different VCQs may be concurrent.
-pub struct Vcq {
-    library: &'static Library,
+pub(crate) struct RawVcq {
+    library: &'static UtofuLibrary,
     handle: utofu_vcq_hdl_t,
     /// Its ID for all processes.
     pub id: utofu_vcq_id_t,
@@ -63,7 +63,7 @@ pub fn is_told(data: usize) -> Option<u32> {
 }
 
 /// Result of a poll.
-pub enum Found<T> {
+pub(crate) enum PollResult<T> {
     /// A successful descriptor, or a notice.
     Success(T),
     /// A failure, with its code.
@@ -74,21 +74,25 @@ pub enum Found<T> {
     Broken(Error),
 }
 
-impl<T> Found<T> {
+impl<T> PollResult<T> {
     fn of(code: c_int, what: &str, found: T) -> Self {
         match code {
-            UTOFU_SUCCESS => Found::Success(found),
-            UTOFU_ERR_NOT_FOUND => Found::Nothing,
-            code if is_of_descriptor(code) => Found::Failure(found, code),
-            code => Found::Broken(failed(code, what)),
+            UTOFU_SUCCESS => PollResult::Success(found),
+            UTOFU_ERR_NOT_FOUND => PollResult::Nothing,
+            code if is_of_descriptor(code) => PollResult::Failure(found, code),
+            code => PollResult::Broken(failed(code, what)),
         }
     }
 }
 
-impl Vcq {
+impl RawVcq {
     /// Creates a VCQ on a TNI. It may share its CQ; an exclusive one is for programs that ask for it. `incarnation` gives it another ID than the VCQs of
     /// earlier processes of this rank: their late messages must not reach this memory. Errors: [`Error::Exhausted`]: no VCQ is free; [`Error::Os`].
-    pub fn new(library: &'static Library, tni: utofu_tni_id_t, incarnation: u32) -> Result<Self> {
+    pub fn new(
+        library: &'static UtofuLibrary,
+        tni: utofu_tni_id_t,
+        incarnation: u32,
+    ) -> Result<Self> {
         let calls = &library.functions;
         let mut handle = 0;
         let mut code = UTOFU_ERR_USED;
@@ -114,7 +118,7 @@ impl Vcq {
             }
             code => return Err(failed(code, "utofu_create_vcq")),
         }
-        let mut vcq = Vcq {
+        let mut vcq = RawVcq {
             library,
             handle,
             id: 0,
@@ -132,7 +136,7 @@ impl Vcq {
     /// Registers memory, and returns its STADD. Peers can compute the STADD of memory with a tag. Errors: [`Error::Exhausted`]; [`Error::Os`].
     ///
     /// # Safety
-    /// `len` bytes at `base` are valid until [`deregister`](Vcq::deregister), and valid for writes unless `read_only`.
+    /// `len` bytes at `base` are valid until [`deregister`](RawVcq::deregister), and valid for writes unless `read_only`.
     pub unsafe fn register(
         &self,
         base: *mut u8,
@@ -248,7 +252,7 @@ impl Vcq {
         self.posted(flags, code, "utofu_put")
     }
 
-    /// Writes up to 32 bytes, which are copied in the call. Errors: as [`put`](Vcq::put).
+    /// Writes up to 32 bytes, which are copied in the call. Errors: as [`put`](RawVcq::put).
     ///
     /// # Safety
     /// The bytes are valid.
@@ -283,7 +287,7 @@ impl Vcq {
         self.posted(flags, code, "utofu_put_piggyback8")
     }
 
-    /// Reads `len` bytes into registered memory. Errors: as [`put`](Vcq::put).
+    /// Reads `len` bytes into registered memory. Errors: as [`put`](RawVcq::put).
     ///
     /// # Safety
     /// The destination is valid for writes until completion, without other accesses.
@@ -304,7 +308,7 @@ impl Vcq {
         self.posted(flags, code, "utofu_get")
     }
 
-    /// Changes an element of 4 or 8 bytes. Errors: as [`put`](Vcq::put).
+    /// Changes an element of 4 or 8 bytes. Errors: as [`put`](RawVcq::put).
     pub fn armw(
         &self,
         peer: u64,
@@ -361,7 +365,7 @@ impl Vcq {
         }
     }
 
-    /// Starts a [delayed](Vcq::waiting) descriptor, and nothing else. False: the TOQ is full; polls make room.
+    /// Starts a [delayed](RawVcq::waiting) descriptor, and nothing else. False: the TOQ is full; polls make room.
     #[cold]
     pub fn start(&self) -> bool {
         if !self.waits.load(Ordering::Relaxed) {
@@ -379,30 +383,30 @@ impl Vcq {
 
     /// The next entry of the TCQ: data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or that has failed.
     #[inline]
-    pub fn poll_tcq(&self) -> Found<usize> {
+    pub fn poll_tcq(&self) -> PollResult<usize> {
         let mut cbdata = null_mut();
         let poll = self.library.functions.utofu_poll_tcq;
         // SAFETY:
         // - the handle is valid, and the call fills a place for the data.
         let code = unsafe { poll(self.handle, 0, &raw mut cbdata) };
-        Found::of(code, "utofu_poll_tcq", cbdata.addr())
+        PollResult::of(code, "utofu_poll_tcq", cbdata.addr())
     }
 
     /// The next entry of the MRQ.
     #[inline]
-    pub fn poll_mrq(&self) -> Found<utofu_mrq_notice> {
+    pub fn poll_mrq(&self) -> PollResult<utofu_mrq_notice> {
         let mut notice = utofu_mrq_notice::default();
         let poll = self.library.functions.utofu_poll_mrq;
         // SAFETY:
         // - the handle is valid, and the call fills a place for the notice.
         let code = unsafe { poll(self.handle, 0, &raw mut notice) };
-        Found::of(code, "utofu_poll_mrq", notice)
+        PollResult::of(code, "utofu_poll_mrq", notice)
     }
 }
 
 /// An atomic read-modify-write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Armw {
+pub(crate) enum Armw {
     /// Operation and operand of 4 bytes.
     Change4(utofu_armw_op, u32),
     /// Operation and operand of 8 bytes.
@@ -424,7 +428,7 @@ impl Armw {
     }
 }
 
-impl Drop for Vcq {
+impl Drop for RawVcq {
     fn drop(&mut self) {
         // SAFETY:
         // - `new` created the handle, and this is its last use.
@@ -441,7 +445,7 @@ fn join(coords: &[u8; 6]) -> String {
 }
 
 /// The TNIs that this process can use. Errors: [`Error::Unreachable`].
-pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
+pub fn tnis(library: &'static UtofuLibrary) -> Result<Vec<utofu_tni_id_t>> {
     let (mut ids, mut count) = (null_mut(), 0);
     let calls = &library.functions;
     // The first call of the library, in which it reads its environment.
@@ -470,7 +474,7 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
 /// Component IDs to try, in order, for a process that replaces another one. They exclude the first choice of its predecessor. The first process of a
 /// rank has no predecessor, and lets the library choose. The lower half of the IDs is left to MPI and others.
 fn components(
-    library: &'static Library,
+    library: &'static UtofuLibrary,
     tni: utofu_tni_id_t,
     incarnation: u32,
 ) -> Result<Vec<utofu_cmp_id_t>> {
@@ -486,7 +490,7 @@ fn components(
 }
 
 /// Capabilities of a TNI. Errors: [`Error::Unreachable`].
-pub fn caps(library: &'static Library, tni: utofu_tni_id_t) -> Result<utofu_onesided_caps> {
+pub fn caps(library: &'static UtofuLibrary, tni: utofu_tni_id_t) -> Result<utofu_onesided_caps> {
     let mut caps = null_mut();
     // SAFETY:
     // - the call fills the place with a pointer to memory of the library.

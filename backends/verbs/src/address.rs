@@ -8,7 +8,7 @@ use crate::wire::PROTOCOL;
 
 /// Address of a process, as peers get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct VerbsAddress {
     /// A peer that knows it may connect.
     pub secret: [u8; SECRET],
     /// TCP port for the begin of connections.
@@ -20,7 +20,7 @@ pub fn protocol(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
 }
 
-impl Address {
+impl VerbsAddress {
     /// Encodes the address.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = PROTOCOL.to_le_bytes().to_vec();
@@ -45,7 +45,7 @@ impl Address {
             16 => Ipv6Addr::from(*rest.first_chunk::<16>()?).into(),
             _ => return None,
         };
-        Some(Address {
+        Some(VerbsAddress {
             secret: *secret,
             door: SocketAddr::new(ip, u16::from_le_bytes(*port)),
         })
@@ -59,17 +59,17 @@ mod tests {
     #[test]
     fn addresses_come_back_and_garbage_is_refused() {
         for door in ["10.1.2.3:4711", "[2001:db8::1]:99"] {
-            let address = Address {
+            let address = VerbsAddress {
                 secret: [7; SECRET],
                 door: door.parse().unwrap(),
             };
             let bytes = address.encode();
-            assert_eq!(Address::decode(&bytes), Some(address));
+            assert_eq!(VerbsAddress::decode(&bytes), Some(address));
             for len in 0..bytes.len() {
-                let cut = Address::decode(&bytes[..len]);
+                let cut = VerbsAddress::decode(&bytes[..len]);
                 assert!(cut.is_none() || len == bytes.len() - 12, "{len}");
             }
         }
-        assert_eq!(Address::decode(&[0xff; 64]), None);
+        assert_eq!(VerbsAddress::decode(&[0xff; 64]), None);
     }
 }

@@ -22,7 +22,7 @@ struct Chunk {
 }
 
 /// A growing pool of numbered buffers.
-pub struct Pool {
+pub(crate) struct BufferPool {
     device: Arc<Device>,
     chunks: Vec<Chunk>,
     together: u32,
@@ -30,10 +30,10 @@ pub struct Pool {
     written: bool,
 }
 
-impl Pool {
+impl BufferPool {
     /// An empty pool, which grows by `together` buffers.
     pub fn new(device: &Arc<Device>, together: u32, written: bool) -> Self {
-        Pool {
+        BufferPool {
             device: device.clone(),
             chunks: Vec::new(),
             together,
@@ -70,20 +70,20 @@ impl Pool {
 }
 
 struct State {
-    pool: Pool,
+    pool: BufferPool,
     free: Vec<u32>,
 }
 
 /// Buffers for messages that are too long for inline sends.
-pub struct Sends(Mutex<State>);
+pub(crate) struct Sends(Mutex<State>);
 
 /// A send buffer in use. Its drop frees it, when the network has read it.
-pub struct Buffer {
+pub(crate) struct SendBuffer {
     number: u32,
     home: Arc<Sends>,
 }
 
-impl Drop for Buffer {
+impl Drop for SendBuffer {
     fn drop(&mut self) {
         self.home.0.lock().free.push(self.number);
     }
@@ -93,14 +93,14 @@ impl Sends {
     /// An empty pool.
     pub fn new(device: &Arc<Device>) -> Self {
         Sends(Mutex::new(State {
-            pool: Pool::new(device, TOGETHER, false),
+            pool: BufferPool::new(device, TOGETHER, false),
             free: Vec::new(),
         }))
     }
 
     /// A buffer with a copy of `bytes`, at most [`MESSAGE`], its address, and its local key. `None`: no buffer is free now. Errors: as
     /// [`Device::register`].
-    pub fn take(self: &Arc<Self>, bytes: &[u8]) -> Result<Option<(Buffer, *mut u8, u32)>> {
+    pub fn take(self: &Arc<Self>, bytes: &[u8]) -> Result<Option<(SendBuffer, *mut u8, u32)>> {
         let State { pool, free } = &mut *self.0.lock();
         if free.is_empty() && pool.len() < MOST {
             free.extend(pool.grow()?);
@@ -115,6 +115,6 @@ impl Sends {
         // - no other call has this buffer. It has `MESSAGE` bytes.
         unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(MESSAGE)) };
         let home = self.clone();
-        Ok(Some((Buffer { number, home }, at, key)))
+        Ok(Some((SendBuffer { number, home }, at, key)))
     }
 }

@@ -15,14 +15,14 @@ const GIDS: usize = 256;
 
 /// Settings of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub(crate) struct DeviceSelector {
     /// Name of a device in /sys/class/infiniband.
     pub device: Option<String>,
     /// Number of the port, from 1.
     pub port: Option<u8>,
     /// Index in the port's GID table.
     pub gid: Option<u32>,
-    /// Exponent of the retry timeout, as in [`Port::timeout`].
+    /// Exponent of the retry timeout, as in [`DevicePort::timeout`].
     pub timeout: Option<u8>,
 }
 
@@ -31,14 +31,14 @@ const TIMEOUTS: std::ops::RangeInclusive<u8> = 8..=31;
 /// Half a second.
 const TIMEOUT: u8 = 17;
 
-impl Wish {
+impl DeviceSelector {
     /// Reads UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`), UNIPGAS_VERBS_GID and UNIPGAS_VERBS_TIMEOUT. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
-        Wish::read(variables::get)
+        DeviceSelector::read(variables::get)
     }
 
     pub(crate) fn read(get: impl Fn(&str) -> Result<Option<String>>) -> Result<Self> {
-        let mut wish = Wish::default();
+        let mut wish = DeviceSelector::default();
         if let Some(text) = get("UNIPGAS_VERBS_DEVICE")? {
             let (device, port) = match text.split_once(':') {
                 None => (text.as_str(), None),
@@ -71,7 +71,7 @@ impl Wish {
 
 /// A usable port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Port {
+pub(crate) struct DevicePort {
     /// From 1.
     pub number: u8,
     /// An Ethernet port: only GIDs address its peers.
@@ -88,7 +88,7 @@ pub struct Port {
     pub timeout: u8,
 }
 
-impl Port {
+impl DevicePort {
     /// The IP address of its GID, if peers can reach it.
     pub fn ip(&self) -> Option<IpAddr> {
         let ip = Ipv6Addr::from(self.gid);
@@ -99,7 +99,7 @@ impl Port {
 }
 
 /// The best device and its port. Errors: [`Error::Unreachable`] with the reasons.
-pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
+pub fn choose(wish: &DeviceSelector) -> Result<(Context, DevicePort)> {
     let mut reasons = Vec::new();
     let mut names = Vec::new();
     let mut usable = Vec::new();
@@ -158,9 +158,9 @@ fn rank_of_job() -> u32 {
     job.and_then(|job| job.rank()).unwrap_or(0)
 }
 
-fn fits(all: &[(Context, Port)]) -> Vec<Fit> {
+fn fits(all: &[(Context, DevicePort)]) -> Vec<Fit> {
     let allowed = sched_getaffinity(None).ok();
-    let of = |(context, _): &(Context, Port)| {
+    let of = |(context, _): &(Context, DevicePort)| {
         let file = format!("/sys/class/infiniband/{}/device/numa_node", context.name);
         let text = descriptor::read_text(file).ok()?;
         let processors = numa::processors(text.trim().parse().ok()?).ok()?;
@@ -174,11 +174,11 @@ fn fits(all: &[(Context, Port)]) -> Vec<Fit> {
             false => Near::There,
         })
     };
-    let fit = |one: &(Context, Port)| (one.1.ethernet, of(one).unwrap_or(Near::Unknown));
+    let fit = |one: &(Context, DevicePort)| (one.1.ethernet, of(one).unwrap_or(Near::Unknown));
     all.iter().map(fit).collect()
 }
 
-fn find_port(context: &Context, wish: &Wish) -> Result<Port, String> {
+fn find_port(context: &Context, wish: &DeviceSelector) -> Result<DevicePort, String> {
     if !context.speaks_ib() {
         return Err("it speaks iWARP; use the backend ofi there".into());
     }
@@ -203,7 +203,7 @@ fn find_port(context: &Context, wish: &Wish) -> Result<Port, String> {
     })
 }
 
-fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
+fn look_at(context: &Context, number: u8, wish: &DeviceSelector) -> Result<DevicePort, String> {
     let port = context.port(number).ok_or("is none of its ports")?;
     if port.state != IBV_PORT_ACTIVE {
         return Err("is not active".into());
@@ -220,7 +220,7 @@ fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
             .min_by_key(|gid| rank(gid, ethernet))
             .ok_or("has no GID")?,
     };
-    Ok(Port {
+    Ok(DevicePort {
         number,
         ethernet,
         mtu: port.active_mtu,

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use unipgas_core::streams::{Ended, Found, Link, Stream};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
-use crate::address::Address;
+use crate::address::VerbsAddress;
 use crate::buffers::MESSAGE;
-use crate::net::Net;
-use crate::posting::{Ends, SendQueue, Takes, write};
+use crate::net::VerbsNet;
+use crate::posting::{PostedWork, SendQueue, Takes, write};
 use crate::queues::Pair;
 use crate::staged::Staging;
-use crate::wire::{self, Kind};
+use crate::wire::{self, ImmediateKind};
 
 /// Maximum inline bytes of a work request.
 pub const INLINE: usize = 128;
@@ -32,12 +32,12 @@ struct Pulse {
 }
 
 /// One end of a connection.
-pub struct Connection {
-    net: Weak<Net>,
+pub(crate) struct Connection {
+    net: Weak<VerbsNet>,
     /// Its number in this process: a place, and the use count of the place.
     pub number: u32,
     /// Address of the peer.
-    pub with: Address,
+    pub with: VerbsAddress,
     /// This process began the connection.
     pub begun_here: bool,
     /// Credits of the peer: messages and wakes that it may send before this process returns credits.
@@ -63,10 +63,10 @@ pub struct Connection {
 }
 
 /// Parts of a new connection.
-pub struct New {
-    pub net: Weak<Net>,
+pub(crate) struct ConnectionParts {
+    pub net: Weak<VerbsNet>,
     pub number: u32,
-    pub with: Address,
+    pub with: VerbsAddress,
     pub begun_here: bool,
     pub promised: u32,
     pub inline: u32,
@@ -79,7 +79,7 @@ pub struct New {
 
 impl Connection {
     /// A connection that is not open yet.
-    pub fn new(new: New) -> Self {
+    pub fn new(new: ConnectionParts) -> Self {
         Connection {
             net: new.net,
             number: new.number,
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// Opens the connection: bytes may leave now.
-    pub fn is_ready(&self) {
+    pub fn mark_ready(&self) {
         self.queue().open = !self.has_ended();
         self.open.store(true, Ordering::Release);
     }
@@ -143,7 +143,7 @@ impl Connection {
     }
 
     /// Ends the connection before it opens. `why`: the reason.
-    pub fn is_refused(&self, why: Error) {
+    pub fn on_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// The peer has ended the stream. Bytes from before the end are delivered.
-    pub fn is_closed(&self) {
+    pub fn close(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
@@ -176,22 +176,22 @@ impl Connection {
     }
 
     /// Notes that `messages` of the peer are read, and their buffers posted again. `credits`: credits that the peer has returned.
-    pub fn has_read(&self, net: &Net, messages: u32, credits: u32) {
+    pub fn on_read(&self, net: &VerbsNet, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
         queue.credits = queue.credits.saturating_add(credits);
         if queue.owed >= self.promised / 2 {
             // If the queue has no place, a later message carries the credits.
-            let _ = self.say(net, &mut queue, Kind::Credits, &[], Takes::Reserve);
+            let _ = self.say(net, &mut queue, ImmediateKind::Credits, &[], Takes::Reserve);
         }
     }
 
     /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of registrations.
     fn say(
         &self,
-        net: &Net,
+        net: &VerbsNet,
         queue: &mut SendQueue,
-        kind: Kind,
+        kind: ImmediateKind,
         bytes: &[u8],
         takes: Takes,
     ) -> Result<()> {
@@ -223,9 +223,9 @@ impl Connection {
             request.send_flags = IBV_SEND_INLINE;
         }
         let ends = match (kind, buffer) {
-            (Kind::Close, _) => Ends::Close,
-            (_, Some(buffer)) => Ends::Message(buffer),
-            (_, None) => Ends::Nothing,
+            (ImmediateKind::Close, _) => PostedWork::Close,
+            (_, Some(buffer)) => PostedWork::Message(buffer),
+            (_, None) => PostedWork::Nothing,
         };
         // SAFETY:
         // - the bytes are copied in the call, or are in a buffer that lives until completion.
@@ -245,14 +245,14 @@ impl Connection {
         &self,
         requests: &mut [ibv_send_wr; N],
         wakes: bool,
-        ends: Ends,
+        ends: PostedWork,
     ) -> Result<()> {
         let mut queue = self.queue.lock();
         let takes = match wakes {
             true => {
                 let last = &mut requests[N - 1];
                 last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-                last.imm_data = wire::word(Kind::Written, queue.owed);
+                last.imm_data = wire::word(ImmediateKind::Written, queue.owed);
                 Takes::Credit
             }
             false => Takes::Nothing,
@@ -290,17 +290,17 @@ impl Connection {
         // - the request names no memory.
         unsafe {
             let chain = (self.number, &mut [request]);
-            queue.post(&self.pair, chain, Takes::Nothing, Ends::Probe)
+            queue.post(&self.pair, chain, Takes::Nothing, PostedWork::Probe)
         }
         .is_ok()
     }
 
     /// Look at a connection that is not open.
-    fn look_for(&self, pulse: &mut Pulse) -> Found {
+    fn look_for(&self, pulse: &mut Pulse) -> TransitState {
         pulse.silent += 1;
         // The process exists, and may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
-            return Found::Waits;
+            return TransitState::Waits;
         }
         let text = format!(
             "nothing answers at {}: the host is down, or a firewall drops what is sent there",
@@ -311,15 +311,15 @@ impl Connection {
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
-        Found::Silence
+        TransitState::Silence
     }
 }
 
 impl Stream for Connection {
-    fn push(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.has_ended() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         if !self.is_open() {
             return Ok(0);
@@ -328,7 +328,7 @@ impl Stream for Connection {
         let (mut sent, mut most) = (0, MESSAGE);
         while sent < bytes.len() {
             let body = &bytes[sent..bytes.len().min(sent + most)];
-            match self.say(&net, &mut queue, Kind::Bytes, body, Takes::Credit) {
+            match self.say(&net, &mut queue, ImmediateKind::Bytes, body, Takes::Credit) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
                 Err(Error::Os(_) | Error::Exhausted(_)) if most > self.inline as usize => {
@@ -341,14 +341,14 @@ impl Stream for Connection {
                         tracing::warn!("verbs: a message cannot be sent: {error}");
                     }
                     self.fail();
-                    return Err(Ended);
+                    return Err(StreamEnded);
                 }
             }
         }
         Ok(sent)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
@@ -357,7 +357,7 @@ impl Stream for Connection {
             false => into.append(&mut incoming),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -366,7 +366,7 @@ impl Stream for Connection {
         self.wants_room.store(wanted, Ordering::Release);
         if wanted && let Some(net) = self.net.upgrade() {
             // There may be room already.
-            net.has_room(self);
+            net.call_if_room(self);
         }
     }
 
@@ -378,10 +378,10 @@ impl Stream for Connection {
         self.why.get().cloned()
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.has_ended() {
-            return Found::Nothing;
+            return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
@@ -393,14 +393,18 @@ impl Stream for Connection {
         pulse.heard = heard;
         if news {
             pulse.asked = false;
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         if wanted || pulse.asked {
             // A dead peer causes an error completion.
             pulse.asked = self.ask();
-            return Found::Waits;
+            return TransitState::Waits;
         }
-        Found::Nothing
+        TransitState::Nothing
     }
 
     fn watch(&self) -> bool {
@@ -413,7 +417,9 @@ impl Stream for Connection {
         if !self.ended.swap(true, Ordering::AcqRel) {
             let mut queue = self.queue();
             let farewell = match (&net, queue.has_accesses()) {
-                (Some(net), false) => self.say(net, &mut queue, Kind::Close, &[], Takes::Reserve),
+                (Some(net), false) => {
+                    self.say(net, &mut queue, ImmediateKind::Close, &[], Takes::Reserve)
+                }
                 // Accesses are in flight, and must stop.
                 _ => Err(Error::PeerDead),
             };

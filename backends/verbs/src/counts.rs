@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::net::Net;
+use crate::net::VerbsNet;
 
 /// Counters of one connection, or of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ConnectionCounters {
     /// Calls that post work requests.
     pub doorbells: u64,
     /// Posted work requests.
@@ -21,11 +21,11 @@ pub struct Counts {
     pub completions: u64,
 }
 
-impl Add for Counts {
-    type Output = Counts;
+impl Add for ConnectionCounters {
+    type Output = ConnectionCounters;
 
-    fn add(self, other: Counts) -> Counts {
-        Counts {
+    fn add(self, other: ConnectionCounters) -> ConnectionCounters {
+        ConnectionCounters {
             doorbells: self.doorbells + other.doorbells,
             requests: self.requests + other.requests,
             told: self.told + other.told,
@@ -34,21 +34,21 @@ impl Add for Counts {
     }
 }
 
-impl Sum for Counts {
-    fn sum<I: Iterator<Item = Counts>>(all: I) -> Counts {
-        all.fold(Counts::default(), Add::add)
+impl Sum for ConnectionCounters {
+    fn sum<I: Iterator<Item = ConnectionCounters>>(all: I) -> ConnectionCounters {
+        all.fold(ConnectionCounters::default(), Add::add)
     }
 }
 
 /// Several if the process uses several interfaces.
-static NETS: Mutex<Vec<Weak<Net>>> = Mutex::new(Vec::new());
+static NETS: Mutex<Vec<Weak<VerbsNet>>> = Mutex::new(Vec::new());
 
-fn nets() -> Vec<Arc<Net>> {
+fn nets() -> Vec<Arc<VerbsNet>> {
     NETS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Registers a network of this process.
-pub(crate) fn count(net: &Weak<Net>) {
+pub(crate) fn count(net: &Weak<VerbsNet>) {
     let mut nets = NETS.lock();
     nets.retain(|net| net.strong_count() > 0);
     nets.push(net.clone());
@@ -56,7 +56,7 @@ pub(crate) fn count(net: &Weak<Net>) {
 
 /// A device of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct DeviceInfo {
     /// Its name in /sys/class/infiniband.
     pub name: String,
     /// The device is software: its times depend on the processor.
@@ -64,7 +64,7 @@ pub struct Named {
 }
 
 /// The device of this process. `None`: it uses none.
-pub fn device() -> Option<Named> {
+pub fn device() -> Option<DeviceInfo> {
     let name = nets().first()?.device.context.name.clone();
     // Software devices have no hardware parent in sysfs.
     let place = std::fs::canonicalize(format!("/sys/class/infiniband/{name}"));
@@ -72,13 +72,13 @@ pub fn device() -> Option<Named> {
     let is_fake = !std::path::Path::new("/sys/class/infiniband")
         .join(&name)
         .exists();
-    Some(Named {
+    Some(DeviceInfo {
         name,
         is_software: is_software || is_fake,
     })
 }
 
 /// Counters of this process so far.
-pub fn of_this_process() -> Counts {
+pub fn of_this_process() -> ConnectionCounters {
     nets().iter().map(|net| net.counts()).sum()
 }

@@ -10,11 +10,11 @@ use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::choice::name;
-use crate::library::Library;
+use crate::library::VerbsLibrary;
 
 /// An open device.
-pub struct Context {
-    pub library: &'static Library,
+pub(crate) struct Context {
+    pub library: &'static VerbsLibrary,
     pub raw: NonNull<ibv_context>,
     /// Its name in /sys/class/infiniband.
     pub name: String,
@@ -47,7 +47,7 @@ pub fn lacks(what: &str, call: &str) -> Error {
 impl Context {
     /// All devices that can be opened, in the library's order. Errors: [`Error::Unreachable`].
     pub fn open_all() -> Result<Vec<Context>> {
-        let library = Library::get().map_err(Error::Unreachable)?;
+        let library = VerbsLibrary::get().map_err(Error::Unreachable)?;
         let mut count = 0;
         // SAFETY:
         // - the call returns an array of `count` devices, which is freed once. Open contexts stay valid.
@@ -159,7 +159,7 @@ impl Drop for Context {
 }
 
 /// Subject of an event.
-pub enum About {
+pub(crate) enum EventSubject {
     /// The queue pair with this number.
     Pair(u32),
     /// A port of the device.
@@ -182,7 +182,7 @@ pub unsafe fn never_wait<'a>(fd: i32) -> Result<BorrowedFd<'a>> {
 }
 
 /// A device, with the protection domain of this process.
-pub struct Device {
+pub(crate) struct Device {
     pub pd: NonNull<ibv_pd>,
     pub context: Context,
     pub limits: ibv_device_attr,
@@ -217,12 +217,12 @@ impl Device {
     }
 
     /// The library's functions.
-    pub fn library(&self) -> &'static Library {
+    pub fn library(&self) -> &'static VerbsLibrary {
         self.context.library
     }
 
     /// The next asynchronous event: its type and subject. `None`: there is none.
-    pub fn next_event(&self) -> Option<(u32, About)> {
+    pub fn next_event(&self) -> Option<(u32, EventSubject)> {
         // SAFETY:
         // - zeros are a valid event. The subject of an event exists until the acknowledgement.
         // - only queue pair events are read as a pointer to a queue pair, and only port events as a port number.
@@ -234,7 +234,7 @@ impl Device {
             }
             let about = match event.event_type {
                 IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
-                    About::Pair((*event.element.cast::<ibv_qp>()).qp_num)
+                    EventSubject::Pair((*event.element.cast::<ibv_qp>()).qp_num)
                 }
                 IBV_EVENT_PORT_ACTIVE
                 | IBV_EVENT_PORT_ERR
@@ -243,9 +243,9 @@ impl Device {
                 | IBV_EVENT_SM_CHANGE
                 | IBV_EVENT_CLIENT_REREGISTER
                 | IBV_EVENT_GID_CHANGE => {
-                    About::Port((&raw const event.element).cast::<c_int>().read() as u8)
+                    EventSubject::Port((&raw const event.element).cast::<c_int>().read() as u8)
                 }
-                _ => About::Other,
+                _ => EventSubject::Other,
             };
             (library.ack_async_event)(&raw mut event);
             Some((event.event_type, about))
@@ -339,7 +339,7 @@ impl Drop for Device {
 }
 
 /// Memory that is registered until the drop.
-pub struct Mr {
+pub(crate) struct Mr {
     raw: NonNull<ibv_mr>,
     device: Arc<Device>,
 }

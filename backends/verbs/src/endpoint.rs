@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
+    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
 use unipgas_core::region::RemoteRegion;
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::{Connection, INLINE};
-use crate::native::{Atomic, WORD};
-use crate::net::Net;
-use crate::posting::{Ends, write};
-use crate::quick::Quick;
+use crate::native::{NativeAtomic, WORD};
+use crate::net::VerbsNet;
+use crate::posting::{PostedWork, write};
 use crate::region::{connection, far, is_by_device};
+use crate::unsignaled::UnsignaledWrites;
 
 /// Attempts of a write, with progress in between, before it is deferred.
 const TRIES: usize = 16;
@@ -26,10 +26,10 @@ const TRIES: usize = 16;
 const SPELL: u32 = 16;
 
 /// An issue context.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<VerbsNet>,
     requests: Requests,
-    quick: Quick,
+    unsignaled: UnsignaledWrites,
 }
 
 impl Drop for Endpoint {
@@ -37,8 +37,11 @@ impl Drop for Endpoint {
         if !self.net.is_here() {
             return;
         }
-        self.quick.end();
-        self.net.lanes.lock().remove(self.quick.lane() as usize);
+        self.unsignaled.end();
+        self.net
+            .lanes
+            .lock()
+            .remove(self.unsignaled.lane() as usize);
     }
 }
 
@@ -75,7 +78,7 @@ struct Write {
 impl Write {
     /// # Safety
     /// The source is valid: an inline source in this call, another one until completion.
-    unsafe fn post(&self, to: &Connection, ends: Ends) -> Result<()> {
+    unsafe fn post(&self, to: &Connection, ends: PostedWork) -> Result<()> {
         let fence = if self.fence { IBV_SEND_FENCE } else { 0 };
         let (at, key, inline) = match self.from {
             Source::Inline(at) => (at, 0, IBV_SEND_INLINE),
@@ -113,7 +116,7 @@ impl Write {
 }
 
 /// A write that may be deferred, with a copy of its inline bytes.
-struct Kept {
+struct DeferredWrite {
     bytes: [u8; INLINE],
     write: Write,
 }
@@ -127,12 +130,12 @@ struct Read {
 
 // SAFETY:
 // - contract of `Channel::put`: the source is valid until completion, on any thread.
-unsafe impl Send for Kept {}
+unsafe impl Send for DeferredWrite {}
 // SAFETY:
 // - contract of `Channel::get`: the destination is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
-impl Own for Kept {
+impl NetworkOp for DeferredWrite {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let from = match self.write.from {
@@ -142,11 +145,11 @@ impl Own for Kept {
         let write = Write { from, ..self.write };
         // SAFETY:
         // - contract of `Channel::put`: the source is valid until completion. Inline bytes are in `self.bytes`, and are copied in the call.
-        unsafe { write.post(Connection::of(&link), Ends::Access(ticket)) }
+        unsafe { write.post(Connection::of(&link), PostedWork::Access(ticket)) }
     }
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let mut place = ibv_sge {
@@ -159,14 +162,14 @@ impl Own for Read {
         let connection = Connection::of(&link);
         // SAFETY:
         // - contract of `Channel::get`: the destination is valid for writes until completion.
-        unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
+        unsafe { connection.post(&mut [request], false, PostedWork::Access(ticket)) }
     }
 }
 
 /// An operation that completes when all earlier writes are visible at the peer.
 struct Acknowledge<'a>(&'a Connection);
 
-impl Own for Acknowledge<'_> {
+impl NetworkOp for Acknowledge<'_> {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let nothing = Write {
             from: Source::Inline(std::ptr::null()),
@@ -177,7 +180,7 @@ impl Own for Acknowledge<'_> {
         };
         // SAFETY:
         // - the length is 0.
-        unsafe { nothing.post(self.0, Ends::Access(ticket)) }
+        unsafe { nothing.post(self.0, PostedWork::Access(ticket)) }
     }
 }
 
@@ -193,12 +196,12 @@ fn aligned(dst: &Remote<'_>) -> usize {
 
 impl Endpoint {
     /// A new channel.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<VerbsNet>, requests: Requests) -> Self {
         let lane = net.lanes.lock().insert(()) as u32;
         Endpoint {
             net,
             requests,
-            quick: Quick::new(lane),
+            unsignaled: UnsignaledWrites::new(lane),
         }
     }
 
@@ -254,7 +257,7 @@ impl Endpoint {
         {
             return outcome;
         }
-        let mut kept = Kept {
+        let mut kept = DeferredWrite {
             bytes: [0; INLINE],
             write,
         };
@@ -283,13 +286,13 @@ impl Endpoint {
         let to = std::ptr::from_ref(connection).expose_provenance() as u64;
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        let post = || unsafe { write.post(connection, Ends::Nothing) };
+        let post = || unsafe { write.post(connection, PostedWork::Nothing) };
         for _ in 0..TRIES {
             match self.requests.gather(region, to, after, context, post)? {
                 Err(Error::NotNow) => self.make_room(),
                 Err(error) => return Some(Err(error)),
                 Ok(count) => {
-                    self.has_gathered(count);
+                    self.on_unsignaled(count);
                     return Some(Ok(Outcome::Pending));
                 }
             }
@@ -299,7 +302,7 @@ impl Endpoint {
 
     /// Handles `count` gathered writes.
     #[inline]
-    fn has_gathered(&self, count: u32) {
+    fn on_unsignaled(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }
@@ -411,38 +414,38 @@ impl Channel for Endpoint {
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let behind =
             self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, After::ANSWERED);
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }
+        !behind && self.net.is_here() && unsafe { self.unsignaled.put(&self.net, put) }
     }
 
-    fn hold(&self, to: &RemoteRegion) {
+    fn begin_batch(&self, to: &RemoteRegion) {
         if self.net.is_here() {
-            connection(to).queue().staged.hold();
+            connection(to).queue().staged.begin_batch();
         }
     }
 
-    fn let_go(&self, to: &RemoteRegion, more: bool) {
+    fn end_batch(&self, to: &RemoteRegion, more: bool) {
         if !self.net.is_here() {
             return;
         }
         let connection = connection(to);
         let mut queue = connection.queue();
-        queue.staged.let_go();
+        queue.staged.end_batch();
         if !more && queue.staged.is_due() {
             queue.ring(&connection.pair);
         }
     }
 
     fn quick_pending(&self) -> usize {
-        self.quick.pending()
+        self.unsignaled.pending()
     }
 
     fn quick_failure(&self) -> Option<Error> {
-        self.quick.failure()
+        self.unsignaled.failure()
     }
 
     unsafe fn atomic(
@@ -472,7 +475,8 @@ impl Channel for Endpoint {
             let at = far(dst.region, dst.offset);
             // SAFETY:
             // - contract of this call: the request's pointers are valid.
-            let own = unsafe { Atomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
+            let own =
+                unsafe { NativeAtomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
             if let Some(own) = own {
                 let after = Endpoint::waits_for(flags);
                 return self
@@ -495,8 +499,8 @@ impl Channel for Endpoint {
         if self.net.is_here() {
             self.ask_for_gathered();
         }
-        if self.quick.pending() > 0 && self.net.is_here() {
-            self.quick.settle();
+        if self.unsignaled.pending() > 0 && self.net.is_here() {
+            self.unsignaled.settle();
             self.requests.look();
         }
         self.requests.poll(sink);

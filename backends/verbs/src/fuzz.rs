@@ -3,10 +3,12 @@
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use unipgas_core::streams::greeting::SECRET;
 
-use crate::address::{Address, protocol};
-use crate::choice::{Port, Wish};
+use crate::address::{VerbsAddress, protocol};
+use crate::choice::{DevicePort, DeviceSelector};
 use crate::desk::contact::{accepted, caller};
-use crate::wire::{self, Answer, Ends, Kind, MAGIC, Opening, PROTOCOL};
+use crate::wire::{
+    self, ConnectReply, ConnectRequest, ImmediateKind, MAGIC, PROTOCOL, QpParameters,
+};
 use crate::{queues, region};
 
 /// A reader: name, function, and valid inputs.
@@ -22,7 +24,7 @@ pub const READERS: &[Reader] = &[
     ("verbs-wish", wish, wishes),
 ];
 
-const PORT: Port = Port {
+const PORT: DevicePort = DevicePort {
     number: 1,
     ethernet: true,
     mtu: 5,
@@ -32,8 +34,8 @@ const PORT: Port = Port {
     timeout: 17,
 };
 
-fn ends() -> Ends {
-    Ends {
+fn ends() -> QpParameters {
+    QpParameters {
         pair: 77,
         first: 0xff_ffff,
         credits: 16,
@@ -42,24 +44,24 @@ fn ends() -> Ends {
         reads: 16,
         serves: 4,
         gid: [9; 16],
-        ..Ends::zeroed()
+        ..QpParameters::zeroed()
     }
 }
 
 fn address(bytes: &[u8]) {
     let _ = protocol(bytes);
-    if let Some(address) = Address::decode(bytes) {
+    if let Some(address) = VerbsAddress::decode(bytes) {
         assert_eq!(address.encode(), bytes);
     }
 }
 
 fn addresses() -> Vec<Vec<u8>> {
     let doors = ["10.1.2.3:4711", "[2001:db8::1]:99"];
-    let all = doors.map(|door| Address {
+    let all = doors.map(|door| VerbsAddress {
         secret: [7; SECRET],
         door: door.parse().expect("an address"),
     });
-    all.iter().map(Address::encode).collect()
+    all.iter().map(VerbsAddress::encode).collect()
 }
 
 /// Reads the immediates of messages and writes.
@@ -72,13 +74,18 @@ fn word(bytes: &[u8]) {
 }
 
 fn words() -> Vec<Vec<u8>> {
-    let all = [Kind::Bytes, Kind::Written, Kind::Credits, Kind::Close];
+    let all = [
+        ImmediateKind::Bytes,
+        ImmediateKind::Written,
+        ImmediateKind::Credits,
+        ImmediateKind::Close,
+    ];
     let words = all.map(|kind| wire::word(kind, 0xff_ffff).to_le_bytes());
     vec![words.concat()]
 }
 
 /// Computes the device attributes for a peer's end.
-fn connect(theirs: &Ends) {
+fn connect(theirs: &QpParameters) {
     let [ready, sends] = queues::connected(&PORT, &ends(), theirs);
     assert!(ready.dest_qp_num < 1 << 24 && ready.rq_psn < 1 << 24);
     assert!((1..=PORT.mtu).contains(&ready.path_mtu));
@@ -90,7 +97,7 @@ fn said<T: Pod>(bytes: &[u8]) -> Option<T> {
 }
 
 fn opening(bytes: &[u8]) {
-    let Some(opening) = said::<Opening>(bytes) else {
+    let Some(opening) = said::<ConnectRequest>(bytes) else {
         return;
     };
     match caller(&opening, &[7; SECRET], PORT.ethernet) {
@@ -104,13 +111,13 @@ fn opening(bytes: &[u8]) {
 
 fn openings() -> Vec<Vec<u8>> {
     let of = |address: Vec<u8>| {
-        let mut opening = Opening {
+        let mut opening = ConnectRequest {
             magic: MAGIC,
             protocol: PROTOCOL,
             len: address.len() as u16,
             ends: ends(),
             secret: [7; SECRET],
-            ..Opening::zeroed()
+            ..ConnectRequest::zeroed()
         };
         opening.address[..address.len()].copy_from_slice(&address);
         bytes_of(&opening).to_vec()
@@ -120,7 +127,7 @@ fn openings() -> Vec<Vec<u8>> {
 
 fn answer(bytes: &[u8]) {
     let door = ([10, 0, 0, 1], 7).into();
-    if let Some(answer) = said::<Answer>(bytes)
+    if let Some(answer) = said::<ConnectReply>(bytes)
         && let Ok(theirs) = accepted(&answer, door)
     {
         connect(&theirs);
@@ -135,7 +142,7 @@ fn answers() -> Vec<Vec<u8>> {
         wire::OTHER_LINK,
         wire::FULL,
     ];
-    let of = |verdict| Answer {
+    let of = |verdict| ConnectReply {
         magic: MAGIC,
         protocol: PROTOCOL,
         verdict,
@@ -161,7 +168,7 @@ fn regions() -> Vec<Vec<u8>> {
 fn wish(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let line = |nth| Ok(text.lines().nth(nth).map(str::to_owned));
-    let wish = Wish::read(|name| match name {
+    let wish = DeviceSelector::read(|name| match name {
         "UNIPGAS_VERBS_DEVICE" => line(0),
         "UNIPGAS_VERBS_GID" => line(1),
         _ => line(2),

@@ -5,7 +5,7 @@
 //! so they are in order.
 //!
 //! - [`Verbs`]: the transport; `region`: its memory; `endpoint`: the issue of operations
-//! - `net`: connections, and their completions (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `quick`: unsignaled writes;
+//! - `net`: connections, and their completions (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `unsignaled`: unsignaled writes;
 //!   `staged`: work requests that share a doorbell; `native`: atomic operations by the device
 //! - `desk`: the begin of connections (`desk/contact`); `wire`: its messages, and the immediates; `address`: how peers find a process
 //! - `receive`, `buffers`: messages that arrive and leave
@@ -39,11 +39,11 @@ mod native;
 mod net;
 mod posting;
 mod queues;
-mod quick;
 mod receive;
 mod region;
 mod staged;
 mod transport;
+mod unsignaled;
 mod wire;
 
 pub use backend::BACKEND;

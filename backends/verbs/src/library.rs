@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Shown};
+use unipgas_core::dynamic::{self, SymbolVisibility};
 use unipgas_core::functions_of_library;
 use unipgas_verbs_sys::*;
 
@@ -11,7 +11,7 @@ const NAME: &CStr = c"libibverbs.so.1";
 
 functions_of_library! {
     /// The library's functions.
-    pub struct Library {
+    pub struct VerbsLibrary {
         fork_init = c"ibv_fork_init": fn() -> c_int;
         get_device_list = c"ibv_get_device_list": fn(*mut c_int) -> *mut *mut ibv_device;
         free_device_list = c"ibv_free_device_list": fn(*mut *mut ibv_device) -> ();
@@ -42,13 +42,16 @@ functions_of_library! {
     }
 }
 
-impl Library {
+impl VerbsLibrary {
     /// The library of this process. Errors: the reason why it is not usable.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    pub fn get() -> Result<&'static VerbsLibrary, String> {
+        static LOADED: OnceLock<Result<VerbsLibrary, String>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
-                let library = Library::find(&dynamic::Library::load(NAME, Shown::Private)?)?;
+                let library = VerbsLibrary::find(&dynamic::DynamicLibrary::load(
+                    NAME,
+                    SymbolVisibility::Private,
+                )?)?;
                 // Before registrations: a kernel that does not copy pinned pages at a fork then keeps them from the child. It fails if the program has
                 // registered
                 // memory before, and so has made its own choice.

@@ -6,20 +6,20 @@
 use std::sync::Arc;
 
 use unipgas_core::op::AtomicRequest;
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{AtomicOp, AtomicType, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
 use crate::device::{Device, Mr};
-use crate::posting::{Ends, write};
+use crate::posting::{PostedWork, write};
 use unipgas_core::pages::Pages;
 
 /// Bytes of a word that the device can change.
 pub const WORD: usize = size_of::<u64>();
 
 /// Memory for results that the caller ignores.
-pub struct Nowhere {
+pub(crate) struct Nowhere {
     // First, because it deregisters the memory of the next field.
     mr: Mr,
     word: Pages,
@@ -49,7 +49,7 @@ enum What {
 }
 
 /// An operation on a word of a peer.
-pub struct Atomic {
+pub(crate) struct NativeAtomic {
     what: What,
     /// Address and remote key of the word.
     at: (u64, u32),
@@ -59,7 +59,7 @@ pub struct Atomic {
     fence: bool,
 }
 
-impl Atomic {
+impl NativeAtomic {
     /// Converts a request. `None`: devices lack the operation.
     ///
     /// # Safety
@@ -85,7 +85,7 @@ impl Atomic {
             AtomicOp::Cswap => What::CompareSwap(read(request.compare), read(request.operand)),
             _ => return None,
         };
-        Some(Atomic {
+        Some(NativeAtomic {
             what,
             at,
             into,
@@ -94,7 +94,7 @@ impl Atomic {
     }
 }
 
-impl Own for Atomic {
+impl NetworkOp for NativeAtomic {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let mut place = ibv_sge {
@@ -120,6 +120,6 @@ impl Own for Atomic {
         let connection = Connection::of(&link);
         // SAFETY:
         // - contract of `Channel::atomic`: the place for the result is valid until completion.
-        unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
+        unsafe { connection.post(&mut [request], false, PostedWork::Access(ticket)) }
     }
 }

@@ -6,38 +6,38 @@ use unipgas_core::streams::Ticket;
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
-use crate::buffers::Buffer;
-use crate::counts::Counts;
+use crate::buffers::SendBuffer;
+use crate::counts::ConnectionCounters;
 use crate::queues::Pair;
-use crate::quick::{Chain, Lane};
 use crate::staged::{Staged, Staging};
+use crate::unsignaled::{Chain, ChannelLane};
 
 /// Work that a work request completes.
 #[derive(Default)]
-pub enum Ends {
+pub(crate) enum PostedWork {
     /// No work.
     #[default]
     Nothing,
     /// An operation.
     Access(Ticket),
     /// A message; its buffer becomes free.
-    Message(#[expect(dead_code, reason = "dropped when it has ended")] Buffer),
+    Message(#[expect(dead_code, reason = "dropped when it has ended")] SendBuffer),
     /// A probe of the peer.
     Probe,
     /// The close message.
     Close,
 }
 
-impl Ends {
+impl PostedWork {
     /// Whether its completion must be signaled.
     fn is_awaited(&self) -> bool {
-        !matches!(self, Ends::Nothing)
+        !matches!(self, PostedWork::Nothing)
     }
 }
 
 /// Use of the peer's receive buffers by a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// None: it only writes or reads memory.
     Nothing,
     /// A buffer that the peer has promised.
@@ -47,9 +47,9 @@ pub enum Takes {
 }
 
 /// The send queue of a connection.
-pub struct SendQueue {
+pub(crate) struct SendQueue {
     /// Indexed by the number of the work request, modulo the length.
-    ends: Box<[Ends]>,
+    ends: Box<[PostedWork]>,
     /// Number of posted work requests.
     posted: u32,
     /// Number of completed work requests.
@@ -65,10 +65,10 @@ pub struct SendQueue {
     /// The connection works.
     pub open: bool,
     /// Counters. `requests` counts only completed work requests.
-    pub counts: Counts,
-    /// State of the channels' quick writes, indexed by lane.
-    pub lanes: Vec<Lane>,
-    /// Work requests for quick writes.
+    pub counts: ConnectionCounters,
+    /// State of the channels' unsignaled writes, indexed by lane.
+    pub lanes: Vec<ChannelLane>,
+    /// Work requests for unsignaled writes.
     pub chain: Box<Chain>,
     /// Work requests that wait for a common doorbell.
     pub staged: Staged,
@@ -79,7 +79,7 @@ impl SendQueue {
     pub fn new(depth: u32, staging: Staging) -> Self {
         debug_assert!(depth.is_power_of_two());
         SendQueue {
-            ends: (0..depth).map(|_| Ends::Nothing).collect(),
+            ends: (0..depth).map(|_| PostedWork::Nothing).collect(),
             posted: 0,
             ended: 0,
             told: 0,
@@ -87,7 +87,7 @@ impl SendQueue {
             credits: 0,
             owed: 0,
             open: false,
-            counts: Counts::default(),
+            counts: ConnectionCounters::default(),
             lanes: Vec::new(),
             chain: Chain::new(),
             staged: Staged::new(staging),
@@ -133,7 +133,7 @@ impl SendQueue {
 
     /// Notes that all work requests up to this number are posted. `tells`: the last one is signaled.
     #[inline(always)]
-    pub fn has_posted(&mut self, number: u32, tells: bool) {
+    pub fn mark_posted(&mut self, number: u32, tells: bool) {
         self.posted = number;
         if tells {
             self.told = number;
@@ -142,9 +142,9 @@ impl SendQueue {
     }
 
     /// Counters so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ConnectionCounters {
         let under_way = self.posted.wrapping_sub(self.ended);
-        Counts {
+        ConnectionCounters {
             requests: self.counts.requests + u64::from(under_way),
             ..self.counts
         }
@@ -175,19 +175,21 @@ impl SendQueue {
         self.told.wrapping_sub(number) as i32 >= 0
     }
 
-    fn under_way(&self) -> impl Iterator<Item = &Ends> {
+    fn under_way(&self) -> impl Iterator<Item = &PostedWork> {
         let count = self.posted.wrapping_sub(self.ended);
         (0..count).map(|nth| &self.ends[self.place(self.ended.wrapping_add(nth))])
     }
 
     /// Whether a close message is in flight.
     pub fn has_farewell(&self) -> bool {
-        self.under_way().any(|ends| matches!(ends, Ends::Close))
+        self.under_way()
+            .any(|ends| matches!(ends, PostedWork::Close))
     }
 
     /// Whether accesses to memory of this process, or of the peer, are in flight.
     pub fn has_accesses(&self) -> bool {
-        self.under_way().any(|ends| matches!(ends, Ends::Access(_)))
+        self.under_way()
+            .any(|ends| matches!(ends, PostedWork::Access(_)))
     }
 
     /// Posts a chain of `N` requests. The last one completes `ends`. Errors: [`Error::NotNow`]; [`Error::PeerDead`].
@@ -200,7 +202,7 @@ impl SendQueue {
         pair: &Pair,
         (id, requests): (u32, &mut [ibv_send_wr; N]),
         takes: Takes,
-        ends: Ends,
+        ends: PostedWork,
     ) -> Result<()> {
         if !self.open {
             return Err(Error::PeerDead);
@@ -239,7 +241,7 @@ impl SendQueue {
         if takes == Takes::Credit {
             self.credits -= 1;
         }
-        self.has_posted(number, tells);
+        self.mark_posted(number, tells);
         if self.staged.is_due() {
             self.ring(pair);
         }
@@ -257,7 +259,7 @@ impl SendQueue {
     }
 
     /// Completes all work requests up to this number.
-    pub fn end(&mut self, number: u32, mut tell: impl FnMut(Ends)) {
+    pub fn end(&mut self, number: u32, mut tell: impl FnMut(PostedWork)) {
         // Impossible numbers are ignored.
         if number.wrapping_sub(self.ended) > self.posted.wrapping_sub(self.ended) {
             return;
@@ -267,7 +269,7 @@ impl SendQueue {
             let place = self.place(self.ended);
             self.ended = self.ended.wrapping_add(1);
             match std::mem::take(&mut self.ends[place]) {
-                Ends::Nothing => {}
+                PostedWork::Nothing => {}
                 ends => tell(ends),
             }
         }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use unipgas_core::{Error, Result, process};
 use unipgas_verbs_sys::*;
 
-use crate::choice::Port;
+use crate::choice::DevicePort;
 use crate::device::{Device, errno, lacks, never_wait};
 use crate::receive::SharedQueue;
-use crate::wire::Ends;
+use crate::wire::QpParameters;
 
 /// Completions per poll.
 pub const AT_ONCE: usize = 16;
@@ -28,7 +28,7 @@ const RNR_TIMER: u8 = 12;
 const HOPS: u8 = 64;
 
 /// Reports completions by a descriptor.
-pub struct Channel {
+pub(crate) struct Channel {
     raw: NonNull<ibv_comp_channel>,
     device: Arc<Device>,
 }
@@ -90,7 +90,7 @@ impl Drop for Channel {
 }
 
 /// A completion queue.
-pub struct Cq {
+pub(crate) struct Cq {
     pub raw: NonNull<ibv_cq>,
     poll: poll_cq,
     arm: req_notify_cq,
@@ -185,9 +185,9 @@ impl Drop for Cq {
 }
 
 /// Parts of a queue pair.
-pub struct Parts<'a> {
+pub(crate) struct QueuePairParts<'a> {
     pub device: &'a Arc<Device>,
-    pub port: &'a Port,
+    pub port: &'a DevicePort,
     /// Queue for completions of sends, with `depth` claimed places.
     pub sends: Arc<Cq>,
     pub receives: &'a Arc<Cq>,
@@ -199,7 +199,7 @@ pub struct Parts<'a> {
 }
 
 /// One end of a reliable connection.
-pub struct Pair {
+pub(crate) struct Pair {
     raw: NonNull<ibv_qp>,
     post: post_send,
     /// Its number for the peer.
@@ -222,7 +222,7 @@ unsafe impl Sync for Pair {}
 
 impl Pair {
     /// Creates a queue pair that is not connected. After a failure, the claimed places are free again. Errors: [`Error::Exhausted`], [`Error::Os`].
-    pub fn open(parts: Parts<'_>) -> Result<Self> {
+    pub fn open(parts: QueuePairParts<'_>) -> Result<Self> {
         let (device, depth) = (parts.device.clone(), parts.depth);
         let mut attributes = ibv_qp_init_attr {
             qp_context: null_mut(),
@@ -278,7 +278,12 @@ impl Pair {
     }
 
     /// Connects it with the peer's queue pair. Errors: [`Error::Os`].
-    pub fn connect(&self, port: &Port, own: &Ends, theirs: &Ends) -> Result<()> {
+    pub fn connect(
+        &self,
+        port: &DevicePort,
+        own: &QpParameters,
+        theirs: &QpParameters,
+    ) -> Result<()> {
         let [ready, sends] = connected(port, own, theirs);
         self.modify(
             ready,
@@ -364,7 +369,11 @@ fn attr(state: u32) -> ibv_qp_attr {
 }
 
 /// Attributes for the transition to ready-to-receive, and then to ready-to-send.
-pub(crate) fn connected(port: &Port, own: &Ends, theirs: &Ends) -> [ibv_qp_attr; 2] {
+pub(crate) fn connected(
+    port: &DevicePort,
+    own: &QpParameters,
+    theirs: &QpParameters,
+) -> [ibv_qp_attr; 2] {
     let mut ready = attr(IBV_QPS_RTR);
     ready.path_mtu = port.mtu.min(theirs.mtu.into());
     ready.dest_qp_num = theirs.pair;

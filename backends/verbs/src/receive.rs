@@ -6,7 +6,7 @@ use std::sync::Arc;
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
-use crate::buffers::{MESSAGE, Pool};
+use crate::buffers::{BufferPool, MESSAGE};
 use crate::device::{Device, lacks};
 use crate::queues::AT_ONCE;
 
@@ -14,7 +14,7 @@ use crate::queues::AT_ONCE;
 const TOGETHER: u32 = 256;
 
 /// The shared receive queue.
-pub struct SharedQueue {
+pub(crate) struct SharedQueue {
     pub raw: NonNull<ibv_srq>,
     post: post_srq_recv,
     device: Arc<Device>,
@@ -64,9 +64,9 @@ impl Drop for SharedQueue {
 }
 
 /// The buffers of the queue. The device writes to them until the last queue pair is stopped.
-pub struct Receives {
+pub(crate) struct Receives {
     shared: Arc<SharedQueue>,
-    pool: Pool,
+    pool: BufferPool,
     free: Vec<u32>,
     posted: u32,
     wanted: u32,
@@ -77,7 +77,7 @@ impl Receives {
     /// No buffers yet.
     pub fn new(shared: Arc<SharedQueue>, depth: u32) -> Self {
         Receives {
-            pool: Pool::new(&shared.device, TOGETHER, true),
+            pool: BufferPool::new(&shared.device, TOGETHER, true),
             shared,
             free: Vec::new(),
             posted: 0,
@@ -110,7 +110,7 @@ impl Receives {
     /// Frees all buffers. Only after all queue pairs have stopped.
     pub fn give_back(&mut self) {
         let device = self.shared.device.clone();
-        self.pool = Pool::new(&device, TOGETHER, true);
+        self.pool = BufferPool::new(&device, TOGETHER, true);
         self.free.clear();
         (self.posted, self.wanted, self.depth) = (0, 0, 0);
     }
@@ -126,7 +126,7 @@ impl Receives {
     }
 
     /// Takes a buffer back from the queue, after its message is read.
-    pub fn is_read(&mut self, number: u64) {
+    pub fn take_back(&mut self, number: u64) {
         // After `give_back`, no buffers exist.
         if self.posted > 0 {
             self.posted -= 1;

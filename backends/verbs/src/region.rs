@@ -7,14 +7,14 @@ use unipgas_core::streams::{Link, OwnPart};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::connection::Connection;
-use crate::net::Net;
+use crate::net::VerbsNet;
 
 /// Registers memory with the device. `write`: operations of this process write there.
 ///
 /// # Safety
 /// `len` bytes at `base` are valid until the result is dropped.
 pub unsafe fn register(
-    net: &Arc<Net>,
+    net: &Arc<VerbsNet>,
     base: *mut u8,
     len: usize,
     rights: Rights,

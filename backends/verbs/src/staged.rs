@@ -20,10 +20,10 @@ struct One {
 }
 
 /// Number of connections in the process with staged work requests.
-pub type Staging = Arc<AtomicUsize>;
+pub(crate) type Staging = Arc<AtomicUsize>;
 
 /// Staged work requests of one connection, in order.
-pub struct Staged {
+pub(crate) struct Staged {
     all: Vec<One>,
     /// Number of callers that will post more.
     held: u32,
@@ -70,12 +70,12 @@ impl Staged {
     }
 
     /// A caller will post more.
-    pub fn hold(&mut self) {
+    pub fn begin_batch(&mut self) {
         self.held += 1;
     }
 
     /// A caller has posted all. Others may still post.
-    pub fn let_go(&mut self) {
+    pub fn end_batch(&mut self) {
         self.held -= 1;
     }
 

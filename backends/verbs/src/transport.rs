@@ -9,23 +9,23 @@ use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::address::Address;
+use crate::address::VerbsAddress;
 use crate::backend::TAG;
-use crate::choice::{Port, Wish, choose};
+use crate::choice::{DevicePort, DeviceSelector, choose};
 use crate::device::Context;
 use crate::endpoint::Endpoint;
-use crate::net::{DEPTH, Net};
+use crate::net::{DEPTH, VerbsNet};
 use crate::region;
 
 /// The network under the agent.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<VerbsNet>,
 }
 
 impl Network for Fabric {
@@ -49,14 +49,14 @@ impl Network for Fabric {
     }
 
     fn want_guests(&self, wanted: bool) {
-        self.net.desk.want_strangers(wanted);
+        self.net.acceptor.want_strangers(wanted);
     }
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()
     }
 
-    fn progress(&self, turn: bool, _: bool) -> News {
+    fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
     }
 
@@ -102,28 +102,28 @@ impl Network for Fabric {
 pub struct Verbs {
     /// `None` only during the drop.
     streams: Option<Streams>,
-    net: Arc<Net>,
+    net: Arc<VerbsNet>,
 }
 
 impl Verbs {
     /// Opens the best device, or the device of UNIPGAS_VERBS_DEVICE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let chosen = choose(&Wish::from_env()?)?;
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
+        let chosen = choose(&DeviceSelector::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
     }
 
     fn open(
-        chosen: (Context, Port),
+        chosen: (Context, DevicePort),
         beside: Option<Arc<dyn Transport>>,
-    ) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
-        let net = Net::open(chosen, owner.clone())?;
+    ) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
+        let net = VerbsNet::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
         owner.is(&streams);
-        Ok(OverStreams(Verbs {
+        Ok(StreamTransport(Verbs {
             streams: Some(streams),
             net,
         }))
@@ -133,12 +133,12 @@ impl Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         let is_used =
-            |net: &Arc<Net>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+            |net: &Arc<VerbsNet>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
+        streams::close(&mut self.streams, &self.net, VerbsNet::close, is_used);
     }
 }
 
-impl StreamTransport for Verbs {
+impl StreamBackend for Verbs {
     const NAME: &'static str = "verbs";
     const TAG: Tag = TAG;
 
@@ -149,7 +149,7 @@ impl StreamTransport for Verbs {
     fn limits(&self) -> Limits {
         Limits {
             inline: self.net.inline as usize,
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 
@@ -158,7 +158,7 @@ impl StreamTransport for Verbs {
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        Address::decode(address).is_some()
+        VerbsAddress::decode(address).is_some()
     }
 
     unsafe fn register_own(
@@ -192,7 +192,7 @@ impl StreamTransport for Verbs {
 
 /// Whether a device is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
-    let chosen = Wish::from_env().and_then(|wish| choose(&wish));
+    let chosen = DeviceSelector::from_env().and_then(|wish| choose(&wish));
     chosen.map(drop).map_err(|error| match error {
         Error::Unreachable(why) => why,
         error => error.to_string(),

@@ -5,13 +5,13 @@ use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
 /// Protocol version: this file, and the requests of core's streams.
 pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
-/// Start of [`Opening`] and [`Answer`].
+/// Start of [`ConnectRequest`] and [`ConnectReply`].
 pub const MAGIC: [u8; 8] = *b"uverbs\0\0";
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Ends {
+pub(crate) struct QpParameters {
     /// Number of its queue pair.
     pub pair: u32,
     /// Number of its first packet.
@@ -38,7 +38,7 @@ const NUMBER_BITS: u32 = 24;
 /// Values of `ibv_mtu`, for 256 to 4096 bytes.
 const MTUS: std::ops::RangeInclusive<u8> = 1..=5;
 
-impl Ends {
+impl QpParameters {
     /// Whether the peer's values are plausible. They go to the device.
     pub fn are_possible(&self) -> bool {
         self.pair >> NUMBER_BITS == 0 && self.first >> NUMBER_BITS == 0 && MTUS.contains(&self.mtu)
@@ -48,7 +48,7 @@ impl Ends {
 /// First message, from the initiator.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Opening {
+pub(crate) struct ConnectRequest {
     /// [`MAGIC`].
     pub magic: [u8; 8],
     /// [`PROTOCOL`].
@@ -56,7 +56,7 @@ pub struct Opening {
     /// Bytes of the address.
     pub len: u16,
     /// End of the initiator.
-    pub ends: Ends,
+    pub ends: QpParameters,
     /// Secret of the target.
     pub secret: [u8; SECRET],
     /// Address of the initiator.
@@ -66,7 +66,7 @@ pub struct Opening {
 /// The answer. The initiator then sends [`READY`].
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Answer {
+pub(crate) struct ConnectReply {
     /// [`MAGIC`].
     pub magic: [u8; 8],
     /// [`PROTOCOL`].
@@ -74,7 +74,7 @@ pub struct Answer {
     /// A verdict: one of the constants below.
     pub verdict: u16,
     /// End of the target, if the verdict is [`ACCEPTED`].
-    pub ends: Ends,
+    pub ends: QpParameters,
 }
 
 /// The connection begins.
@@ -96,7 +96,7 @@ pub const STAYS: u8 = b'S';
 /// Kind of an immediate. The immediate also returns credits to its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum ImmediateKind {
     /// Bytes of the stream.
     Bytes = 1,
     /// A write, which a caller may wait for.
@@ -108,18 +108,18 @@ pub enum Kind {
 }
 
 /// Encodes an immediate.
-pub fn word(kind: Kind, credits: u32) -> u32 {
+pub fn word(kind: ImmediateKind, credits: u32) -> u32 {
     ((kind as u32) << 24 | credits & 0xff_ffff).to_be()
 }
 
 /// Decodes an immediate.
-pub fn split(word: u32) -> Option<(Kind, u32)> {
+pub fn split(word: u32) -> Option<(ImmediateKind, u32)> {
     let word = u32::from_be(word);
     let kind = match word >> 24 {
-        1 => Kind::Bytes,
-        2 => Kind::Written,
-        3 => Kind::Credits,
-        4 => Kind::Close,
+        1 => ImmediateKind::Bytes,
+        2 => ImmediateKind::Written,
+        3 => ImmediateKind::Credits,
+        4 => ImmediateKind::Close,
         _ => return None,
     };
     Some((kind, word & 0xff_ffff))
@@ -131,7 +131,12 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for kind in [Kind::Bytes, Kind::Written, Kind::Credits, Kind::Close] {
+        for kind in [
+            ImmediateKind::Bytes,
+            ImmediateKind::Written,
+            ImmediateKind::Credits,
+            ImmediateKind::Close,
+        ] {
             for credits in [0, 1, 0xff_ffff] {
                 assert_eq!(split(word(kind, credits)), Some((kind, credits)));
             }

@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arena::LINE;
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 const BASE: usize = 8 << 20;
 
-fn each(ctx: &Ctx) -> usize {
+fn each(ctx: &BenchContext) -> usize {
     if ctx.crowded { 100 } else { 500 }
 }
 
 /// Clears this rank's words, then measures `one` in us. `one` gets the round number, from 1.
-fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
+fn rounds(ctx: &BenchContext, mut one: impl FnMut(u64)) -> f64 {
     for at in 0..64 {
         ctx.arena()
             .word(ctx.rank, BASE + at * LINE)
@@ -33,14 +33,14 @@ fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
     }) / 1e3
 }
 
-fn until(ctx: &Ctx, word: &AtomicU64, round: u64) {
+fn until(ctx: &BenchContext, word: &AtomicU64, round: u64) {
     while word.load(Acquire) < round {
         ctx.relax();
     }
 }
 
 /// One counter, and one word with the number of the last finished round.
-pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn central(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
     let size = ctx.size as u64;
     Ok(rounds(ctx, |round| {
@@ -53,7 +53,7 @@ pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Each process raises its own flag and reads the flags of all others.
-pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn flags(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let all: Vec<&AtomicU64> = (0..ctx.size)
         .map(|rank| ctx.arena().word(rank, BASE))
         .collect();
@@ -66,7 +66,7 @@ pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// In step k, each process signals the process at distance 2^k.
-pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn dissemination(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let steps: Vec<(&AtomicU64, &AtomicU64)> = (0..)
         .take_while(|k| 1 << k < ctx.size)
         .map(|k| {
@@ -85,12 +85,12 @@ pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }))
 }
 
-fn expected(ctx: &Ctx, round: u64) -> f64 {
+fn expected(ctx: &BenchContext, round: u64) -> f64 {
     (0..ctx.size).map(|rank| (rank as u64 + round) as f64).sum()
 }
 
 /// Each process writes its value and a flag into its own line, and reads the lines of all. Rounds alternate between two sets of lines.
-pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn sum_flags(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let all: Vec<[(&AtomicU64, &AtomicU64); 2]> = (0..ctx.size)
         .map(|rank| {
             [0, LINE].map(|at| {
@@ -123,7 +123,7 @@ pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Each process writes its value. The last process adds the values and publishes the sum.
-pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn sum_central(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let values: Vec<&AtomicU64> = (0..ctx.size)
         .map(|rank| ctx.arena().word(rank, BASE + 2 * LINE))
         .collect();

@@ -4,7 +4,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::pwrite;
 
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 /// Operations in a batch of about 4 MiB, 1 to 4,096. Batches are short, because a process may lose its core during one.
 pub fn each(bytes: u64) -> usize {
@@ -12,7 +12,7 @@ pub fn each(bytes: u64) -> usize {
 }
 
 fn between(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     case: &Case,
     copy: impl Fn(*const u8, *mut u8, usize),
 ) -> Result<f64, String> {
@@ -36,7 +36,7 @@ fn between(
 }
 
 /// memcpy from this process's shared mapping to the other's. Returns GB/s.
-pub fn plain(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn plain(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     between(ctx, case, |from, to, len| {
         // SAFETY:
         // - `between` passes two disjoint areas of `len` bytes
@@ -46,7 +46,7 @@ pub fn plain(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// The same copy with stores that bypass the cache. Returns GB/s.
 #[cfg(target_arch = "x86_64")]
-pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn non_temporal(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     use core::arch::x86_64::{
         __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
     };
@@ -73,7 +73,7 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Writes as many bytes as a registration covers into a new memfd: the cost of the same data in shareable memory. Returns us.
-pub fn new_memfd(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn new_memfd(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
         let from = vec![0x5au8; case.bytes as usize];
@@ -99,7 +99,7 @@ const TURNS: usize = 79 << 20;
 /// A payload goes back and forth, copied once each way. The writer calls `copy` with `true`, the reader with `false`. `copy` gets this process's area
 /// and the peer's. Returns GB/s.
 fn to_and_fro(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     case: &Case,
     copy: impl Fn(bool, *mut u8, *mut u8, usize),
 ) -> Result<f64, String> {
@@ -140,7 +140,7 @@ fn to_and_fro(
 }
 
 /// The sender copies the payload to the receiver.
-pub fn pushed(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn pushed(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     to_and_fro(ctx, case, |writes, mine, theirs, len| {
         if writes {
             // SAFETY:
@@ -151,7 +151,7 @@ pub fn pushed(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// The receiver copies the payload from the sender.
-pub fn pulled(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn pulled(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     to_and_fro(ctx, case, |writes, mine, theirs, len| {
         if !writes {
             // SAFETY:

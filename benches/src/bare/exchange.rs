@@ -3,18 +3,18 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, Ctx};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
 
 const FLAGS: usize = 8 << 20;
 const EACH: usize = 500;
 
 /// Ping-pong of a payload and of a flag in another line, stored with release. The receiver reads the last word of the payload. Returns ns one way.
-pub fn two_lines(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn two_lines(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     two_lines_with(ctx, case, || ctx.relax())
 }
 
 /// The same with a little work between two polls of the flag. A core that polls less often takes the line from the writer less often.
-pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn two_lines_paced(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut turn = 0u64;
     two_lines_with(ctx, case, move || {
         for _ in 0..4 {
@@ -25,12 +25,12 @@ pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// [`two_lines`] rounded up to whole words: the lower bound for a message of that size.
-pub fn short_message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn short_message(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     two_lines(ctx, &in_words(case))
 }
 
 /// The same, [paced](two_lines_paced).
-pub fn short_message_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn short_message_paced(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     two_lines_paced(ctx, &in_words(case))
 }
 
@@ -41,7 +41,7 @@ fn in_words(case: &Case) -> Case {
     }
 }
 
-fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64, String> {
+fn two_lines_with(ctx: &BenchContext, case: &Case, mut relax: impl FnMut()) -> Result<f64, String> {
     let len = case.bytes as usize;
     let place = ctx.place();
     let (data, flag) = (place * (512 << 10), FLAGS + place * 4096 + 5 * 64);
@@ -94,7 +94,7 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
 }
 
 /// Ping-pong of one 8-byte word that is its own flag. Returns ns one way.
-pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn one_line(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let at = FLAGS + ctx.place() * 4096 + 9 * 64;
     let (mine, theirs) = (
         ctx.arena().word(ctx.rank, at),
@@ -121,7 +121,7 @@ pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Locked add on a word that its owner does not access. Returns ns.
-pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let word = ctx.arena().word(1, FLAGS + ctx.place() * 4096);
     word.store(0, Relaxed);
     ctx.sync();
@@ -143,7 +143,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// 8-byte stores that walk through a window of 4 KiB. Returns millions per second.
-pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let window = ctx.arena().area(1, ctx.place() * 4096, 4096).cast::<u64>();
     let mut value = 0.0;
     if ctx.rank == 0 {
@@ -160,7 +160,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// The same for all pairs at once.
-pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let window = ctx
         .arena()
         .area(ctx.other(), ctx.place() * 4096, 4096)

@@ -7,7 +7,7 @@ use rustix::thread::futex;
 
 use crate::arena::SCRATCH;
 use crate::case::Case;
-use crate::ctx::{Ctx, median, now_ns};
+use crate::ctx::{BenchContext, median, now_ns};
 
 const WORD: usize = 8 << 20;
 /// Delay before the wake. The waiter has parked by then.
@@ -15,7 +15,7 @@ const PARKED: Duration = Duration::from_millis(1);
 
 /// Time from `notify` in rank 0 to the return of `wait` in rank 1. Returns the median in us.
 pub fn wake_of(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     mut notify: impl FnMut(u64) -> Result<(), String>,
     mut wait: impl FnMut(u64) -> Result<(), String>,
 ) -> Result<f64, String> {
@@ -50,7 +50,7 @@ pub fn wake_of(
 }
 
 /// Time from a store and FUTEX_WAKE to the return of FUTEX_WAIT in another process, in us.
-pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn wake(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let word = ctx.arena().word32(1, WORD);
     word.store(0, Relaxed);
     ctx.sync();
@@ -73,7 +73,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// process_vm_writev of 8 bytes, in ns.
-pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn process_vm(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut mine = 0u64;
     let (pid, address) = (
         ctx.arena().control(SCRATCH),
@@ -116,6 +116,6 @@ pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Time from the launch until the last process is in main, in ms.
-pub fn start(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn start(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     Ok(ctx.all_in_main_ms())
 }

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_launcher::{Keeper, Launch, Output, Part, Rules, Told};
+use unipgas_launcher::{Keeper, Launch, NodeEvent, NodeRanks, Output, Rules};
 
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
@@ -26,16 +26,16 @@ const END: u8 = unipgas_launcher::OWN;
 
 /// The place of the processes.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub(crate) enum Placement {
     /// All on this host.
     Here,
     /// The ranks are dealt to these hosts in turn.
-    Hosts(Hosts),
+    Hosts(BenchHosts),
 }
 
 /// Several hosts.
 #[derive(Debug, Clone)]
-pub struct Hosts {
+pub(crate) struct BenchHosts {
     /// Their names.
     pub names: Vec<String>,
     /// Made from namespaces: they share the files and the cores of this machine.
@@ -54,20 +54,20 @@ enum By {
 
 /// The value of `--hosts`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum HostsOption {
     /// A number of hosts, made from namespaces unless the environment names some.
     Number(u32),
     /// Names of hosts.
     Names(Vec<String>),
 }
 
-impl std::str::FromStr for Wish {
+impl std::str::FromStr for HostsOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(number) = text.parse() {
             return match number {
-                2..=MOST => Ok(Wish::Number(number)),
+                2..=MOST => Ok(HostsOption::Number(number)),
                 _ => Err(format!("so many hosts cannot be made: 2 to {MOST}")),
             };
         }
@@ -77,28 +77,28 @@ impl std::str::FromStr for Wish {
             !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed)
         };
         match names.iter().all(is_name) {
-            true => Ok(Wish::Names(names)),
+            true => Ok(HostsOption::Names(names)),
             false => Err("names of hosts with commas between them, or their number".into()),
         }
     }
 }
 
-impl Place {
+impl Placement {
     /// The requested place. If hosts must be made, a new run of this program replaces this process, so `Err(Ok)` does not occur.
     pub fn of(
-        wish: &Wish,
+        wish: &HostsOption,
         launcher: &[String],
         again: &[String],
-    ) -> Result<Place, Result<ExitCode, String>> {
+    ) -> Result<Placement, Result<ExitCode, String>> {
         let number = match wish {
-            Wish::Names(names) => {
-                return Ok(Place::Hosts(Hosts {
+            HostsOption::Names(names) => {
+                return Ok(Placement::Hosts(BenchHosts {
                     names: names.clone(),
                     made: false,
                     by: By::Launcher(launcher.to_vec()),
                 }));
             }
-            Wish::Number(number) => *number,
+            HostsOption::Number(number) => *number,
         };
         let Some(shell) = std::env::var_os(SHELL) else {
             return Err(make(number, again));
@@ -111,7 +111,7 @@ impl Place {
                 names.len()
             )));
         }
-        Ok(Place::Hosts(Hosts {
+        Ok(Placement::Hosts(BenchHosts {
             names: names[..number as usize].to_vec(),
             made: std::env::var_os("HOSTS_LINK").is_some(),
             by: By::Shell(shell),
@@ -121,17 +121,17 @@ impl Place {
     /// The name in records.
     pub fn name(&self) -> String {
         match self {
-            Place::Here => "this one".into(),
-            Place::Hosts(hosts) if hosts.made => format!("{} of namespaces", hosts.names.len()),
-            Place::Hosts(hosts) => hosts.names.join(","),
+            Placement::Here => "this one".into(),
+            Placement::Hosts(hosts) if hosts.made => format!("{} of namespaces", hosts.names.len()),
+            Placement::Hosts(hosts) => hosts.names.join(","),
         }
     }
 
     /// The address at which the processes reach this host.
     pub fn address(&self) -> Result<IpAddr, String> {
         let names = match self {
-            Place::Here => &[][..],
-            Place::Hosts(hosts) => &hosts.names,
+            Placement::Here => &[][..],
+            Placement::Hosts(hosts) => &hosts.names,
         };
         let mut here = None;
         for name in names {
@@ -159,12 +159,12 @@ impl Place {
         limit: Duration,
     ) -> Result<(), String> {
         match self {
-            Place::Here => {
+            Placement::Here => {
                 let mut launch = worker(size, args, limit)?;
                 launch.backend = Some(backend.into());
                 outcome_of(&launch.run().map_err(|e| e.to_string())?, limit)
             }
-            Place::Hosts(hosts) => match &hosts.by {
+            Placement::Hosts(hosts) => match &hosts.by {
                 By::Shell(shell) => hosts.by_shell(shell, size, &args, limit),
                 By::Launcher(words) => hosts.by_launcher(words, size, &args, limit),
             },
@@ -199,7 +199,7 @@ fn myself() -> Result<OsString, String> {
     Ok(path.into())
 }
 
-impl Hosts {
+impl BenchHosts {
     /// The host of a rank.
     pub fn of(&self, rank: usize) -> &str {
         &self.names[rank % self.names.len()]
@@ -268,10 +268,10 @@ impl Hosts {
             parts.end();
         };
         let ended = parts.run(rules, |told| match told {
-            Told::Own {
+            NodeEvent::Own {
                 kind: END, bytes, ..
             } if !bytes.is_empty() => fail(String::from_utf8_lossy(bytes).into_owned()),
-            Told::Lost { host, status, .. } => {
+            NodeEvent::Lost { host, status, .. } => {
                 fail(format!("host {} is lost: {status}", parts.name(host)));
             }
             _ => {}
@@ -350,13 +350,13 @@ fn run_kept(part: &str, order: &str, library: Option<&Path>, keeper: Keeper) -> 
     let numbers: Option<[u32; 3]> = numbers.and_then(|all| all.try_into().ok());
     let [number, count, limit] =
         numbers.ok_or_else(|| format!("'{part}' is not NUMBER/COUNT/LIMIT"))?;
-    let size = order.parse::<crate::worker::Order>()?.size;
+    let size = order.parse::<crate::worker::WorkOrder>()?.size;
     let limit = Duration::from_secs(limit.into());
     let pipe = |fd: BorrowedFd<'_>| {
         fd.try_clone_to_owned()
             .map_err(|e| format!("no pipe to the command: {e}"))
     };
-    let part = Part::new(
+    let part = NodeRanks::new(
         count,
         (number..size).step_by(count.max(1) as usize).collect(),
         pipe(std::io::stdin().as_fd())?,
@@ -378,12 +378,13 @@ mod tests {
 
     #[test]
     fn hosts_are_a_number_or_names() {
-        let names = |names: &[&str]| Wish::Names(names.iter().map(|n| (*n).into()).collect());
-        assert_eq!("2".parse(), Ok(Wish::Number(2)));
+        let names =
+            |names: &[&str]| HostsOption::Names(names.iter().map(|n| (*n).into()).collect());
+        assert_eq!("2".parse(), Ok(HostsOption::Number(2)));
         assert_eq!("a,b".parse(), Ok(names(&["a", "b"])));
         assert_eq!("node-1.in, n_2".parse(), Ok(names(&["node-1.in", "n_2"])));
         for wrong in ["1", "1000", "", "a,,b", "-oProxyCommand=x,b", "a b"] {
-            assert!(wrong.parse::<Wish>().is_err(), "{wrong}");
+            assert!(wrong.parse::<HostsOption>().is_err(), "{wrong}");
         }
     }
 
@@ -391,6 +392,9 @@ mod tests {
     fn the_own_address_is_that_from_which_packets_go() {
         let loopback: SocketAddr = ([127, 0, 0, 1], 9).into();
         assert_eq!(own_address(loopback), Some(loopback.ip()));
-        assert_eq!(Place::Here.address(), Ok(IpAddr::from(Ipv4Addr::LOCALHOST)));
+        assert_eq!(
+            Placement::Here.address(),
+            Ok(IpAddr::from(Ipv4Addr::LOCALHOST))
+        );
     }
 }

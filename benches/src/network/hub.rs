@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const GREETING: Duration = Duration::from_secs(5);
 
 /// The side of the command.
-pub struct Hub {
+pub(crate) struct Hub {
     listener: TcpListener,
     at: SocketAddr,
     secret: u64,
@@ -47,7 +47,7 @@ impl Hub {
         })
     }
 
-    /// Argument for [`Wire::join`] in a process.
+    /// Argument for [`HubConnection::join`] in a process.
     pub fn token(&self) -> String {
         format!("{}/{:x}", self.at, self.secret)
     }
@@ -156,15 +156,15 @@ fn leave(meeting: &Mutex<Meeting>, rank: usize) {
 const BETWEEN_LOOKS: usize = 16;
 
 /// The side of a process.
-pub struct Wire {
+pub(crate) struct HubConnection {
     reader: RefCell<BufReader<TcpStream>>,
     /// The address of this host on the connection to the command.
     pub here: IpAddr,
 }
 
-impl Wire {
+impl HubConnection {
     /// Joins as `rank`. `token` is [`Hub::token`].
-    pub fn join(token: &str, rank: usize) -> Result<Wire, String> {
+    pub fn join(token: &str, rank: usize) -> Result<HubConnection, String> {
         let (at, secret) = token
             .split_once('/')
             .ok_or_else(|| format!("'{token}' is not ADDRESS/SECRET"))?;
@@ -177,7 +177,7 @@ impl Wire {
             .write_all(format!("join {secret} {rank}\n").as_bytes())
             .map_err(failed)?;
         let here = stream.local_addr().map_err(failed)?.ip();
-        Ok(Wire {
+        Ok(HubConnection {
             reader: RefCell::new(BufReader::new(stream)),
             here,
         })
@@ -241,7 +241,7 @@ mod tests {
         let said = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             let process = |rank: usize| {
-                let wire = Wire::join(&hub.token(), rank).expect("a place");
+                let wire = HubConnection::join(&hub.token(), rank).expect("a place");
                 for turn in 0..3u8 {
                     let all = wire
                         .meet(&[turn, rank as u8], std::thread::yield_now)
@@ -273,7 +273,7 @@ mod tests {
         let hub = hub();
         std::thread::scope(|scope| {
             let process = |rank: usize| {
-                let wire = Wire::join(&hub.token(), rank).expect("a place");
+                let wire = HubConnection::join(&hub.token(), rank).expect("a place");
                 wire.meet(&[], std::thread::yield_now)
                     .expect("both are here");
                 if rank == 0 {
@@ -295,7 +295,7 @@ mod tests {
             scope.spawn(|| {
                 let wrong = format!("{}/0", hub.at);
                 for (token, rank) in [(wrong, 0), (hub.token(), 7)] {
-                    let wire = Wire::join(&token, rank).expect("a connection");
+                    let wire = HubConnection::join(&token, rank).expect("a connection");
                     assert!(wire.meet(&[], std::thread::yield_now).is_err());
                 }
                 over.store(true, Ordering::Release);

@@ -1,9 +1,9 @@
 //! The cost of the provider alone: only the calls that the exchange needs, in processes that do nothing else. Both processes make progress.
 
-use super::provider::{Far, Provider, Whose, call};
+use super::provider::{PeerMemory, Provider, ProviderChoice, call};
 use crate::bare::each;
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 use unipgas_libfabric_sys::*;
 
 const EACH: usize = 500;
@@ -20,22 +20,22 @@ macro_rules! of_each_provider {
     ($($name:ident)*) => {
         /// The loops over the provider that unipgas uses.
         pub mod theirs {
-            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::Whose::Theirs, case)
+            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::ProviderChoice::Theirs, case)
             })*
         }
 
         /// The same loops, with a completion queue that supports blocking waits.
         pub mod theirs_to_sleep_at {
-            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::Whose::TheirsToSleepAt, case)
+            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::ProviderChoice::TheirsToSleepAt, case)
             })*
         }
 
         /// The same loops over the provider `unipgas`.
         pub mod ours {
-            $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::Whose::Ours, case)
+            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
+                super::$name(ctx, super::ProviderChoice::Ours, case)
             })*
         }
     };
@@ -43,13 +43,13 @@ macro_rules! of_each_provider {
 of_each_provider! { write_data fetch_add read rate bandwidth tagged barrier }
 
 pub(super) struct Pair<'a> {
-    ctx: &'a Ctx,
+    ctx: &'a BenchContext,
     provider: &'a Provider,
-    far: Far,
+    far: PeerMemory,
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn of(ctx: &'a Ctx, whose: Whose) -> Result<Self, String> {
+    pub(super) fn of(ctx: &'a BenchContext, whose: ProviderChoice) -> Result<Self, String> {
         let provider = ctx.provider(whose)?;
         let far = provider.far[ctx.other()];
         ctx.sync();
@@ -58,7 +58,7 @@ impl<'a> Pair<'a> {
 
     /// fi_writedata of `len` bytes to `to`.
     #[inline(always)]
-    fn write_data(&self, to: Far, len: usize, data: u64) -> Result<(), String> {
+    fn write_data(&self, to: PeerMemory, len: usize, data: u64) -> Result<(), String> {
         let Pair { provider, .. } = self;
         let (from, desc) = (provider.source.base.cast(), provider.desc()[1]);
         let context = provider.context();
@@ -117,7 +117,7 @@ impl<'a> Pair<'a> {
 }
 
 /// Ping-pong of fi_writedata and fi_cq_read. Returns ns one way.
-fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+fn write_data(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let mut round = pair.written(0);
     let mut outcome: Result<(), String> = Ok(());
@@ -146,12 +146,12 @@ fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
 }
 
 /// A request and its reply by fi_writedata, in ns. This is the lower bound for a remote read-modify-write if the provider has no atomic operations.
-pub fn ask(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    write_data(ctx, Whose::Theirs, case).map(|one_way| 2.0 * one_way)
+pub fn ask(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    write_data(ctx, ProviderChoice::Theirs, case).map(|one_way| 2.0 * one_way)
 }
 
 /// fi_fetch_atomic of a u64, one at a time. Returns ns.
-fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
+fn fetch_add(ctx: &BenchContext, whose: ProviderChoice, _: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far) = (pair.provider, pair.far);
     let [result, operand] = provider.desc();
@@ -199,7 +199,7 @@ fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
 }
 
 /// fi_read, one at a time. Returns ns.
-fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+fn read(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
@@ -223,7 +223,7 @@ fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
 }
 
 /// fi_inject_write of 8 bytes. Returns millions per second.
-fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+fn rate(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let ns = pair.alone(WRITES, |n| {
@@ -244,7 +244,7 @@ fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
 }
 
 /// fi_write. Returns GB/s.
-fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+fn bandwidth(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
@@ -269,7 +269,7 @@ fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
 }
 
 /// A butterfly of fi_writedata without payload. Returns us.
-fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
+fn barrier(ctx: &BenchContext, whose: ProviderChoice, _: &Case) -> Result<f64, String> {
     let provider = ctx.provider(whose)?;
     let steps = ctx.size.trailing_zeros() as usize;
     let far = provider.far[ctx.rank];
@@ -297,7 +297,7 @@ fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
 }
 
 /// Ping-pong of fi_tsend and fi_trecv. Returns ns one way.
-fn tagged(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+fn tagged(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let [into, out] = provider.desc();

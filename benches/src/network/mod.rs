@@ -11,31 +11,31 @@ mod tcp;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use unipgas_backends::ofi::choice::{Wish, choose};
-use unipgas_backends::ofi::library::Library;
+use unipgas_backends::ofi::choice::{ProviderSelector, choose};
+use unipgas_backends::ofi::library::LibfabricLibrary;
 
 use crate::case::{Case, Metric};
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 use crate::worker::Body;
-use hub::Wire;
-use provider::{Provider, Whose};
+use hub::HubConnection;
+use provider::{Provider, ProviderChoice};
 use tcp::Tcp;
 
 /// The network state of a process.
-pub struct Network {
+pub(crate) struct BenchNetwork {
     /// The connection to the meeting point.
-    pub wire: Wire,
+    pub wire: HubConnection,
     tcp: OnceCell<Result<Tcp, String>>,
     theirs: OnceCell<Result<Provider, String>>,
     theirs_to_sleep_at: OnceCell<Result<Provider, String>>,
     ours: OnceCell<Result<Provider, String>>,
 }
 
-impl Network {
+impl BenchNetwork {
     /// Connects to the hub of `token`.
-    pub fn join(token: &str, rank: usize) -> Result<Network, String> {
-        Ok(Network {
-            wire: Wire::join(token, rank)?,
+    pub fn join(token: &str, rank: usize) -> Result<BenchNetwork, String> {
+        Ok(BenchNetwork {
+            wire: HubConnection::join(token, rank)?,
             tcp: OnceCell::new(),
             theirs: OnceCell::new(),
             theirs_to_sleep_at: OnceCell::new(),
@@ -45,9 +45,9 @@ impl Network {
 
     /// The provider that unipgas uses, as one word, and the release of libfabric.
     pub fn provider_name(&self) -> String {
-        let wish = Wish::from_env();
+        let wish = ProviderSelector::from_env();
         let name = wish.and_then(|wish| choose(&wish, self.other_hosts()));
-        let release = Library::get().map(Library::release);
+        let release = LibfabricLibrary::get().map(LibfabricLibrary::release);
         match (name, release) {
             (Ok(info), Ok((major, minor))) => format!("{} {major}.{minor}", info.provider()),
             _ => "none -".into(),
@@ -56,7 +56,8 @@ impl Network {
 
     /// The address of the provider on this host, else the one on the connection to the command.
     fn address(&self) -> IpAddr {
-        let chosen = Wish::from_env().and_then(|wish| choose(&wish, self.other_hosts()));
+        let chosen =
+            ProviderSelector::from_env().and_then(|wish| choose(&wish, self.other_hosts()));
         let address = chosen.ok().and_then(|info| info.address());
         address.unwrap_or(self.wire.here)
     }
@@ -67,7 +68,7 @@ impl Network {
     }
 }
 
-impl Ctx {
+impl BenchContext {
     /// The TCP connections. The first call makes them; all processes make it at the same time.
     fn tcp(&self) -> Result<&Tcp, String> {
         let network = self.network()?;
@@ -78,12 +79,12 @@ impl Ctx {
     }
 
     /// The provider's objects. The first call opens them; all processes make it at the same time.
-    fn provider(&self, whose: Whose) -> Result<&Provider, String> {
+    fn provider(&self, whose: ProviderChoice) -> Result<&Provider, String> {
         let network = self.network()?;
         let place = match whose {
-            Whose::Theirs => &network.theirs,
-            Whose::TheirsToSleepAt => &network.theirs_to_sleep_at,
-            Whose::Ours => &network.ours,
+            ProviderChoice::Theirs => &network.theirs,
+            ProviderChoice::TheirsToSleepAt => &network.theirs_to_sleep_at,
+            ProviderChoice::Ours => &network.ours,
         };
         let open = || together(self, Provider::open(self, whose, network.other_hosts()));
         place.get_or_init(open).as_ref().map_err(String::clone)
@@ -91,7 +92,7 @@ impl Ctx {
 }
 
 /// `made`, if it is `Ok` in all processes.
-fn together<T>(ctx: &Ctx, made: Result<T, String>) -> Result<T, String> {
+fn together<T>(ctx: &BenchContext, made: Result<T, String>) -> Result<T, String> {
     match ctx.all(made.is_ok()) {
         true => made,
         false => Err(made.err().unwrap_or("another process has none".into())),

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use unipgas_backends::ofi::choice::{Wish, choose, name};
-use unipgas_backends::ofi::library::Library;
-use unipgas_launcher::library::Library as Installed;
+use unipgas_backends::ofi::choice::{ProviderSelector, choose, name};
+use unipgas_backends::ofi::library::LibfabricLibrary;
+use unipgas_launcher::library::InstalledLibrary as Installed;
 use unipgas_libfabric_sys::*;
 
-use crate::ctx::Ctx;
-use crate::ours::Buffer;
+use crate::ctx::BenchContext;
+use crate::ours::UserBuffer;
 
 /// fi_errno(3): an error can be read.
 const FI_EAVAIL: isize = 259;
@@ -34,7 +34,7 @@ pub(super) use call;
 
 /// A peer, in terms of operations.
 #[derive(Clone, Copy)]
-pub struct Far {
+pub(super) struct PeerMemory {
     pub peer: u64,
     pub base: u64,
     pub key: u64,
@@ -42,7 +42,7 @@ pub struct Far {
 
 /// Events so far.
 #[derive(Default)]
-pub struct Counts {
+pub(super) struct EventCounts {
     /// Completed operations of this process.
     pub ended: Cell<u64>,
     /// Received messages.
@@ -53,7 +53,7 @@ pub struct Counts {
 
 /// The choice of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub(super) enum ProviderChoice {
     /// The provider that the backend `ofi` would choose.
     Theirs,
     /// The same with a file descriptor of the queue. `ofi` needs it to serve peers while the program computes.
@@ -75,8 +75,8 @@ type OpenFabric =
     unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
 
 /// The objects of one process.
-pub struct Provider {
-    library: &'static Library,
+pub(super) struct Provider {
+    library: &'static LibfabricLibrary,
     info: *mut fi_info,
     fabric: *mut fid_fabric,
     domain: *mut fid_domain,
@@ -85,24 +85,28 @@ pub struct Provider {
     pub ep: *mut fid_ep,
     registered: RefCell<Vec<*mut fid_mr>>,
     /// Memory that peers access.
-    pub memory: Buffer,
+    pub memory: UserBuffer,
     /// Source of sends.
-    pub source: Buffer,
+    pub source: UserBuffer,
     contexts: Vec<Cell<[fi_context; 2]>>,
     next: Cell<usize>,
     /// Events so far.
-    pub counts: Counts,
+    pub counts: EventCounts,
     /// Posted operations that will have a completion.
     pub begun: Cell<u64>,
     /// Peers by rank.
-    pub far: Vec<Far>,
+    pub far: Vec<PeerMemory>,
     /// Other processes need the cores.
     crowded: bool,
 }
 
 impl Provider {
     /// Opens the objects, and exchanges addresses with the other processes.
-    pub fn open(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<Provider, String> {
+    pub fn open(
+        ctx: &BenchContext,
+        whose: ProviderChoice,
+        other_hosts: bool,
+    ) -> Result<Provider, String> {
         let opened = Provider::alone(ctx, whose, other_hosts);
         let hello = match &opened {
             Ok((_, hello)) => hello.as_slice(),
@@ -120,17 +124,21 @@ impl Provider {
     }
 
     /// The objects, and the data that peers need.
-    fn alone(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
-        let library = Library::get()?;
+    fn alone(
+        ctx: &BenchContext,
+        whose: ProviderChoice,
+        other_hosts: bool,
+    ) -> Result<(Provider, Vec<u8>), String> {
+        let library = LibfabricLibrary::get()?;
         let (info, open) = match whose {
-            Whose::Theirs | Whose::TheirsToSleepAt => {
-                let wish = Wish::from_env().map_err(|e| e.to_string())?;
+            ProviderChoice::Theirs | ProviderChoice::TheirsToSleepAt => {
+                let wish = ProviderSelector::from_env().map_err(|e| e.to_string())?;
                 let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
                 let fits = |info: &fi_info| same_place(info, like.raw());
                 let info = offer(library, library.getinfo, &like.provider(), fits)?;
                 (info, library.fabric)
             }
-            Whose::Ours => {
+            ProviderChoice::Ours => {
                 let own = own_provider(&ctx.library)?;
                 let info = offer(library, own.getinfo, "unipgas", |_| true)?;
                 (info, own.fabric)
@@ -152,11 +160,11 @@ impl Provider {
             cq: null_mut(),
             ep: null_mut(),
             registered: RefCell::default(),
-            memory: Buffer::new(WINDOW)?,
-            source: Buffer::new(WINDOW)?,
+            memory: UserBuffer::new(WINDOW)?,
+            source: UserBuffer::new(WINDOW)?,
             contexts: (0..CONTEXTS).map(|_| contexts()).collect(),
             next: Cell::new(0),
-            counts: Counts::default(),
+            counts: EventCounts::default(),
             begun: Cell::new(0),
             far: Vec::new(),
             crowded: ctx.crowded,
@@ -164,7 +172,7 @@ impl Provider {
         // SAFETY:
         // - the buffer has `WINDOW` bytes, which no other thread uses
         unsafe { provider.memory.base.write_bytes(0, WINDOW) };
-        provider.open_all(open, whose == Whose::TheirsToSleepAt)?;
+        provider.open_all(open, whose == ProviderChoice::TheirsToSleepAt)?;
         let hello = provider.hello()?;
         Ok((provider, hello))
     }
@@ -298,7 +306,7 @@ impl Provider {
         Ok(hello)
     }
 
-    fn meet(&self, hello: &[u8]) -> Option<Far> {
+    fn meet(&self, hello: &[u8]) -> Option<PeerMemory> {
         let (base, rest) = hello.split_first_chunk()?;
         let (key, name) = rest.split_first_chunk()?;
         let mut peer = 0;
@@ -318,7 +326,7 @@ impl Provider {
                 null_mut()
             )
         };
-        (inserted == 1).then_some(Far {
+        (inserted == 1).then_some(PeerMemory {
             peer,
             base: u64::from_le_bytes(*base),
             key: u64::from_le_bytes(*key),
@@ -442,7 +450,7 @@ impl Drop for Provider {
 
 /// The first offer of the provider that fits. Offers with atomic operations and tagged messages come first.
 fn offer(
-    library: &Library,
+    library: &LibfabricLibrary,
     getinfo: GetInfo,
     provider: &str,
     fits: impl Fn(&fi_info) -> bool,
@@ -455,7 +463,7 @@ fn offer(
 }
 
 fn with_caps(
-    library: &Library,
+    library: &LibfabricLibrary,
     getinfo: GetInfo,
     provider: &str,
     fits: &dyn Fn(&fi_info) -> bool,

@@ -4,10 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 /// Connections to the processes with a rank that differs in one bit, by that bit.
-pub struct Tcp {
+pub(super) struct Tcp {
     streams: Vec<TcpStream>,
 }
 
@@ -21,7 +21,7 @@ fn failed(e: std::io::Error) -> String {
 
 impl Tcp {
     /// Connects to the partners. `here` is the address at which they reach this process.
-    pub fn connect(ctx: &Ctx, here: IpAddr) -> Result<Tcp, String> {
+    pub fn connect(ctx: &BenchContext, here: IpAddr) -> Result<Tcp, String> {
         // All processes take part in the exchange, even after an error.
         let listener = TcpListener::bind((here, 0));
         let own = listener.as_ref().ok().and_then(|l| l.local_addr().ok());
@@ -57,13 +57,13 @@ impl Tcp {
 }
 
 /// The partners of this process in a butterfly, in order.
-fn partners(ctx: &Ctx) -> impl Iterator<Item = usize> {
+fn partners(ctx: &BenchContext) -> impl Iterator<Item = usize> {
     let steps = ctx.size.trailing_zeros();
     (0..steps).map(|step| ctx.rank ^ (1 << step))
 }
 
 /// Writes all bytes, in as many calls as needed.
-fn write(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), String> {
+fn write(ctx: &BenchContext, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(n) => bytes = &bytes[n..],
@@ -75,7 +75,7 @@ fn write(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Stri
 }
 
 /// Reads all bytes. It polls, or sleeps if the socket blocks.
-fn read(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), String> {
+fn read(ctx: &BenchContext, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match stream.read(bytes) {
             Ok(0) => return Err("TCP: the other process has closed".into()),
@@ -89,7 +89,7 @@ fn read(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), S
 
 /// `per_op` of an operation that may fail.
 fn per_op(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     each: usize,
     mut one: impl FnMut(usize) -> Result<(), String>,
 ) -> Result<f64, String> {
@@ -104,7 +104,7 @@ fn per_op(
     outcome.map(|()| ns)
 }
 
-fn both_ways(ctx: &Ctx, case: &Case, blocking: bool) -> Result<f64, String> {
+fn both_ways(ctx: &BenchContext, case: &Case, blocking: bool) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(blocking)?;
     let mut bytes = vec![1; case.bytes as usize];
@@ -122,22 +122,22 @@ fn both_ways(ctx: &Ctx, case: &Case, blocking: bool) -> Result<f64, String> {
 }
 
 /// Ping-pong in which both processes poll. Returns ns one way.
-pub fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn ping_pong(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, false).map(|ns| ns / 2.0)
 }
 
 /// The same with blocking reads.
-pub fn ping_pong_blocking(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn ping_pong_blocking(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, true).map(|ns| ns / 2.0)
 }
 
 /// A request and its reply. Returns ns.
-pub fn round_trip(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn round_trip(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, false)
 }
 
 /// Rank 0 sends `each` messages. Rank 1 receives them and acknowledges the last one. Returns ns per message.
-fn one_way(ctx: &Ctx, len: usize, each: usize) -> Result<f64, String> {
+fn one_way(ctx: &BenchContext, len: usize, each: usize) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(true)?;
     let mut bytes = vec![1; len];
@@ -167,18 +167,18 @@ fn one_way(ctx: &Ctx, len: usize, each: usize) -> Result<f64, String> {
 }
 
 /// Messages of 8 bytes, one call each. Returns millions per second.
-pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn rate(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     one_way(ctx, case.bytes as usize, MESSAGES).map(|ns| 1e3 / ns)
 }
 
 /// Long messages. Returns GB/s.
-pub fn stream(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn stream(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let each = crate::bare::each(case.bytes);
     one_way(ctx, case.bytes as usize, each).map(|ns| case.bytes as f64 / ns)
 }
 
 /// A butterfly of 8-byte messages. Returns us.
-pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(ctx.crowded)?;
     let mut bytes = [1; 8];

@@ -2,21 +2,21 @@
 
 use std::cell::{Cell, OnceCell};
 
-use unipgas_launcher::library::{self, Library as Installed};
+use unipgas_launcher::library::{self, InstalledLibrary as Installed};
 
 use super::*;
 use crate::ctx::Ground;
 use hub::Hub;
 
 /// Runs `body` in two threads that act as processes of this host.
-fn two(body: impl Fn(&Ctx) + Sync) {
+fn two(body: impl Fn(&BenchContext) + Sync) {
     let hub = Hub::open([127, 0, 0, 1].into()).expect("a hub");
     std::thread::scope(|scope| {
         for rank in 0..2 {
             let (token, body) = (hub.token(), &body);
             scope.spawn(move || {
-                let network = Network::join(&token, rank).expect("a place");
-                body(&Ctx {
+                let network = BenchNetwork::join(&token, rank).expect("a place");
+                body(&BenchContext {
                     rank,
                     size: 2,
                     cores: 1,
@@ -37,8 +37,8 @@ fn two(body: impl Fn(&Ctx) + Sync) {
 }
 
 /// The same, if libfabric is installed.
-fn two_with_a_provider(body: impl Fn(&Ctx) + Sync) {
-    match Library::get() {
+fn two_with_a_provider(body: impl Fn(&BenchContext) + Sync) {
+    match LibfabricLibrary::get() {
         Ok(_) => two(body),
         Err(why) => eprintln!("left out: {why} (Debian: libfabric1)"),
     }
@@ -80,7 +80,7 @@ fn loops_over_tcp_end_with_a_value() {
 #[test]
 fn loops_over_a_provider_do_what_they_say() {
     two_with_a_provider(|ctx| {
-        let provider = ctx.provider(Whose::Theirs).expect("a provider");
+        let provider = ctx.provider(ProviderChoice::Theirs).expect("a provider");
         let bytes = |len: usize| {
             // SAFETY:
             // - they are inside the buffer; the loop has ended, so no process writes into it now
@@ -132,7 +132,7 @@ fn loops_over_a_provider_do_what_they_say() {
 #[test]
 fn a_batch_that_fails_ends_for_both_processes() {
     two_with_a_provider(|ctx| {
-        let pair = loops::Pair::of(ctx, Whose::Theirs).expect("a provider");
+        let pair = loops::Pair::of(ctx, ProviderChoice::Theirs).expect("a provider");
         let outcome = pair.alone(2, |_| Err("it has none".into()));
         match ctx.rank {
             0 => assert_eq!(outcome, Err("it has none".into())),

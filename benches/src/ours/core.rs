@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use unipgas_core::bundle::BUNDLE_LEN;
-use unipgas_core::combine::{Combination, Element};
-use unipgas_core::group::{Forming, Group};
+use unipgas_core::combine::{Combination, ElementType};
+use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::message::{Envelope, Lane, Messenger, Mode, Pattern, Precedence};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::registry::{Opening, open_from_env};
@@ -17,7 +17,7 @@ use super::{registration, text};
 use crate::bare::each;
 use crate::bare::wake_of;
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, Ctx};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
 
 /// Maximum number of puts in flight.
 const PENDING: usize = 128;
@@ -27,21 +27,21 @@ pub const NOTICES: usize = DATA;
 const LEN: usize = DATA + (1 << 20);
 
 /// State of the columns `core`.
-pub struct Core {
+pub(super) struct Core {
     world: Arc<World>,
     /// Operations are posted here.
     pub endpoint: Endpoint,
     region: Region,
     remote: Option<RemoteRegion>,
     /// All processes.
-    pub group: Group,
+    pub group: RankGroup,
     messenger: Messenger,
     round: Cell<u32>,
 }
 
 impl Core {
     /// Joins its own job, allocates a region, imports the partner's region if there are pairs, and forms a group of all.
-    pub fn enter(ctx: &Ctx) -> Result<Core, String> {
+    pub fn enter(ctx: &BenchContext) -> Result<Core, String> {
         let meeting = Meeting::new(ctx).map_err(text)?;
         let job = meeting.job();
         let transports = open_from_env(&Opening::of(&job)).map_err(text)?;
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Offsets of the data and of the notification word in this visit.
-    fn place(&self, ctx: &Ctx) -> (usize, usize) {
+    fn place(&self, ctx: &BenchContext) -> (usize, usize) {
         (
             ctx.place() * (512 << 10),
             NOTICES + ctx.place() * 4096 + 5 * 64,
@@ -212,7 +212,7 @@ impl Core {
 }
 
 /// Ping-pong of put with notice.
-pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let len = case.bytes as usize;
     let (at, word) = core.place(ctx);
@@ -263,7 +263,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Ping-pong of synchronous messages of 8 bytes.
-pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn message(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (other, len) = (ctx.other() as u32, case.bytes as usize);
     let (mut sent, mut room) = (vec![0u8; len], vec![0u8; len]);
@@ -306,7 +306,7 @@ pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Fetch-and-add on a word of rank 1.
-pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (word, _) = core.place(ctx);
     let mut outcome = Ok(0.0);
@@ -333,7 +333,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Gets of rank 0, one at a time.
-pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
@@ -360,7 +360,7 @@ pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     outcome
 }
 
-fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String> {
+fn puts(ctx: &BenchContext, len: usize, each: usize, window: usize) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
@@ -378,7 +378,7 @@ fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String
 }
 
 /// 8-byte puts of all pairs at once.
-pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let from = core.local(0, 8)?;
     let mut failed = Ok(());
@@ -391,17 +391,20 @@ pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// 8-byte puts.
-pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     puts(ctx, 8, ctx.fewer(64 * 512), 4096).map(|ns| 1e3 / ns)
 }
 
 /// Large puts.
-pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let len = case.bytes as usize;
     puts(ctx, len, each(case.bytes), len).map(|ns| len as f64 / ns)
 }
 
-fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Result<f64, String> {
+fn collective(
+    ctx: &BenchContext,
+    mut one: impl FnMut(u32) -> Result<(), String>,
+) -> Result<f64, String> {
     let mut failed = Ok(());
     let mut round = 0;
     ctx.sync();
@@ -417,13 +420,13 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 }
 
 /// Barrier of all processes.
-pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     collective(ctx, |_| core.group.barrier(Deadline::Never).map_err(text))
 }
 
 /// Sum of a double over all processes.
-pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let expected = |round: u32| {
         (0..ctx.size)
@@ -433,7 +436,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     collective(ctx, |round| {
         let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
         let mut sum = [0u8; 8];
-        let elements = (Combination::Sum, Element::F64);
+        let elements = (Combination::Sum, ElementType::F64);
         core.group
             .all_reduce_elements_in((), &mine, &mut sum, elements, Deadline::Never)
             .map_err(text)?;
@@ -446,7 +449,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Time from the put to the return of a parked waiter.
-pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn wake(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (at, word) = core.place(ctx);
     core.region.word(word).map_err(text)?.store(0, Relaxed);
@@ -462,7 +465,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Registration of user memory.
-pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let engine = ctx.ours()?.core()?.engine();
     registration(
         ctx,

@@ -6,7 +6,7 @@ use unipgas_core::op::{Flags, Notice, Remote};
 
 use super::core::NOTICES;
 use super::text;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 /// Operations of each kind.
 const MANY: usize = 512;
@@ -16,7 +16,7 @@ const LIST: usize = 16;
 const TOGETHER: usize = 64;
 
 /// Counts in all processes, if they use a device. Rank 0 reports.
-pub fn say(ctx: &Ctx) -> Result<(), String> {
+pub fn say(ctx: &BenchContext) -> Result<(), String> {
     let Some(device) = counts::device() else {
         return Ok(());
     };
@@ -85,7 +85,7 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
 
 /// Rank 0 runs it, and the others wait.
 fn by_one(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     what: &str,
     mut run: impl FnMut(usize) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -96,7 +96,7 @@ fn by_one(
 }
 
 fn count(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     what: &str,
     mut run: impl FnMut(usize) -> Result<(), String>,
 ) -> Result<(), String> {

@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 use unipgas_gaspi_sys::{
     GASPI_BLOCK as BLOCK, GASPI_GROUP_ALL as ALL, GASPI_OP_SUM as SUM,
-    GASPI_QUEUE_FULL as QUEUE_FULL, GASPI_TEST as TEST, *,
+    GASPI_QUEUE_FULL as QUEUE_FULL, GASPI_TEST as TEST, GaspiFunctions as Functions, *,
 };
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 
 use super::{calls, registration};
 use crate::bare::{each, wake_of};
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, Ctx};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
 
 const SEGMENT: u8 = 0;
 const BOUND: u8 = 1;
@@ -23,7 +23,7 @@ const UNUSED: u32 = 65_535;
 gaspi_functions!(calls);
 
 /// The functions under test.
-pub struct Gaspi {
+pub(super) struct Gaspi {
     calls: Calls,
     round: Cell<u32>,
 }
@@ -38,7 +38,7 @@ fn ok(what: &str, code: i32) -> Result<(), String> {
 
 impl Gaspi {
     /// Initialises GASPI.
-    pub fn enter(library: &Library) -> Result<Gaspi, String> {
+    pub fn enter(library: &InstalledLibrary) -> Result<Gaspi, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
         // - the call has no pointers
@@ -50,7 +50,7 @@ impl Gaspi {
     }
 
     /// Makes the segment of the measurements between pairs of processes.
-    pub fn segments(&self, ctx: &Ctx) -> Result<(), String> {
+    pub fn segments(&self, ctx: &BenchContext) -> Result<(), String> {
         if !ctx.is_of_pairs() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Gaspi {
     #[inline(always)]
     fn send(
         &self,
-        ctx: &Ctx,
+        ctx: &BenchContext,
         from: u64,
         to: u64,
         len: u64,
@@ -192,7 +192,7 @@ impl Gaspi {
 
 /// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome. Each message has its own notification. The resets of a batch follow it, and their time
 /// counts. Batches alternate between two sets of notifications, so that no reset meets a new message.
-pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let len = case.bytes;
     let at = ctx.place() as u64 * (512 << 10);
@@ -253,7 +253,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
-pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     let mut old = 0u64;
     one_after_another(ctx, |gaspi| {
@@ -266,7 +266,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// gaspi_read and gaspi_wait of rank 0.
-pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     one_after_another(ctx, |gaspi| {
         // SAFETY:
@@ -285,7 +285,7 @@ pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 /// Time of an operation of rank 0 in ns, one at a time.
 #[inline(always)]
 fn one_after_another(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     mut operation: impl FnMut(&Gaspi) -> Result<(), String>,
 ) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
@@ -305,7 +305,7 @@ fn one_after_another(
     outcome
 }
 
-fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
+fn puts(ctx: &BenchContext, len: u64, each: usize, window: u64) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
@@ -322,7 +322,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
 }
 
 /// 8-byte gaspi_write of all pairs at once.
-pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let mut failed = Ok(());
     let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
@@ -334,7 +334,7 @@ pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Memory that GASPI uses: mean over all processes, in KiB.
-pub fn memory(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn memory(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let mine = ctx.ours()?.memory()?;
     let all = ctx.share(&mine.to_ne_bytes());
     let sum: u64 = all
@@ -345,17 +345,17 @@ pub fn memory(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// 8-byte gaspi_write.
-pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     puts(ctx, 8, ctx.fewer(64 * 512), 4096).map(|ns| 1e3 / ns)
 }
 
 /// Large gaspi_write.
-pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     puts(ctx, case.bytes, each(case.bytes), case.bytes).map(|ns| case.bytes as f64 / ns)
 }
 
 /// Ping-pong of passive messages.
-pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn passive(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let (other, len) = (ctx.other() as u16, case.bytes);
     let (sent, room) = (DATA / 2, DATA / 2 + len);
@@ -394,7 +394,10 @@ pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     outcome.map(|()| ns / 2.0)
 }
 
-fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Result<f64, String> {
+fn collective(
+    ctx: &BenchContext,
+    mut one: impl FnMut(u32) -> Result<(), String>,
+) -> Result<f64, String> {
     let mut failed = Ok(());
     let mut round = 0;
     ctx.sync();
@@ -410,7 +413,7 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 }
 
 /// gaspi_barrier of all processes.
-pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     collective(ctx, |_| {
         // SAFETY:
@@ -422,7 +425,7 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// gaspi_allreduce of a double over all processes.
-pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     const DOUBLE: u32 = 3;
     let gaspi = ctx.ours()?.gaspi()?;
     let expected = |round: u32| {
@@ -447,7 +450,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Time from gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
-pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn wake(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let id = ctx.place() as u32 * 64;
     ctx.sync();
@@ -463,7 +466,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// gaspi_segment_bind of user memory.
-pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     registration(
         ctx,
@@ -486,7 +489,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Time from the launch to the end of gaspi_proc_init in the last process.
-pub fn start(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn start(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     ctx.ours()?;
     Ok(ctx.all_started_ms())
 }

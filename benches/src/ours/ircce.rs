@@ -6,12 +6,12 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use unipgas_ircce_sys::*;
-use unipgas_launcher::library::Library;
+use unipgas_ircce_sys::{RcceFunctions as Functions, *};
+use unipgas_launcher::library::InstalledLibrary;
 
-use super::{Buffer, calls};
+use super::{UserBuffer, calls};
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 const DATA: usize = 16 << 20;
 /// Length of the window of blocking sends. MPBs must have room for it.
@@ -26,7 +26,7 @@ const UNSET: c_int = 0;
 ircce_functions!(calls);
 
 /// Flags and a window in the MPB, and memory of the user.
-pub struct Ircce {
+pub(crate) struct Ircce {
     calls: Calls,
     /// The communicator of all processes.
     world: RCCE_COMM,
@@ -34,7 +34,7 @@ pub struct Ircce {
     ready: *mut c_int,
     sent: *mut c_int,
     window: *mut u8,
-    buffer: Buffer,
+    buffer: UserBuffer,
     round: Cell<u8>,
 }
 
@@ -48,7 +48,7 @@ fn ok(what: &str, code: c_int) -> Result<(), String> {
 
 impl Ircce {
     /// Joins the job and allocates.
-    pub fn enter(ctx: &Ctx, library: &Library) -> Result<Ircce, String> {
+    pub fn enter(ctx: &BenchContext, library: &InstalledLibrary) -> Result<Ircce, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
         // - no other thread reads the environment: this process has one thread
@@ -84,7 +84,7 @@ impl Ircce {
             ready,
             sent,
             window,
-            buffer: Buffer::new(DATA)?,
+            buffer: UserBuffer::new(DATA)?,
             round: Cell::new(0),
         })
     }
@@ -125,7 +125,7 @@ impl Ircce {
 }
 
 /// Time one way in ns.
-fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+fn ping_pong(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     let len = case.bytes as usize;
     let other = ctx.other() as c_int;
@@ -172,17 +172,17 @@ fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Ping-pong of messages with a receipt. Returns ns one way.
-pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn message(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     ping_pong(ctx, case)
 }
 
 /// The same in GB/s.
-pub fn message_bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn message_bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     ping_pong(ctx, case).map(|ns| case.bytes as f64 / ns)
 }
 
 /// Ping-pong of flags with 28 bytes. Returns ns one way.
-pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     let len = case.bytes as c_int;
     let (me, other) = (ctx.rank as c_int, ctx.other() as c_int);
@@ -246,7 +246,7 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// Throughput of `send` from UE 0 and `receive` at the others, in MB/s: `each` messages, until all processes have all of them.
 fn one_to_all(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     case: &Case,
     each: usize,
     send: impl Fn(&Ircce, usize) -> Result<(), String>,
@@ -286,7 +286,7 @@ fn one_to_all(
 }
 
 /// A loop of blocking sends through a window of 8 KiB.
-pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn window(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
         case,
@@ -330,7 +330,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// RCCE_bcast.
-pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn rcce_broadcast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let broadcast = |ours: &Ircce, len: usize| {
         // SAFETY:
         // - a buffer of `len` bytes
@@ -342,7 +342,7 @@ pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// iRCCE_msend and iRCCE_mrecv.
-pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn multicast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
         case,
@@ -374,7 +374,7 @@ fn cpu_ns() -> u64 {
 }
 
 /// All processes but one wait in a barrier for the last one, which is late. Returns the CPU time of each in the meantime, in % of a core.
-pub fn idle_cpu(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn idle_cpu(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     ours.barrier()?;
     let before = cpu_ns();

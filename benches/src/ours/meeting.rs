@@ -11,10 +11,10 @@ use unipgas_core::bootstrap::Bootstrap;
 use unipgas_core::job::{Job, RankState};
 use unipgas_core::{Deadline, Error, Result, host};
 
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 /// A process's part of it. Values are lines: the name, the cycle, and the value in hexadecimal digits.
-pub struct Meeting {
+pub(super) struct Meeting {
     rank: u32,
     cpus: u32,
     /// The host of each rank.
@@ -27,7 +27,7 @@ pub struct Meeting {
 
 impl Meeting {
     /// Tells all processes the host of this one.
-    pub fn new(ctx: &Ctx) -> Result<Arc<Meeting>> {
+    pub fn new(ctx: &BenchContext) -> Result<Arc<Meeting>> {
         Ok(Arc::new(Meeting {
             rank: ctx.rank as u32,
             cpus: ctx.cores as u32,
@@ -44,7 +44,7 @@ impl Meeting {
     }
 
     /// Exchanges with all processes what has been published: `fetch` finds nothing before.
-    pub fn exchange(&self, ctx: &Ctx) {
+    pub fn exchange(&self, ctx: &BenchContext) {
         let all = ctx.share(self.own.lock().as_bytes());
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let _ = self.all.set(all.into_iter().map(text).collect());

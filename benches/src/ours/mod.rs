@@ -10,11 +10,11 @@ mod utofu;
 use unipgas_core::Error;
 
 use crate::case::{Case, Metric};
-use crate::ctx::{Ctx, memory};
+use crate::ctx::{BenchContext, memory};
 use crate::worker::Body;
 
 /// The state of unipgas in a measured process.
-pub enum Ours {
+pub(crate) enum Ours {
     /// One-sided: the core, GASPI and uTofu.
     OneSided(Box<OneSided>),
     /// Messages: RCCE, in its own job.
@@ -22,11 +22,11 @@ pub enum Ours {
 }
 
 /// The interfaces of one-sided communication.
-pub struct OneSided {
+pub(crate) struct OneSided {
     core: core::Core,
     gaspi: gaspi::Gaspi,
     utofu: Option<utofu::Utofu>,
-    utofu_calls: unipgas_utofu_sys::Functions,
+    utofu_calls: unipgas_utofu_sys::UtofuFunctions,
     /// Memory that GASPI uses, in KiB.
     memory: u64,
 }
@@ -82,7 +82,7 @@ macro_rules! calls {
         }
 
         impl Calls {
-            fn of(library: &Library) -> Result<Calls, String> {
+            fn of(library: &InstalledLibrary) -> Result<Calls, String> {
                 // SAFETY:
                 // - the library has this interface and stays loaded: these functions have the types of the header
                 let found = unsafe { Functions::load(|name| library.symbol(name)) };
@@ -100,7 +100,7 @@ fn lacks(name: &str) -> String {
 }
 
 /// Joins the job through RCCE if `messages`, else through the core, GASPI and uTofu.
-pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
+pub fn enter(ctx: &BenchContext, messages: bool) -> Result<Ours, String> {
     let library = &ctx.library;
     if messages {
         return ircce::Ircce::enter(ctx, library).map(|ours| Ours::Messages(Box::new(ours)));
@@ -166,7 +166,7 @@ impl Ours {
     }
 
     /// Leaves the job.
-    pub fn leave(self, ctx: &Ctx) -> Result<(), String> {
+    pub fn leave(self, ctx: &BenchContext) -> Result<(), String> {
         ctx.sync();
         match self {
             Ours::Messages(ircce) => ircce.leave(),
@@ -182,15 +182,15 @@ impl Ours {
 }
 
 /// A page-aligned user buffer, with its pages touched.
-pub struct Buffer {
+pub(crate) struct UserBuffer {
     /// Its first byte.
     pub base: *mut u8,
     layout: std::alloc::Layout,
 }
 
-impl Buffer {
+impl UserBuffer {
     /// Allocates `len` bytes, which must not be 0.
-    pub fn new(len: usize) -> Result<Buffer, String> {
+    pub fn new(len: usize) -> Result<UserBuffer, String> {
         let layout = std::alloc::Layout::from_size_align(len, 4096).map_err(|e| e.to_string())?;
         // SAFETY:
         // - no caller passes a length of 0
@@ -201,11 +201,11 @@ impl Buffer {
         // SAFETY:
         // - it was just allocated with this length
         unsafe { base.write_bytes(1, len) };
-        Ok(Buffer { base, layout })
+        Ok(UserBuffer { base, layout })
     }
 }
 
-impl Drop for Buffer {
+impl Drop for UserBuffer {
     fn drop(&mut self) {
         // SAFETY:
         // - `new` allocated it with this layout; registrations have ended
@@ -215,7 +215,7 @@ impl Drop for Buffer {
 
 /// Median time of `register` in us, without `release`. Rank 0 runs it, and the others wait.
 fn registration<T>(
-    ctx: &Ctx,
+    ctx: &BenchContext,
     case: &Case,
     mut register: impl FnMut(*mut u8, usize) -> Result<T, String>,
     mut release: impl FnMut(T) -> Result<(), String>,
@@ -227,7 +227,7 @@ fn registration<T>(
             let rounds = if len >= 1 << 20 { 1 } else { ctx.batches() };
             let mut times = Vec::new();
             for _ in 0..rounds {
-                let buffer = Buffer::new(len)?;
+                let buffer = UserBuffer::new(len)?;
                 let start = std::time::Instant::now();
                 let registered = register(buffer.base, len)?;
                 times.push(start.elapsed().as_nanos() as f64 / 1e3);

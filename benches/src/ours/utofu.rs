@@ -4,19 +4,20 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 use unipgas_utofu_sys::{
-    Functions, UTOFU_ARMW_OP_ADD, UTOFU_ERR_BUSY as BUSY, UTOFU_ERR_NOT_COMPLETED as NOT_COMPLETED,
+    UTOFU_ARMW_OP_ADD, UTOFU_ERR_BUSY as BUSY, UTOFU_ERR_NOT_COMPLETED as NOT_COMPLETED,
     UTOFU_ERR_NOT_FOUND as NOT_FOUND, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE as LOCAL_NOTICE,
     UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE as REMOTE_NOTICE, UTOFU_ONESIDED_FLAG_SPS,
     UTOFU_ONESIDED_FLAG_TCQ_NOTICE as COMPLETION, UTOFU_PATH_COORD_NULL, UTOFU_VBG_ID_NULL as NULL,
-    UTOFU_VCQ_FLAG_SESSION_MODE as SESSION_MODE, utofu_mrq_notice, utofu_vbg_setting,
+    UTOFU_VCQ_FLAG_SESSION_MODE as SESSION_MODE, UtofuFunctions, utofu_mrq_notice,
+    utofu_vbg_setting,
 };
 
-use super::{Buffer, registration};
+use super::{UserBuffer, registration};
 use crate::bare::each;
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::BenchContext;
 
 const SPS_1: u64 = UTOFU_ONESIDED_FLAG_SPS(1);
 const TNI: u16 = 0;
@@ -30,11 +31,11 @@ const BATCH: usize = 32;
 const HOPS: usize = 6;
 
 /// A VCQ, the VCQ of the other process, and memory at both.
-pub struct Utofu {
-    calls: Functions,
+pub(super) struct Utofu {
+    calls: UtofuFunctions,
     vcq: usize,
     peer: u64,
-    buffer: Buffer,
+    buffer: UserBuffer,
     local: u64,
     remote: u64,
     round: Cell<u64>,
@@ -60,14 +61,14 @@ fn coords(rank: usize) -> [u8; 6] {
 }
 
 /// The functions of the library.
-pub fn functions(library: &Library) -> Result<Functions, String> {
+pub fn functions(library: &InstalledLibrary) -> Result<UtofuFunctions, String> {
     // SAFETY:
     // - a library of uTofu, which stays loaded: its functions of these names have the types of the header
-    let found = unsafe { Functions::load(|name| library.symbol(name)) };
+    let found = unsafe { UtofuFunctions::load(|name| library.symbol(name)) };
     found.map_err(super::lacks)
 }
 
-fn vcq_id(calls: &Functions, rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
+fn vcq_id(calls: &UtofuFunctions, rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
     let mut id = 0;
     // SAFETY:
     // - six coordinates; a valid place for the id
@@ -79,11 +80,11 @@ fn vcq_id(calls: &Functions, rank: usize, cq: u16, cmp: u16) -> Result<u64, Stri
 
 impl Utofu {
     /// Creates a VCQ and registers the memory of the measurements between two processes.
-    pub fn new(ctx: &Ctx, calls: Functions) -> Result<Option<Utofu>, String> {
+    pub fn new(ctx: &BenchContext, calls: UtofuFunctions) -> Result<Option<Utofu>, String> {
         if ctx.size != 2 {
             return Ok(None);
         }
-        let buffer = Buffer::new(DATA)?;
+        let buffer = UserBuffer::new(DATA)?;
         let (mut vcq, mut local, mut remote) = (0, 0, 0);
         let peer = vcq_id(&calls, ctx.other(), 0, 0)?;
         // SAFETY:
@@ -202,7 +203,7 @@ impl Utofu {
 }
 
 /// Ping-pong of utofu_put with a remote MRQ notice and utofu_poll_mrq.
-pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let len = case.bytes as usize;
     let at = ctx.place() * (512 << 10);
@@ -250,7 +251,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// Ping-pong of utofu_put_piggyback8, seen by polling the word.
-pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn piggyback(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let at = ctx.place() * 4096 + 9 * 64;
     let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
@@ -297,7 +298,7 @@ pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// utofu_armw8 with a local MRQ notice on a word of rank 1, one at a time.
-pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn armw8(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let at = utofu.remote + ctx.place() as u64 * 4096;
     let mut outcome = Ok(0.0);
@@ -334,7 +335,7 @@ pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// utofu_post_toq of 32 prepared puts of 8 bytes at a time.
-pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
@@ -389,7 +390,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Large puts.
-pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let len = case.bytes as usize;
     let mut outcome = Ok(1.0);
@@ -413,7 +414,7 @@ pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 }
 
 /// utofu_reg_mem.
-pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     registration(
         ctx,
@@ -439,7 +440,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// A chain of relays. A put of 8 bytes goes into a session mode VCQ of rank 1. Each VCQ of the chain passes it on to the next one. Rank 1 then sees it
 /// in memory and replies. Returns ns per hop; the first put and the reply count as hops.
-pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn relay(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     const FIRST_STAG: u32 = 1;
     let utofu = ctx.ours()?.utofu()?;
     let at = ctx.place() * 4096 + 13 * 64;
@@ -585,7 +586,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// utofu_barrier of all processes, on a butterfly. The number of processes is a power of two.
-pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let calls = &ctx.ours()?.one_sided()?.utofu_calls;
     let steps = ctx.size.trailing_zeros() as usize;
     let mut mine = vec![0u64; steps.max(1)];
@@ -644,7 +645,7 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 /// Shares `ids`. Returns the ids of each process, by rank.
-fn shared(ctx: &Ctx, ids: &[u64]) -> Vec<Vec<u64>> {
+fn shared(ctx: &BenchContext, ids: &[u64]) -> Vec<Vec<u64>> {
     let mine: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let words = |bytes: Vec<u8>| {
         let (words, _) = bytes.as_chunks();

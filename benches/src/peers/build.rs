@@ -15,7 +15,7 @@ const PREFIX: &str = "unipgas-bench-";
 const HELD: &str = "held";
 
 /// The directory. Dropping the value removes it. If the process was killed, the next workshop removes it.
-pub struct Workshop {
+pub(super) struct Workshop {
     dir: PathBuf,
     _held: File,
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::case::{Case, Metric};
-use crate::network::hosts::Place;
+use crate::network::hosts::Placement;
 use crate::samples::Notes;
 use build::Workshop;
 
@@ -32,24 +32,24 @@ trait Peer {
 }
 
 /// The peers of this machine.
-pub struct Peers {
+pub(crate) struct PeerPrograms {
     ready: Vec<Box<dyn Peer>>,
     /// Peers to skip: the index, and the number of processes with which the peer timed out (`None`) or measured nothing (a metric).
     stuck: Vec<(usize, u32, Option<Metric>)>,
     _workshop: Workshop,
 }
 
-impl Peers {
+impl PeerPrograms {
     /// Finds the usable peers, and notes the others. libfabric loads the provider `unipgas` from `library`, on `backend`.
     pub fn find(
-        place: Option<&Place>,
+        place: Option<&Placement>,
         backend: &str,
         library: Result<PathBuf, String>,
         notes: &mut Notes,
-    ) -> Result<Peers, String> {
+    ) -> Result<PeerPrograms, String> {
         // Other hosts share the home directory, if there is one.
         let home = match place {
-            Some(Place::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
+            Some(Placement::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
             _ => None,
         };
         let workshop = Workshop::new(home.unwrap_or_else(std::env::temp_dir))?;
@@ -68,14 +68,14 @@ impl Peers {
                 )),
             }
         }
-        Ok(Peers {
+        Ok(PeerPrograms {
             ready,
             stuck: Vec::new(),
             _workshop: workshop,
         })
     }
 
-    fn of_a_network(place: &Place) -> Vec<Box<dyn Peer>> {
+    fn of_a_network(place: &Placement) -> Vec<Box<dyn Peer>> {
         vec![
             Box::new(programs::openmpi_tcp(place)),
             Box::new(programs::openmpi_windows(place)),

@@ -6,10 +6,10 @@ use std::process::Command;
 use super::build::Workshop;
 use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
-use crate::network::hosts::Place;
+use crate::network::hosts::Placement;
 
 /// A library, its compiler wrapper and its launcher.
-pub struct Program {
+pub(super) struct PeerProgram {
     name: &'static str,
     packages: &'static str,
     compiler: &'static str,
@@ -24,7 +24,7 @@ pub struct Program {
     /// Environment variables of its processes.
     variables: &'static [(&'static str, &'static str)],
     /// The place of its processes, if they share no memory.
-    place: Option<Place>,
+    place: Option<Placement>,
     ours: Option<Ours>,
     path: PathBuf,
 }
@@ -49,8 +49,8 @@ const OPEN_MPI: &[&str] = &[
 ];
 
 /// Open MPI.
-pub fn openmpi() -> Program {
-    Program {
+pub fn openmpi() -> PeerProgram {
+    PeerProgram {
         name: "openmpi",
         packages: "openmpi-bin libopenmpi-dev",
         compiler: "mpicc.openmpi",
@@ -97,8 +97,8 @@ const OVER_TCP: &[&str] = &[
 ];
 
 /// Open MPI's messages and barriers over TCP.
-pub fn openmpi_tcp(place: &Place) -> Program {
-    Program {
+pub fn openmpi_tcp(place: &Placement) -> PeerProgram {
+    PeerProgram {
         options: OVER_TCP,
         metrics: &[
             Metric::PutNotice,
@@ -114,8 +114,8 @@ pub fn openmpi_tcp(place: &Place) -> Program {
 }
 
 /// Open MPI's windows over TCP.
-pub fn openmpi_windows(place: &Place) -> Program {
-    Program {
+pub fn openmpi_windows(place: &Placement) -> PeerProgram {
+    PeerProgram {
         name: "openmpi_windows",
         metrics: &[
             Metric::PutNotice,
@@ -129,8 +129,8 @@ pub fn openmpi_windows(place: &Place) -> Program {
 }
 
 /// MPICH, for its messages.
-pub fn mpich() -> Program {
-    Program {
+pub fn mpich() -> PeerProgram {
+    PeerProgram {
         name: "mpich",
         packages: "mpich libmpich-dev",
         compiler: "mpicc.mpich",
@@ -153,8 +153,8 @@ pub fn mpich() -> Program {
 }
 
 /// Open MPI's OpenSHMEM.
-pub fn oshmem() -> Program {
-    Program {
+pub fn oshmem() -> PeerProgram {
+    PeerProgram {
         name: "oshmem",
         packages: "openmpi-bin libopenmpi-dev",
         compiler: "oshcc",
@@ -190,8 +190,8 @@ const FABRIC: &[Metric] = &[
 ];
 
 /// libfabric's shm provider.
-pub fn libfabric() -> Program {
-    Program {
+pub fn libfabric() -> PeerProgram {
+    PeerProgram {
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -212,13 +212,13 @@ pub fn libfabric() -> Program {
 }
 
 /// libfabric's tcp provider.
-pub fn libfabric_tcp() -> Program {
+pub fn libfabric_tcp() -> PeerProgram {
     provider("ofi_tcp", "tcp;ofi_rxm")
 }
 
 /// The provider `unipgas`, which libfabric loads from `library`, on `backend`.
-pub fn unipgas(backend: &str, library: Result<PathBuf, String>) -> Program {
-    Program {
+pub fn unipgas(backend: &str, library: Result<PathBuf, String>) -> PeerProgram {
+    PeerProgram {
         ours: Some(Ours {
             backend: backend.into(),
             library,
@@ -227,8 +227,8 @@ pub fn unipgas(backend: &str, library: Result<PathBuf, String>) -> Program {
     }
 }
 
-fn provider(name: &'static str, provider: &'static str) -> Program {
-    Program {
+fn provider(name: &'static str, provider: &'static str) -> PeerProgram {
+    PeerProgram {
         name,
         packages: "gcc libfabric-dev",
         compiler: "cc",
@@ -245,7 +245,7 @@ fn provider(name: &'static str, provider: &'static str) -> Program {
     }
 }
 
-impl Program {
+impl PeerProgram {
     fn command(&self, processes: u32) -> Command {
         let Some(launcher) = self.launcher else {
             let mut command = Command::new(&self.path);
@@ -270,7 +270,7 @@ impl Program {
             // The launcher's files must not collide with other runs, which may use the same host names.
             let program = self.path.parent();
             command.env("OMPI_MCA_orte_tmpdir_base", program.unwrap_or(&self.path));
-            if let Place::Hosts(hosts) = place {
+            if let Placement::Hosts(hosts) = place {
                 let ranks: Vec<&str> = (0..processes as usize).map(|rank| hosts.of(rank)).collect();
                 command.args(["--host", &ranks.join(","), "--map-by", "seq"]);
                 command.args(["--mca", "plm_rsh_agent"]).arg(hosts.shell());
@@ -290,7 +290,7 @@ impl Program {
     }
 }
 
-impl Peer for Program {
+impl Peer for PeerProgram {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use unipgas_core::stop::Stop;
 
 /// A started program, with threads that collect its output. Dropping it ends its process group, if the leader still runs.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     out: Option<JoinHandle<String>>,
     err: Option<JoinHandle<String>>,
@@ -18,7 +18,7 @@ pub struct Running {
 }
 
 /// The end of a program.
-pub struct Ended {
+pub(crate) struct ProgramOutput {
     /// `None` if this program ended it.
     pub status: Option<ExitStatus>,
     /// Its stdout.
@@ -27,7 +27,7 @@ pub struct Ended {
     pub err: String,
 }
 
-impl Ended {
+impl ProgramOutput {
     /// Whether it exited by itself with status 0.
     pub fn success(&self) -> bool {
         self.status.is_some_and(|s| s.success())
@@ -95,7 +95,7 @@ pub fn start(command: &mut Command) -> Result<Running, String> {
 }
 
 /// Runs `command` until it ends, or until `limit`.
-pub fn run(command: &mut Command, limit: Duration) -> Result<Ended, String> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<ProgramOutput, String> {
     Ok(start(command)?.end(limit))
 }
 
@@ -110,7 +110,7 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
 
 impl Running {
     /// Waits until the program ends, until `limit` after its start, or until a signal asks this program to stop. Then it ends the rest of the group.
-    pub fn end(mut self, limit: Duration) -> Ended {
+    pub fn end(mut self, limit: Duration) -> ProgramOutput {
         let mut status = None;
         while status.is_none() && self.start.elapsed() < limit && !Stop::is_pending() {
             match self.child.try_wait() {
@@ -123,7 +123,7 @@ impl Running {
         let text = |handle: Option<JoinHandle<String>>| {
             handle.and_then(|h| h.join().ok()).unwrap_or_default()
         };
-        Ended {
+        ProgramOutput {
             status,
             out: text(self.out.take()),
             err: text(self.err.take()),

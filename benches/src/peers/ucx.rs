@@ -7,18 +7,18 @@ use std::time::Duration;
 use super::build::Workshop;
 use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
-use crate::network::hosts::Place;
+use crate::network::hosts::Placement;
 
 /// ucx_perftest, and the cores of its two processes.
 #[derive(Default)]
-pub struct Ucx {
+pub(super) struct Ucx {
     cores: Vec<usize>,
     /// The place of its processes, if they share no memory.
-    place: Option<Place>,
+    place: Option<Placement>,
 }
 
 /// UCX over TCP.
-pub fn tcp(place: &Place) -> Ucx {
+pub fn tcp(place: &Placement) -> Ucx {
     Ucx {
         place: Some(place.clone()),
         ..Ucx::default()
@@ -114,7 +114,7 @@ impl Ucx {
             None => "UCX_TLS=posix,sysv,self",
         };
         let mut command = match &self.place {
-            Some(Place::Hosts(hosts)) => {
+            Some(Placement::Hosts(hosts)) => {
                 let mut command = Command::new(hosts.shell());
                 command.arg(hosts.of(rank)).arg("env");
                 command
@@ -134,7 +134,7 @@ impl Ucx {
             .port()
             .to_string();
         let server = match &self.place {
-            Some(Place::Hosts(hosts)) => hosts.of(1),
+            Some(Placement::Hosts(hosts)) => hosts.of(1),
             _ => "127.0.0.1",
         };
         let listening = tool::start(self.command(1).args(["-p", &port]))?;

@@ -9,9 +9,9 @@ use crate::hex;
 const LONG: Duration = Duration::from_secs(120);
 
 /// A thread that ends the process where a call takes too long: nothing else ends an endless loop.
-pub struct Watch(Sender<Vec<u8>>);
+pub(crate) struct Watchdog(Sender<Vec<u8>>);
 
-impl Watch {
+impl Watchdog {
     /// Over the calls of this reader; until it is dropped.
     pub fn new(name: &str) -> Self {
         let (calls, begun) = channel();
@@ -22,7 +22,7 @@ impl Watch {
                 std::process::abort();
             }
         });
-        Watch(calls)
+        Watchdog(calls)
     }
 
     /// The next call begins, with these bytes.

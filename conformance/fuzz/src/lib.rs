@@ -9,8 +9,8 @@ mod mutate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use late::Watch;
-use mutate::{Random, mutated};
+use late::Watchdog;
+use mutate::{FuzzRandom, mutated};
 
 /// What reads bytes that others have written: a name, the function, and bytes that make sense to it.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -50,10 +50,10 @@ pub fn run(readers: &[Reader]) {
 fn run_one((name, read, seeds): &Reader, rounds: u32) -> Option<String> {
     let seeds = seeds();
     assert!(!seeds.is_empty(), "{name} has no seeds");
-    let mut random = Random::of(name);
+    let mut random = FuzzRandom::of(name);
     let plain = seeds.iter().cloned();
     let altered = (0..rounds).map(|_| mutated(&seeds, &mut random));
-    let watch = Watch::new(name);
+    let watch = Watchdog::new(name);
     for bytes in plain.chain(altered) {
         watch.begins(&bytes);
         let before = memory::begin();
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_same_bytes_come_each_time() {
         let all = || {
-            let mut random = Random::of("name");
+            let mut random = FuzzRandom::of("name");
             (0..100)
                 .map(|_| mutated(&seeds(), &mut random))
                 .collect::<Vec<_>>()

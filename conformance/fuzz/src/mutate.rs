@@ -23,13 +23,13 @@ const NUMBERS: [u64; 14] = [
 ];
 
 /// Numbers drawn from a seed (splitmix64).
-pub struct Random(u64);
+pub(crate) struct FuzzRandom(u64);
 
-impl Random {
+impl FuzzRandom {
     /// Those of a name.
     pub fn of(name: &str) -> Self {
         let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Random(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+        FuzzRandom(name.bytes().fold(0xcbf2_9ce4_8422_2325, step))
     }
 
     fn next(&mut self) -> u64 {
@@ -53,7 +53,7 @@ impl Random {
 }
 
 /// One of the seeds with a few changes, or bytes of no sense at all.
-pub fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+pub fn mutated(seeds: &[Vec<u8>], random: &mut FuzzRandom) -> Vec<u8> {
     if random.below(32) == 0 {
         let len = random.below(512);
         return random.bytes(len);
@@ -66,7 +66,7 @@ pub fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
+fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut FuzzRandom) {
     let len = bytes.len();
     let at = random.below(len);
     match random.below(9) {
@@ -99,7 +99,7 @@ fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
 }
 
 /// A number in the place of one of 1, 2, 4 or 8 bytes, aligned mostly.
-fn overwrite(bytes: &mut [u8], at: usize, random: &mut Random) {
+fn overwrite(bytes: &mut [u8], at: usize, random: &mut FuzzRandom) {
     let size = 1 << random.below(4);
     let at = match random.below(4) {
         0 => at,

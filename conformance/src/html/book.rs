@@ -6,8 +6,8 @@ use crate::clauses::{
     EXTENSIONS, FI_ATOMIC, FI_NEIGHBOURS, GASPI, IRCCE, Procedure, RCCE, RCCE_EXTENSIONS, UTOFU,
 };
 use crate::matrix::{Cell, Column};
-use crate::runner::Verdict;
-use crate::sentences::{Kept, PARTS, Part, Sentence};
+use crate::runner::LawResult;
+use crate::sentences::{PARTS, Sentence, SentenceCheck, SpecificationPart};
 use crate::{Api, Law, laws};
 
 /// A specification. It has two pages: one in its own order, and one with its laws.
@@ -92,7 +92,7 @@ impl Spec {
         format!("{}-laws.html", self.name)
     }
 
-    pub fn parts(&self) -> impl Iterator<Item = &'static Part> {
+    pub fn parts(&self) -> impl Iterator<Item = &'static SpecificationPart> {
         PARTS.iter().filter(|part| part.api == self.api)
     }
 
@@ -260,7 +260,7 @@ impl<'a> Book<'a> {
         known.extend(wanted.iter().filter(|law| !ids.contains(law.id)));
         let mut decided: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for sentence in PARTS.iter().flat_map(|part| part.sentences) {
-            if let Kept::By(ids) = sentence.kept {
+            if let SentenceCheck::By(ids) = sentence.kept {
                 for id in ids {
                     decided.entry(*id).or_default().push(sentence);
                 }
@@ -302,8 +302,8 @@ impl<'a> Book<'a> {
         let cells = self.columns.iter().map(|column| self.cell(law, column));
         let each = cells.map(|cell| match cell.map(|cell| &cell.ran.verdict) {
             None => Outcome::NotRun,
-            Some(Verdict::Pass) => Outcome::Holds,
-            Some(Verdict::Fail(_)) => Outcome::Fails,
+            Some(LawResult::Pass) => Outcome::Holds,
+            Some(LawResult::Fail(_)) => Outcome::Fails,
             Some(_) => Outcome::Skipped,
         });
         each.max().unwrap_or(Outcome::NotRun)
@@ -311,7 +311,7 @@ impl<'a> Book<'a> {
 
     /// Derived from its laws; `None` if no law decides it.
     pub fn sentence_outcome(&self, sentence: &Sentence) -> Option<Outcome> {
-        let Kept::By(ids) = sentence.kept else {
+        let SentenceCheck::By(ids) = sentence.kept else {
             return None;
         };
         let laws = ids.iter().filter_map(|id| self.law(id));

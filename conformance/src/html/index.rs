@@ -7,22 +7,22 @@ use maud::{Markup, html};
 
 use super::book::{Book, Outcome, SPECS, Spec, cell_link, law_link};
 use super::specification::{Tally, functions_with_laws, tally_cells};
-use super::{RECORDS, Report, Run, State};
+use super::{HtmlReport, RECORDS, Run, RunState};
 use super::{clause, count, document, law, mark, pin_of, scrolled, time, why_skipped};
 use crate::Law;
 use crate::matrix::{Cell, Column};
 use crate::report::counts;
-use crate::runner::Verdict;
+use crate::runner::LawResult;
 
 pub(super) fn page(
-    report: &Report<'_>,
+    report: &HtmlReport<'_>,
     book: &Book<'_>,
     cells: &[Cell],
-    state: State<'_>,
+    state: RunState<'_>,
 ) -> Markup {
     let failures: Vec<_> = cells
         .iter()
-        .filter(|cell| matches!(cell.ran.verdict, Verdict::Fail(_)))
+        .filter(|cell| matches!(cell.ran.verdict, LawResult::Fail(_)))
         .collect();
     let main = html! {
         (totals(&report.run, cells, state))
@@ -51,15 +51,15 @@ pub(super) fn page(
     document("Conformance of unipgas", "index.html", main)
 }
 
-fn totals(run: &Run<'_>, cells: &[Cell], state: State<'_>) -> Markup {
+fn totals(run: &Run<'_>, cells: &[Cell], state: RunState<'_>) -> Markup {
     let counts = counts(cells);
     let all = run.laws.len() * run.columns.len();
     let missing = all - cells.len();
     html! {
         @match state {
-            State::Done => {},
-            State::Running => p .note role="status" { "The run goes on: this is what is known so far. Load the page again for more." },
-            State::Ended(why) => p .note role="status" { "The run ended before all had run (" (why) "). This is what was known then." },
+            RunState::Done => {},
+            RunState::Running => p .note role="status" { "The run goes on: this is what is known so far. Load the page again for more." },
+            RunState::Ended(why) => p .note role="status" { "The run ended before all had run (" (why) "). This is what was known then." },
         }
         ul .totals {
             li .pass { strong { (counts.passed) } " passed" }
@@ -86,7 +86,7 @@ fn failure(cell: &Cell) -> Markup {
     }
 }
 
-fn what_ran(report: &Report<'_>) -> Markup {
+fn what_ran(report: &HtmlReport<'_>) -> Markup {
     let (run, plan) = (&report.run, &report.run.plan);
     let (begun, took) = report.times();
     let system = rustix::system::uname();

@@ -7,7 +7,7 @@ use super::{badge, clause, count, document, mark, pin_of, scrolled, time, why_sk
 use crate::Law;
 use crate::matrix::{Cell, Column};
 use crate::report;
-use crate::runner::Verdict;
+use crate::runner::LawResult;
 
 pub(super) fn page(book: &Book<'_>, spec: &Spec) -> Markup {
     let laws: Vec<_> = book.laws(spec.api).collect();
@@ -93,7 +93,7 @@ fn backends(law: &Law, cells: &[(&'static Column, &Cell)]) -> Markup {
                         th scope="row" { (column.name) }
                         td class=(class) { (text) }
                         td .number { (cell.ran.seeds) }
-                        td .number { @if cell.ran.seeds > 0 || matches!(cell.ran.verdict, Verdict::Fail(_)) { (time(cell.ran.took)) } }
+                        td .number { @if cell.ran.seeds > 0 || matches!(cell.ran.verdict, LawResult::Fail(_)) { (time(cell.ran.took)) } }
                         td { (seen(cell)) }
                     }
                 }
@@ -107,7 +107,7 @@ fn backends(law: &Law, cells: &[(&'static Column, &Cell)]) -> Markup {
 pub(super) fn seen(cell: &Cell) -> Markup {
     let pin = pin_of(cell);
     html! {
-        @if let Verdict::Fail(failure) = &cell.ran.verdict {
+        @if let LawResult::Fail(failure) = &cell.ran.verdict {
             p { "Seed " (failure.seed) ": " (failure.text) }
             pre { code { (report::repeat(cell, failure.seed)) } }
             @if let Some(pin) = pin { p { "Pinned as " (pin.why.name()) ": " (pin.reason) } }

@@ -12,10 +12,10 @@ use jiff::{Timestamp, Unit};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::Law;
-use crate::matrix::{Cell, Column, Plan};
+use crate::matrix::{Cell, Column, SeedPlan};
 use crate::pinned::{self, Pin, Why};
 use crate::report;
-use crate::runner::{Ran, Verdict};
+use crate::runner::{LawResult, Ran};
 use book::{Book, Outcome, SPECS, Spec};
 
 const STYLE: &str = include_str!("style.css");
@@ -31,14 +31,14 @@ pub struct Run<'a> {
     /// The columns in the order of display.
     pub columns: &'a [&'static Column],
     /// The seeds of the laws.
-    pub plan: Plan,
+    pub plan: SeedPlan,
     /// Total number of seeds.
     pub work: u64,
 }
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State<'a> {
+pub enum RunState<'a> {
     /// It is in progress.
     Running,
     /// It ended early; the reason.
@@ -49,28 +49,28 @@ pub enum State<'a> {
 
 /// A report of a run, in a separate directory.
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct HtmlReport<'a> {
     dir: PathBuf,
     run: Run<'a>,
     begun: Timestamp,
     start: Instant,
 }
 
-impl<'a> Report<'a> {
+impl<'a> HtmlReport<'a> {
     /// Creates the directory, and writes there that the run has started.
     ///
     /// # Errors
     /// A text, if the directory is not writable.
-    pub fn begin(dir: &Path, run: Run<'a>) -> Result<Report<'a>, String> {
+    pub fn begin(dir: &Path, run: Run<'a>) -> Result<HtmlReport<'a>, String> {
         std::fs::create_dir_all(dir)
             .map_err(|e| format!("cannot make {} for the report: {e}", dir.display()))?;
-        let report = Report {
+        let report = HtmlReport {
             dir: dir.into(),
             run,
             begun: Timestamp::now(),
             start: Instant::now(),
         };
-        report.write(&[], State::Running)?;
+        report.write(&[], RunState::Running)?;
         Ok(report)
     }
 
@@ -83,7 +83,7 @@ impl<'a> Report<'a> {
     ///
     /// # Errors
     /// A text, if a page cannot be written.
-    pub fn write(&self, cells: &[Cell], state: State<'_>) -> Result<(), String> {
+    pub fn write(&self, cells: &[Cell], state: RunState<'_>) -> Result<(), String> {
         let book = Book::new(self.run.laws, self.run.columns, cells);
         self.put("style.css", STYLE.as_bytes())?;
         for spec in SPECS {
@@ -161,12 +161,14 @@ fn mark(ran: Option<&Ran>) -> (&'static str, String) {
         return (Outcome::NotRun.class(), "not run".into());
     };
     match &ran.verdict {
-        Verdict::Pass if ran.seeds > 1 => (Outcome::Holds.class(), format!("pass ×{}", ran.seeds)),
-        Verdict::Pass => (Outcome::Holds.class(), "pass".into()),
-        Verdict::Fail(failure) => (Outcome::Fails.class(), failure.kind.name().to_uppercase()),
-        Verdict::NotOffered(_) => (Outcome::Skipped.class(), "–".into()),
-        Verdict::NotApplicable(_) => (Outcome::Skipped.class(), "n/a".into()),
-        Verdict::KnownBroken(_) => (Outcome::Skipped.class(), "broken".into()),
+        LawResult::Pass if ran.seeds > 1 => {
+            (Outcome::Holds.class(), format!("pass ×{}", ran.seeds))
+        }
+        LawResult::Pass => (Outcome::Holds.class(), "pass".into()),
+        LawResult::Fail(failure) => (Outcome::Fails.class(), failure.kind.name().to_uppercase()),
+        LawResult::NotOffered(_) => (Outcome::Skipped.class(), "–".into()),
+        LawResult::NotApplicable(_) => (Outcome::Skipped.class(), "n/a".into()),
+        LawResult::KnownBroken(_) => (Outcome::Skipped.class(), "broken".into()),
     }
 }
 
@@ -177,22 +179,22 @@ fn badge(outcome: Outcome) -> Markup {
 /// For a law that did not run or that the backend does not offer: the kind of reason, and the reason.
 fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
     match &ran.verdict {
-        Verdict::NotOffered(reason) => Some(("not offered", reason)),
-        Verdict::NotApplicable(reason) => Some(("not applicable", reason)),
-        Verdict::KnownBroken(reason) => Some(("known to be broken", reason)),
-        Verdict::Pass | Verdict::Fail(_) => None,
+        LawResult::NotOffered(reason) => Some(("not offered", reason)),
+        LawResult::NotApplicable(reason) => Some(("not applicable", reason)),
+        LawResult::KnownBroken(reason) => Some(("known to be broken", reason)),
+        LawResult::Pass | LawResult::Fail(_) => None,
     }
 }
 
 /// The pin that decided the result of a cell.
 fn pin_of(cell: &Cell) -> Option<&'static Pin> {
     let decides = |pin: &&Pin| match cell.ran.verdict {
-        Verdict::Pass => false,
-        Verdict::Fail(_) => true,
+        LawResult::Pass => false,
+        LawResult::Fail(_) => true,
         // Without a seed no law can run there.
-        Verdict::NotOffered(_) => pin.why == Why::Absent && cell.ran.seeds > 0,
-        Verdict::NotApplicable(_) => pin.why == Why::Inapplicable,
-        Verdict::KnownBroken(_) => pin.why == Why::Broken,
+        LawResult::NotOffered(_) => pin.why == Why::Absent && cell.ran.seeds > 0,
+        LawResult::NotApplicable(_) => pin.why == Why::Inapplicable,
+        LawResult::KnownBroken(_) => pin.why == Why::Broken,
     };
     pinned::find(cell.column, cell.ran.law).filter(decides)
 }

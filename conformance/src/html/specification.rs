@@ -11,7 +11,7 @@ use super::{badge, count, document, scrolled};
 use crate::Law;
 use crate::clauses::Procedure;
 use crate::coverage::laws_of;
-use crate::sentences::{Kept, Part, Sentence};
+use crate::sentences::{Sentence, SentenceCheck, SpecificationPart};
 
 pub(super) fn page(book: &Book<'_>, spec: &Spec) -> Markup {
     let parts: Vec<_> = spec.parts().collect();
@@ -75,10 +75,10 @@ impl Tally {
         for sentence in sentences {
             tally.all += 1;
             match sentence.kept {
-                Kept::By(_) => tally.laws += 1,
-                Kept::Test(_) => tally.tests += 1,
-                Kept::Unseen(_) => tally.unseen += 1,
-                Kept::Not(_) => tally.not += 1,
+                SentenceCheck::By(_) => tally.laws += 1,
+                SentenceCheck::Test(_) => tally.tests += 1,
+                SentenceCheck::Unseen(_) => tally.unseen += 1,
+                SentenceCheck::Not(_) => tally.not += 1,
             }
             let outcome = book.sentence_outcome(sentence);
             for (count, one) in tally.outcomes.iter_mut().zip(Outcome::ALL) {
@@ -149,7 +149,7 @@ pub(super) fn tally_cells(tally: &Tally) -> Markup {
     }
 }
 
-fn sentences(book: &Book<'_>, spec: &Spec, part: &Part) -> Markup {
+fn sentences(book: &Book<'_>, spec: &Spec, part: &SpecificationPart) -> Markup {
     let by_section = part
         .sentences
         .chunk_by(|one, next| one.section == next.section);
@@ -212,17 +212,17 @@ fn one(book: &Book<'_>, sentence: &Sentence) -> Markup {
             a .anchor href={ "#" (anchor) } aria-label="Link to this sentence" { "#" }
             div .kept {
                 @match sentence.kept {
-                    Kept::By(ids) => {
+                    SentenceCheck::By(ids) => {
                         @if let Some(outcome) = book.sentence_outcome(sentence) { (badge(outcome)) " " }
                         (laws_list(book, ids.iter().filter_map(|id| book.law(id))))
                     }
-                    Kept::Test(file) => {
+                    SentenceCheck::Test(file) => {
                         span .badge.other { "by a test" } " No law decides it, a test outside the laws does: " code { (file) }
                     }
-                    Kept::Unseen(why) => {
+                    SentenceCheck::Unseen(why) => {
                         span .badge.other { "not to be seen" } " No law can decide it: " (why)
                     }
-                    Kept::Not(instead) => {
+                    SentenceCheck::Not(instead) => {
                         span .badge.skip { "not kept" } " " (instead)
                     }
                 }

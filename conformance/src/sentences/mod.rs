@@ -19,12 +19,12 @@ pub struct Sentence {
     /// Its requirement.
     pub says: &'static str,
     /// Its check.
-    pub kept: Kept,
+    pub kept: SentenceCheck,
 }
 
 /// The check of a sentence.
 #[derive(Debug, Clone, Copy)]
-pub enum Kept {
+pub enum SentenceCheck {
     /// These laws.
     By(&'static [&'static str]),
     /// A test outside the laws: its file, relative to the root of the repository.
@@ -39,7 +39,7 @@ const fn by(section: &'static str, says: &'static str, laws: &'static [&'static 
     Sentence {
         section,
         says,
-        kept: Kept::By(laws),
+        kept: SentenceCheck::By(laws),
     }
 }
 
@@ -47,7 +47,7 @@ const fn test(section: &'static str, says: &'static str, file: &'static str) -> 
     Sentence {
         section,
         says,
-        kept: Kept::Test(file),
+        kept: SentenceCheck::Test(file),
     }
 }
 
@@ -55,7 +55,7 @@ const fn unseen(section: &'static str, says: &'static str, why: &'static str) ->
     Sentence {
         section,
         says,
-        kept: Kept::Unseen(why),
+        kept: SentenceCheck::Unseen(why),
     }
 }
 
@@ -63,13 +63,13 @@ const fn not(section: &'static str, says: &'static str, instead: &'static str) -
     Sentence {
         section,
         says,
-        kept: Kept::Not(instead),
+        kept: SentenceCheck::Not(instead),
     }
 }
 
 /// A part of a specification. Each of its sentences is listed.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct SpecificationPart {
     /// Its name.
     pub title: &'static str,
     /// The interface of the laws that check it.
@@ -79,43 +79,43 @@ pub struct Part {
 }
 
 /// All parts.
-pub const PARTS: &[Part] = &[
-    Part {
+pub const PARTS: &[SpecificationPart] = &[
+    SpecificationPart {
         title: "GASPI 17.1, chapters 3 to 7",
         api: Api::Gaspi,
         sentences: gaspi_chapters3to7::SENTENCES,
     },
-    Part {
+    SpecificationPart {
         title: "GASPI 17.1, chapters 8 to 14",
         api: Api::Gaspi,
         sentences: gaspi_chapters8to14::SENTENCES,
     },
-    Part {
+    SpecificationPart {
         title: "uTofu, chapter 2",
         api: Api::Utofu,
         sentences: utofu_chapter2::SENTENCES,
     },
-    Part {
+    SpecificationPart {
         title: "uTofu, §3.1 to §3.6",
         api: Api::Utofu,
         sentences: utofu_chapter3::MANAGEMENT,
     },
-    Part {
+    SpecificationPart {
         title: "uTofu, §3.7",
         api: Api::Utofu,
         sentences: utofu_chapter3::ONESIDED,
     },
-    Part {
+    SpecificationPart {
         title: "uTofu, §3.8 and §3.9",
         api: Api::Utofu,
         sentences: utofu_chapter3::BARRIER,
     },
-    Part {
+    SpecificationPart {
         title: "iRCCE manual, sections 3 to 9",
         api: Api::Rcce,
         sentences: ircce::SENTENCES,
     },
-    Part {
+    SpecificationPart {
         title: "fi_atomic(3) 1.8",
         api: Api::Libfabric,
         sentences: fi_atomic::SENTENCES,
@@ -134,19 +134,19 @@ pub fn table(api: Option<Api>) -> String {
         let (mut laws, mut tests, mut unseen, mut not) = (0, 0, 0, 0);
         for sentence in part.sentences {
             let kept = match sentence.kept {
-                Kept::By(names) => {
+                SentenceCheck::By(names) => {
                     laws += 1;
                     names.join(" ")
                 }
-                Kept::Test(file) => {
+                SentenceCheck::Test(file) => {
                     tests += 1;
                     file.into()
                 }
-                Kept::Unseen(why) => {
+                SentenceCheck::Unseen(why) => {
                     unseen += 1;
                     format!("not to be seen: {why}")
                 }
-                Kept::Not(instead) => {
+                SentenceCheck::Not(instead) => {
                     not += 1;
                     format!("not kept: {instead}")
                 }
@@ -182,15 +182,17 @@ mod tests {
             for sentence in part.sentences {
                 let at = format!("{} §{}: {}", part.title, sentence.section, sentence.says);
                 match sentence.kept {
-                    Kept::By(names) => {
+                    SentenceCheck::By(names) => {
                         assert!(!names.is_empty(), "{at}");
                         for name in names {
                             let law = laws::find(name);
                             assert_eq!(law.map(|law| law.api), Some(part.api), "{at}: {name}");
                         }
                     }
-                    Kept::Test(file) => assert!(root.join(file).is_file(), "{at}: {file}"),
-                    Kept::Unseen(why) | Kept::Not(why) => assert!(!why.is_empty(), "{at}"),
+                    SentenceCheck::Test(file) => assert!(root.join(file).is_file(), "{at}: {file}"),
+                    SentenceCheck::Unseen(why) | SentenceCheck::Not(why) => {
+                        assert!(!why.is_empty(), "{at}")
+                    }
                 }
             }
         }

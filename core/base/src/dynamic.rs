@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 
 /// A loaded library. It is never unloaded.
 #[derive(Debug, Clone, Copy)]
-pub struct Library(*mut c_void);
+pub struct DynamicLibrary(*mut c_void);
 
 // SAFETY:
 // - a handle of the loader, which any thread may use for lookups.
-unsafe impl Send for Library {}
+unsafe impl Send for DynamicLibrary {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Library {}
+unsafe impl Sync for DynamicLibrary {}
 
 /// Visibility of the library's functions to libraries that are loaded later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum SymbolVisibility {
     /// Visible (`RTLD_GLOBAL`).
     ToAll,
     /// Visible through this handle only (`RTLD_LOCAL`).
@@ -28,7 +28,7 @@ pub enum Shown {
     ToItselfFirst,
 }
 
-/// Prepares threads for a library that is loaded [apart](Library::load_apart). Its libc has not started the thread, so the thread lacks
+/// Prepares threads for a library that is loaded [apart](DynamicLibrary::load_apart). Its libc has not started the thread, so the thread lacks
 /// that libc's tables of character classes.
 #[derive(Debug, Clone, Copy)]
 pub struct Enter(unsafe extern "C" fn());
@@ -102,13 +102,13 @@ pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) 
     result
 }
 
-impl Library {
+impl DynamicLibrary {
     /// Loads a library. Errors: the reason, as part of a sentence.
-    pub fn load(name: &CStr, shown: Shown) -> Result<Self, String> {
+    pub fn load(name: &CStr, shown: SymbolVisibility) -> Result<Self, String> {
         let shown = match shown {
-            Shown::ToAll => libc::RTLD_GLOBAL,
-            Shown::Private => libc::RTLD_LOCAL,
-            Shown::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
+            SymbolVisibility::ToAll => libc::RTLD_GLOBAL,
+            SymbolVisibility::Private => libc::RTLD_LOCAL,
+            SymbolVisibility::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
         };
         let loader = loader(c"dlopen", name)?;
         // SAFETY:
@@ -116,7 +116,7 @@ impl Library {
         let handle = unsafe {
             std::mem::transmute::<*mut c_void, Load>(loader)(name.as_ptr(), libc::RTLD_NOW | shown)
         };
-        Library::of(handle, name)
+        DynamicLibrary::of(handle, name)
     }
 
     /// Loads a further copy of a library and its dependencies, down to libc, in a new namespace. The copy sees `environment` (`NAME=value`
@@ -132,7 +132,7 @@ impl Library {
                 libc::RTLD_NOW,
             )
         };
-        let library = Library::of(handle, name)?;
+        let library = DynamicLibrary::of(handle, name)?;
         let theirs = library.find(c"environ")?.cast::<*mut *mut c_char>();
         // SAFETY:
         // - this libc has no other users yet; the array and its strings are permanent.
@@ -166,7 +166,7 @@ impl Library {
                 "there is no {}: install it, or name its folder in LD_LIBRARY_PATH",
                 name.to_string_lossy()
             )),
-            false => Ok(Library(handle)),
+            false => Ok(DynamicLibrary(handle)),
         }
     }
 
@@ -195,7 +195,7 @@ macro_rules! functions_of_library {
         }
 
         impl $name {
-            $vis fn find(library: &$crate::dynamic::Library) -> Result<Self, String> {
+            $vis fn find(library: &$crate::dynamic::DynamicLibrary) -> Result<Self, String> {
                 Ok($name {
                     $($field: {
                         let found = library.find($symbol)?;
@@ -218,9 +218,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
     fn what_is_missing_is_named() {
-        let none = Library::load(c"libnobody-has-this.so.1", Shown::Private).unwrap_err();
+        let none = DynamicLibrary::load(c"libnobody-has-this.so.1", SymbolVisibility::Private)
+            .unwrap_err();
         assert!(none.contains("libnobody-has-this.so.1") && !none.contains('\n'));
-        let own = Library::load(c"libc.so.6", Shown::Private).unwrap();
+        let own = DynamicLibrary::load(c"libc.so.6", SymbolVisibility::Private).unwrap();
         assert!(own.find(c"getpid").is_ok());
         assert!(
             own.find(c"no_such_function")
@@ -269,17 +270,19 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
     fn a_library_apart_has_an_environment_of_its_own() {
-        assert!(Library::is_loaded(c"libc.so.6"));
-        assert!(!Library::is_loaded(c"libnobody-has-this.so.1"));
+        assert!(DynamicLibrary::is_loaded(c"libc.so.6"));
+        assert!(!DynamicLibrary::is_loaded(c"libnobody-has-this.so.1"));
         let environment = vec![c"ONLY=this".to_owned()];
-        let (apart, enter) = Library::load_apart(c"libc.so.6", environment).unwrap();
+        let (apart, enter) = DynamicLibrary::load_apart(c"libc.so.6", environment).unwrap();
         functions_of_library! {
             struct Some {
                 getenv = c"getenv": fn(*const c_char) -> *const c_char;
             }
         }
         let theirs = Some::find(&apart).unwrap();
-        let ours = Some::find(&Library::load(c"libc.so.6", Shown::Private).unwrap()).unwrap();
+        let ours =
+            Some::find(&DynamicLibrary::load(c"libc.so.6", SymbolVisibility::Private).unwrap())
+                .unwrap();
         // SAFETY:
         // - names and values are C strings; no thread changes a variable at the same time.
         unsafe {

@@ -2,8 +2,8 @@
 //!
 //! - Memory of this process: [`copy`], [`atomic`] operations, the program's mappings ([`user_memory`]).
 //! - Waiting and waking: [`bell`], [`wait`], [`alarm`], the progress thread ([`driver`]).
-//! - Structures that threads share without locks: [`biased`], [`limbo`], [`calls`].
-//! - The process: descriptors, threads, variables of the environment, log, [`trace`], published state ([`waits`], [`tally`], [`issued`]).
+//! - Structures that threads share without locks: [`biased`], [`reclaimer`], [`calls`].
+//! - The process: descriptors, threads, variables of the environment, log, [`trace`], published state ([`waits`], [`counters`], [`issue_totals`]).
 //!
 //! ```
 //! use unipgas_base::atomic::{AtomicOp, AtomicType, supported};
@@ -22,7 +22,7 @@ pub mod dynamic;
 pub mod error;
 pub mod exit;
 pub mod fenced;
-pub mod held;
+pub mod fork_closed_fd;
 pub mod interface;
 pub mod log;
 mod memory;
@@ -37,12 +37,12 @@ pub mod trace;
 pub mod variables;
 
 pub use memory::{
-    announced, atomic, cache, combine, copy, exclusive, lines, pages, prefetch, rights,
+    atomic, cache, combine, copy, exclusive, lines, pages, polled_line, prefetch, rights,
     user_memory, userfaultfd, words,
 };
 pub use sync::{
-    alarm, bell, biased, calls, deadline, driver, issued, limbo, nap, pace, posted, tally, wait,
-    waiters, waits,
+    alarm, bell, biased, calls, counters, deadline, driver, issue_totals, liveness_timer, nap,
+    post_counter, reclaimer, wait, waiters, waits,
 };
 
 pub use atomic::{AtomicOp, AtomicType};

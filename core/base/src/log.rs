@@ -30,7 +30,7 @@ pub struct Sink {
 }
 
 /// Destinations of log lines and their filters.
-pub struct Wishes {
+pub struct LogSettings {
     /// The value of UNIPGAS_LOG, if set.
     pub filter: Option<String>,
     /// The file of UNIPGAS_LOG_FILE. Without one, lines go to standard error.
@@ -42,7 +42,7 @@ pub struct Wishes {
 }
 
 /// Starts to write events. Errors: one line of text.
-pub type Listener = fn(Wishes) -> Result<()>;
+pub type Listener = fn(LogSettings) -> Result<()>;
 
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
@@ -74,7 +74,7 @@ pub fn begin(rank: impl Fn() -> Option<u32>) -> Result<()> {
             Some(_) => file()?,
             None => None,
         };
-        listener(Wishes {
+        listener(LogSettings {
             filter,
             file,
             who,

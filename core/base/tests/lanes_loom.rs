@@ -5,7 +5,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
-use unipgas_base::announced::{WORDS, end, publish, read};
+use unipgas_base::polled_line::{WORDS, end, publish, read};
 
 /// Two lines, used in turn, and how many of them have been taken.
 struct Lane {

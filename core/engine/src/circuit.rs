@@ -6,7 +6,7 @@
 use crate::Result;
 
 /// A network with gates.
-pub trait Gates: Send + Sync {
+pub trait GateNetwork: Send + Sync {
     /// Claims `count` gates for one circuit. Errors: [`Error::Exhausted`](crate::Error::Exhausted); others.
     fn claim(&self, count: usize) -> Result<Box<dyn Circuit>>;
     /// Most words that a circuit reduces at once by this operation; 0: not supported. The same in all processes.
@@ -37,12 +37,12 @@ pub trait Circuit: Send + Sync {
     /// Begins to reduce `words`. All members give the same number of words, and the same operation. Errors: network errors.
     fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()>;
     /// Whether the words have been reduced. Then `words`, of the same length, holds the results. Errors: network errors.
-    fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool>;
+    fn poll_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool>;
 }
 
 /// The two connections of a member's gate. Each is a member, and the number of its gate there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Gate {
+pub struct GateLinks {
     /// The receiver of its packets.
     pub to: Option<(u32, u32)>,
     /// The sender of its packets.
@@ -50,7 +50,7 @@ pub struct Gate {
 }
 
 /// The gates of member `me` of `n`, at least two, in the order in which a signal goes around them.
-pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
+pub fn butterfly(me: u32, n: u32) -> Vec<GateLinks> {
     let rounds = n.ilog2();
     let p = 1 << rounds;
     let last = rounds + 1;
@@ -65,7 +65,7 @@ pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
     );
     if me >= p {
         let whom = me - p;
-        return vec![Gate {
+        return vec![GateLinks {
             to: Some((whom, 1)),
             from: Some((whom, last)),
         }];
@@ -75,7 +75,7 @@ pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
         true => rounds + 2,
         false => rounds.max(2),
     };
-    let mut gates = vec![Gate::default(); count as usize];
+    let mut gates = vec![GateLinks::default(); count as usize];
     for round in 0..rounds {
         let whom = me ^ 1 << round;
         gates[sends(me, round) as usize].to = Some((whom, receives(whom, round)));

@@ -71,7 +71,7 @@ macro_rules! unsupported_operations {
             &self,
             _: $crate::Remote<'_>,
             _: &[u8],
-            _: $crate::op::Reply,
+            _: $crate::op::ReplyBuffer,
             _: $crate::Flags,
             _: u64,
         ) -> $crate::Result<$crate::Outcome> {

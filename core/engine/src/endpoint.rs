@@ -15,28 +15,29 @@ pub use tagged::TaggedOperation;
 use tagged::{Tagged, is_tagged};
 
 use crate::agent::ENVELOPE;
-use crate::awaited;
 use crate::cache::OwnPair;
 use crate::engine::Engine;
 use crate::fast_path::{FastPath, Posting};
 use crate::inbox::Record;
-use crate::issued::{Issued, Issues, Listing};
+use crate::issue_totals::{IssueTotals, Issues, Listing};
+use crate::liveness_timer::{LivenessTimer, now};
 use crate::mapped::{self, MappedChannel};
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    UnsignaledPut,
 };
 use crate::operands::Operands;
-use crate::pace::{Pace, now};
-use crate::posted::{DRAINING, Posted};
+use crate::pending_fetch;
+use crate::post_counter::{DRAINING, PostCounter};
 use crate::region::RemoteRegion;
-use crate::sync::tally;
+use crate::sync::counters;
 use crate::transport::{Channel, LONGEST_MESSAGE, Transport};
 use crate::{AtomicOp, Deadline, Error, Result, trace, waits};
 
 impl Issues for Endpoint {
-    fn issued(&self) -> Issued {
+    fn issued(&self) -> IssueTotals {
         let (requests, bytes) = self.posted.so_far();
-        Issued {
+        IssueTotals {
             operations: requests + self.uncounted.so_far(),
             bytes,
         }
@@ -71,10 +72,10 @@ pub struct Endpoint {
     depth: u64,
     /// Post count at which the next liveness check is due, or the queue is full.
     limit: AtomicU64,
-    pace: Pace,
+    liveness: LivenessTimer,
     /// Counts operations that no queue counts.
-    uncounted: Pace,
-    pub(super) posted: OwnPair<Posted>,
+    uncounted: LivenessTimer,
+    pub(super) posted: OwnPair<PostCounter>,
     failed: SegQueue<Completion>,
     /// Owed notices: parts of [`get_notify`](Endpoint::get_notify) in flight, and tagged operations with a word to set.
     pub(super) noticed: AtomicUsize,
@@ -102,8 +103,8 @@ impl Endpoint {
                 depth => depth.into(),
             },
             limit: AtomicU64::new(0),
-            pace: Pace::default(),
-            uncounted: Pace::default(),
+            liveness: LivenessTimer::default(),
+            uncounted: LivenessTimer::default(),
             posted: OwnPair::default(),
             failed: SegQueue::new(),
             noticed: AtomicUsize::new(0),
@@ -157,10 +158,10 @@ impl Endpoint {
     /// # Safety
     /// `put.len` bytes at `put.src` are valid.
     #[inline(never)]
-    pub(super) unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    pub(super) unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        unsafe { self.channel(put.dst.region).put_quick(put) }
+        unsafe { self.channel(put.dst.region).put_unsignaled(put) }
     }
 
     #[inline(always)]
@@ -221,7 +222,7 @@ impl Endpoint {
         if count < self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        let (due, more) = self.pace.end_count(now());
+        let (due, more) = self.liveness.end_count(now());
         let limit = count + u64::from(more);
         self.limit.store(limit.min(self.depth), Ordering::Relaxed);
         due
@@ -306,7 +307,7 @@ impl Endpoint {
             return Err(failure.result.err().unwrap_or(Error::PeerDead));
         }
         self.posted.end_all(covered);
-        let limit = u64::from(self.pace.given()).min(self.depth);
+        let limit = u64::from(self.liveness.given()).min(self.depth);
         self.limit.store(limit, Ordering::Relaxed);
         Ok(())
     }
@@ -366,10 +367,10 @@ impl Endpoint {
 
     #[cold]
     fn ended(&self, completion: Completion) {
-        if awaited::is_awaited(completion.context) {
+        if pending_fetch::is_awaited(completion.context) {
             // SAFETY:
-            // - a marked context comes from `awaited`, and stands for one operation that is reported once. Other contexts of drained endpoints lack the mark.
-            return unsafe { awaited::ended(completion) };
+            // - a marked context comes from `pending_fetch`, and stands for one operation that is reported once. Other contexts of drained endpoints lack the mark.
+            return unsafe { pending_fetch::ended(completion) };
         }
         if is_tagged(completion.context) {
             return self.part_ended(completion);
@@ -377,7 +378,7 @@ impl Endpoint {
         if completion.context != 0 {
             self.noticed.fetch_sub(1, Ordering::Relaxed);
             // SAFETY:
-            // - contexts of drained endpoints come from `awaited`, from `Tagged`, and from `GetNotice::share`. This one has no mark of the first two. Each is
+            // - contexts of drained endpoints come from `pending_fetch`, from `Tagged`, and from `GetNotice::share`. This one has no mark of the first two. Each is
             //   reported once.
             unsafe { GetNotice::part_done(completion.context, completion.result.is_ok()) };
         }
@@ -588,7 +589,7 @@ impl Endpoint {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -660,7 +661,7 @@ impl Endpoint {
 /// The error of an endpoint with this count that takes no request.
 #[cold]
 fn refusal(before: u64) -> Error {
-    tally::retried();
+    counters::retried();
     if before & DRAINING != 0 {
         Error::Busy
     } else {

@@ -7,17 +7,17 @@ use crate::Region;
 use crate::agent::Serving;
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
-use crate::circuit::Gates;
+use crate::circuit::GateNetwork;
 use crate::driver::{AtBell, Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
-use crate::executor::{Detour, Executor};
-use crate::limited::Limited;
+use crate::executor::{AtomicsRoute, Executor};
+use crate::limited::LimitAdapter;
 use crate::operands::Operands;
 use crate::region::{Memory, RemoteRegion};
 use crate::registration::Registrations;
 use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
-use crate::wait::{BURST, Patience, SHORT_BURST};
+use crate::wait::{BURST, SHORT_BURST, WaitStrategy};
 use crate::{Deadline, Error, Result, Rights, log, user_memory};
 
 /// See [`Engine::patience`].
@@ -49,7 +49,7 @@ pub struct Connection {
     peer: Arc<dyn Peer>,
     tag: crate::bundle::Tag,
     capabilities: Capabilities,
-    detour: Option<Arc<Detour>>,
+    atomics_route: Option<Arc<AtomicsRoute>>,
 }
 
 // SAFETY:
@@ -75,7 +75,7 @@ impl Engine {
             // The first of several transports is for this host.
             by_device: transports[usize::from(transports.len() > 1)..]
                 .iter()
-                .all(|t| t.capabilities().alone),
+                .all(|t| t.capabilities().device_atomics_only),
             registrations: transports.iter().map(private).collect(),
             transports: transports.into(),
             operands: Arc::default(),
@@ -161,7 +161,7 @@ impl Engine {
                         peer,
                         tag: transport.tag(),
                         capabilities: transport.capabilities(),
-                        detour: self.detour(route, address).map(Arc::new),
+                        atomics_route: self.detour(route, address).map(Arc::new),
                     });
                 }
                 Err(error) if transport.is_common(part) => return Err(error),
@@ -178,19 +178,19 @@ impl Engine {
     /// The route of a connection, for people.
     pub fn describe(&self, connection: &Connection) -> String {
         let name = self.transports[usize::from(connection.route)].name();
-        match &connection.detour {
+        match &connection.atomics_route {
             None => name.to_owned(),
             Some(detour) => format!("{name}, and its atomic operations by {}", detour.by()),
         }
     }
 
     /// The route to a peer's device, if another transport leads to the peer.
-    fn detour(&self, route: usize, address: &Address) -> Option<Detour> {
-        let alone = |transport: &Arc<dyn Transport>| transport.capabilities().alone;
+    fn detour(&self, route: usize, address: &Address) -> Option<AtomicsRoute> {
+        let alone = |transport: &Arc<dyn Transport>| transport.capabilities().device_atomics_only;
         let found = self.transports.iter().position(alone)?;
         let device = &self.transports[found];
         let part = address.part(device.tag())?;
-        (found != route).then(|| Detour::new(device.clone(), found as u8, part))
+        (found != route).then(|| AtomicsRoute::new(device.clone(), found as u8, part))
     }
 
     /// Sets [`Rights::DEVICE`] if a device carries out the atomic operations on the region, else clears it.
@@ -310,7 +310,7 @@ impl Engine {
             match transport.capabilities().limits {
                 Limits::NONE => Ok(channel),
                 limits => {
-                    let limited = Limited::over(channel, limits, private.clone())?;
+                    let limited = LimitAdapter::over(channel, limits, private.clone())?;
                     Ok(Box::new(limited) as Box<dyn Channel>)
                 }
             }
@@ -338,7 +338,7 @@ impl Engine {
     }
 
     /// Barrier gates of the network that reaches other processes, if it has any.
-    pub fn gates(&self) -> Option<&dyn Gates> {
+    pub fn gates(&self) -> Option<&dyn GateNetwork> {
         self.transports
             .last()
             .and_then(|transport| transport.gates())
@@ -356,7 +356,7 @@ impl Engine {
         self.transports.iter().all(|t| t.capabilities().maps)
     }
 
-    /// Waits at this engine's bell, as [`Patience::wait`] does. An error of `poll` ends the wait.
+    /// Waits at this engine's bell, as [`WaitStrategy::wait`] does. An error of `poll` ends the wait.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -389,7 +389,7 @@ impl Engine {
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         let check = &mut || self.check_ended().and_then(|()| check());
-        Patience {
+        WaitStrategy {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             company: &self.company,
@@ -493,7 +493,7 @@ impl Connection {
         let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
         let region = self.peer.import(part, deadline)?;
         let region = region.by(self.route, self.capabilities);
-        match &self.detour {
+        match &self.atomics_route {
             Some(detour) if region.parts().rights.contains(Rights::DEVICE) => {
                 let part = key.part(detour.tag()).ok_or(Error::StaleRegion)?;
                 Ok(region.executed_by(Executor::new(detour.clone(), part)))

@@ -11,16 +11,16 @@ use crate::transport::{Capabilities, Peer, Transport};
 use crate::{Deadline, Error, Result};
 
 /// A second route to a process, over the network of the device. The first use connects.
-pub(crate) struct Detour {
+pub(crate) struct AtomicsRoute {
     transport: Arc<dyn Transport>,
     route: u8,
     address: Vec<u8>,
     peer: Mutex<Option<Arc<dyn Peer>>>,
 }
 
-impl Detour {
+impl AtomicsRoute {
     pub(crate) fn new(transport: Arc<dyn Transport>, route: u8, address: &[u8]) -> Self {
-        Detour {
+        AtomicsRoute {
             transport,
             route,
             address: address.to_vec(),
@@ -55,15 +55,15 @@ impl Detour {
 
 /// A region on the route to the device.
 pub(crate) struct Executor {
-    detour: Arc<Detour>,
+    route: Arc<AtomicsRoute>,
     key: Vec<u8>,
     reached: OnceLock<RemoteRegion>,
 }
 
 impl Executor {
-    pub(crate) fn new(detour: Arc<Detour>, key: &[u8]) -> Self {
+    pub(crate) fn new(detour: Arc<AtomicsRoute>, key: &[u8]) -> Self {
         Executor {
-            detour,
+            route: detour,
             key: key.to_vec(),
             reached: OnceLock::new(),
         }
@@ -74,9 +74,9 @@ impl Executor {
         if let Some(region) = self.reached.get() {
             return Ok(region);
         }
-        let peer = self.detour.peer(deadline)?;
+        let peer = self.route.peer(deadline)?;
         let region = peer.import(&self.key, deadline)?;
-        let region = region.by(self.detour.route, self.detour.capabilities());
+        let region = region.by(self.route.route, self.route.capabilities());
         Ok(self.reached.get_or_init(|| region))
     }
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicU64;
 use crate::Result;
 use crate::endpoint::Endpoint;
 use crate::mapped;
-use crate::op::{AtomicRequest, Local, Notice, QuickPut, Remote};
+use crate::op::{AtomicRequest, Local, Notice, Remote, UnsignaledPut};
 
 /// Operations by loads and stores, which are complete when they return. Operations that a [`Posting`] counts may also be
-/// [unsignaled](crate::transport::Channel::put_quick). False: nothing has been done; the operations of [`Endpoint`] give the reason.
+/// [unsignaled](crate::transport::Channel::put_unsignaled). False: nothing has been done; the operations of [`Endpoint`] give the reason.
 #[derive(Clone, Copy)]
 pub struct FastPath<'a>(Option<&'a Endpoint>);
 
@@ -35,7 +35,7 @@ impl FastPath<'_> {
         // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_notify_fast(src, dst, len, notice)
-                || self.quick(QuickPut {
+                || self.put_unsignaled(UnsignaledPut {
                     src: src.ptr,
                     len,
                     dst,
@@ -54,7 +54,7 @@ impl FastPath<'_> {
         // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_fast(src, dst, len)
-                || self.quick(QuickPut {
+                || self.put_unsignaled(UnsignaledPut {
                     src: src.ptr,
                     len,
                     dst,
@@ -89,7 +89,7 @@ impl FastPath<'_> {
     /// See [`Endpoint::notify`].
     #[inline(always)]
     pub fn notify(self, notice: Notice<'_>) -> bool {
-        let put = QuickPut {
+        let put = UnsignaledPut {
             src: std::ptr::null(),
             len: 0,
             dst: notice.slot,
@@ -97,17 +97,17 @@ impl FastPath<'_> {
         };
         // SAFETY:
         // - the put has no bytes.
-        mapped::notify_fast(notice) || unsafe { self.quick(put) }
+        mapped::notify_fast(notice) || unsafe { self.put_unsignaled(put) }
     }
 
     /// # Safety
     /// `put.len` bytes at `put.src` are valid.
     #[inline(always)]
-    unsafe fn quick(self, put: QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(self, put: UnsignaledPut<'_>) -> bool {
         // SAFETY:
         // - contract of this call: the bytes are valid.
         self.0
-            .is_some_and(|endpoint| unsafe { endpoint.put_quick(&put) })
+            .is_some_and(|endpoint| unsafe { endpoint.put_unsignaled(&put) })
     }
 
     /// Writes a line of 64 bytes. Its last 8 bytes become visible after the others. `dst` must be 64-byte aligned.

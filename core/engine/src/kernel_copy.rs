@@ -20,7 +20,7 @@ pub enum Direction {
 
 /// Owner of the remote side of a copy.
 #[derive(Clone, Copy)]
-pub struct Owner<'a> {
+pub struct RemoteOwner<'a> {
     /// Process id.
     pub pid: u32,
     /// Copies one piece if the kernel forbids process_vm_readv(2) or process_vm_writev(2). Arguments: valid local bytes, remote address, direction, the
@@ -28,10 +28,10 @@ pub struct Owner<'a> {
     pub otherwise: &'a dyn Fn(&libc::iovec, usize, Direction, &std::io::Error) -> Result<usize>,
 }
 
-impl Owner<'static> {
+impl RemoteOwner<'static> {
     /// This process.
     pub(crate) fn here() -> Self {
-        Owner {
+        RemoteOwner {
             pid: std::process::id(),
             otherwise: &|_, _, _, error| Err(Error::os("copy memory of this process", error)),
         }
@@ -42,7 +42,7 @@ fn address(of: Remote<'_>) -> usize {
     (of.region.parts().detail[0] as usize).wrapping_add(of.offset)
 }
 
-impl Owner<'_> {
+impl RemoteOwner<'_> {
     /// As [`Channel::put`](crate::transport::Channel::put). The region's first [detail](crate::region::RemoteParts::detail) is its address in the owner.
     ///
     /// # Safety
@@ -121,7 +121,7 @@ fn ring(dst: Remote<'_>, flags: Flags) {
 /// # Safety
 /// `len` bytes at `local` are valid, for reads or for writes.
 unsafe fn copy(
-    owner: Owner<'_>,
+    owner: RemoteOwner<'_>,
     local: *mut u8,
     there: usize,
     len: usize,
@@ -191,7 +191,7 @@ fn next_lines(
 }
 
 struct Ways<'a> {
-    owner: Owner<'a>,
+    owner: RemoteOwner<'a>,
     local: *mut u8,
     there: usize,
     direction: Direction,

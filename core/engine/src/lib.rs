@@ -33,9 +33,10 @@
 //! ```
 
 pub mod agent;
-pub mod awaited;
+pub mod batch;
 pub mod bundle;
 pub mod circuit;
+pub mod deferred_op;
 pub mod directory;
 #[cfg(all(test, not(loom)))]
 mod doubles;
@@ -47,7 +48,6 @@ pub mod fast_path;
 pub mod fuzz;
 pub mod host;
 pub mod inbox;
-pub mod kept;
 pub mod kernel_copy;
 pub(crate) mod limited;
 mod local_region;
@@ -56,32 +56,32 @@ pub mod mapped;
 pub mod notification;
 pub mod op;
 pub(crate) mod operands;
+pub mod pending_fetch;
 pub mod region;
 pub(crate) mod registration;
 pub mod service;
-pub mod together;
 pub mod transport;
 pub mod watcher;
 
 use unipgas_base::copy::copy;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 use unipgas_base::fenced;
-use unipgas_base::posted;
+use unipgas_base::post_counter;
 use unipgas_base::{
-    AtomicOp, AtomicType, Deadline, Error, Result, Rights, announced, atomic, bell, cache, copy,
-    descriptor, driver, issued, lines, log, own_thread, pace, pages, prefetch, process, sync, tell,
-    trace, user_memory, userfaultfd, variables, wait, waits,
+    AtomicOp, AtomicType, Deadline, Error, Result, Rights, atomic, bell, cache, copy, descriptor,
+    driver, issue_totals, lines, liveness_timer, log, own_thread, pages, polled_line, prefetch,
+    process, sync, tell, trace, user_memory, userfaultfd, variables, wait, waits,
 };
 use unipgas_schedule as schedule;
 
+pub use batch::{Batch, MoreBatch};
 pub use bundle::{Address, RegionKey};
 pub use endpoint::Endpoint;
 pub use engine::{Connection, Engine};
 pub use fast_path::{FastPath, Posting};
 pub use local_region::Region;
-pub use notification::Notifications;
+pub use notification::NotificationArray;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::RemoteRegion;
 pub use registration::LISTENER;
 pub use service::Service;
-pub use together::{Staying, Together};

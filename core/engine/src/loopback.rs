@@ -11,10 +11,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
-use crate::circuit::Gates;
+use crate::circuit::GateNetwork;
 use crate::inbox::Record;
 use crate::mapped::MappedChannel;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+};
 use crate::region::{Memory, RemoteParts, RemoteRegion};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
@@ -167,7 +169,7 @@ impl Transport for Loopback {
             registers_user_memory: true,
             maps: true,
             direct: true,
-            alone: false,
+            device_atomics_only: false,
             limits: Limits::NONE,
         }
     }
@@ -240,8 +242,11 @@ impl Transport for Loopback {
         &self.node.locks
     }
 
-    fn gates(&self) -> Option<&dyn Gates> {
-        self.net.gates.as_ref().map(|gates| gates as &dyn Gates)
+    fn gates(&self) -> Option<&dyn GateNetwork> {
+        self.net
+            .gates
+            .as_ref()
+            .map(|gates| gates as &dyn GateNetwork)
     }
 
     fn leave(&self) {
@@ -342,7 +347,7 @@ impl Channel for Endpoint {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {

@@ -7,10 +7,12 @@ use crate::atomic::{self, Exclusion};
 use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
 use crate::lines::{IN_ORDER, copy_lines};
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+};
 use crate::region::RemoteRegion;
 use crate::transport::{Channel, check_message};
-use crate::{Error, Result, Rights, announced, prefetch};
+use crate::{Error, Result, Rights, polled_line, prefetch};
 
 /// A channel for peers with mapped regions only. Each operation is complete when its call returns. Notices, aligned words and the ends of
 /// [lines](Flags::LINES) are release stores. Atomic operations release and acquire. Gets end with an acquire fence. [`Flags::ORDERED`] therefore concerns
@@ -285,7 +287,7 @@ pub(crate) fn put_line_fast(line: &[u64; 8], dst: Remote<'_>) -> bool {
     }
     // SAFETY:
     // - 64 aligned bytes in bounds of a live mapping (tested above). Other threads and peers access them by atomics.
-    announced::publish(unsafe { &*to.cast::<[AtomicU64; 8]>() }, line);
+    polled_line::publish(unsafe { &*to.cast::<[AtomicU64; 8]>() }, line);
     ring(dst.region);
     true
 }
@@ -530,7 +532,7 @@ impl Channel for MappedChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        _reply: Reply,
+        _reply: ReplyBuffer,
         _flags: Flags,
         _context: u64,
     ) -> Result<Outcome> {

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::{Deadline, Result};
 
 /// Consecutive u32 words at the beginning of a region of this process, which peers set by notices.
-pub struct Notifications {
+pub struct NotificationArray {
     words: Words,
     key: RegionKey,
     region: Mutex<Option<Region>>,
@@ -31,11 +31,11 @@ unsafe impl Send for Words {}
 // - as for Send.
 unsafe impl Sync for Words {}
 
-impl Notifications {
+impl NotificationArray {
     /// The first `count` words of `region`. Errors: [`crate::Error::OutOfBounds`] if it is shorter.
     pub fn new(region: Region, count: usize) -> Result<Self> {
         let words = region.local(0, count.saturating_mul(4))?;
-        Ok(Notifications {
+        Ok(NotificationArray {
             words: Words {
                 first: words.ptr.cast(),
                 count,
@@ -56,7 +56,7 @@ impl Notifications {
     }
 }
 
-impl Deref for Notifications {
+impl Deref for NotificationArray {
     type Target = Words;
     #[inline(always)]
     fn deref(&self) -> &Words {
@@ -65,7 +65,7 @@ impl Deref for Notifications {
 }
 
 impl Words {
-    /// The words of a [`Notifications`], from the result of [`as_ptr`](Words::as_ptr). They stay in place after its drop.
+    /// The words of a [`NotificationArray`], from the result of [`as_ptr`](Words::as_ptr). They stay in place after its drop.
     ///
     /// # Safety
     /// `first` leads to `count` words. They are not used after the region's transport has been dropped.
@@ -92,7 +92,7 @@ impl Words {
     #[inline(always)]
     fn all(&self) -> &[AtomicU32] {
         // SAFETY:
-        // - `Notifications::new` has checked the length. Regions of the library are page-aligned. All accesses are atomic.
+        // - `NotificationArray::new` has checked the length. Regions of the library are page-aligned. All accesses are atomic.
         // - contracts of `Transport::allocate` and `from_raw`: the memory stays mapped while the transport lives, and the words are not used longer.
         unsafe { std::slice::from_raw_parts(self.first, self.count) }
     }

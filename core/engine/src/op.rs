@@ -94,9 +94,9 @@ pub struct Notice<'a> {
     pub value: u32,
 }
 
-/// A put for [`Channel::put_quick`](crate::transport::Channel::put_quick).
+/// A put for [`Channel::put_unsignaled`](crate::transport::Channel::put_unsignaled).
 #[derive(Debug, Clone, Copy)]
-pub struct QuickPut<'a> {
+pub struct UnsignaledPut<'a> {
     /// First of `len` bytes, read in the call.
     pub src: *const u8,
     /// Length in bytes; 0: only the notice is posted.
@@ -137,18 +137,18 @@ impl AtomicRequest {
 
 /// Destination of the reply to an active message.
 #[derive(Debug, Clone, Copy)]
-pub struct Reply {
+pub struct ReplyBuffer {
     into: *mut u8,
     room: usize,
 }
 
 // SAFETY:
 // - contract of `new`: `into` is valid until the operation is complete, on each thread.
-unsafe impl Send for Reply {}
+unsafe impl Send for ReplyBuffer {}
 
-impl Reply {
+impl ReplyBuffer {
     /// The caller wants no reply.
-    pub const NONE: Reply = Reply {
+    pub const NONE: ReplyBuffer = ReplyBuffer {
         into: std::ptr::null_mut(),
         room: 0,
     };
@@ -156,7 +156,7 @@ impl Reply {
     /// # Safety
     /// `room` bytes at `into` are valid for writes until the operation is complete.
     pub unsafe fn new(into: *mut u8, room: usize) -> Self {
-        Reply { into, room }
+        ReplyBuffer { into, room }
     }
 
     /// Room for the reply in bytes.

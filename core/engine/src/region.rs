@@ -159,7 +159,7 @@ impl RemoteRegion {
         self.route = route;
         self.direct &= capabilities.direct;
         self.asynchronous = capabilities.asynchronous;
-        self.by_device = capabilities.alone;
+        self.by_device = capabilities.device_atomics_only;
         if !self.direct {
             self.open = [0; 3];
         }

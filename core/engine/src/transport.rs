@@ -10,10 +10,11 @@ use std::sync::Arc;
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
-use crate::circuit::Gates;
+use crate::circuit::GateNetwork;
 use crate::inbox::Record;
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    UnsignaledPut,
 };
 use crate::region::{Memory, RemoteRegion};
 use crate::schedule::Shapes;
@@ -33,7 +34,7 @@ pub struct Capabilities {
     pub direct: bool,
     /// Its devices carry out the atomic operations that [`Rights::WORDS`] allows. These are atomic among themselves, but not with operations of processors.
     /// So all processes use the owner's device for a region with [`Rights::DEVICE`].
-    pub alone: bool,
+    pub device_atomics_only: bool,
     /// Limits of its operations.
     pub limits: Limits,
 }
@@ -155,7 +156,7 @@ pub trait Transport: Send + Sync {
         None
     }
     /// Barrier gates of the network.
-    fn gates(&self) -> Option<&dyn Gates> {
+    fn gates(&self) -> Option<&dyn GateNetwork> {
         None
     }
     /// Leaves the network. Peers learn that this process has left and has not died.
@@ -270,20 +271,20 @@ pub trait Channel: Send + Sync {
     ///
     /// # Safety
     /// `put.len` bytes at `put.src` are valid.
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let _ = put;
         false
     }
 
-    /// Begins a batch to the owner of `to`. Until the batch [ends](Channel::let_go), the network may hold back posted operations, and send them with one
+    /// Begins a batch to the owner of `to`. Until the batch [ends](Channel::end_batch), the network may hold back posted operations, and send them with one
     /// call.
-    fn hold(&self, to: &RemoteRegion) {
+    fn begin_batch(&self, to: &RemoteRegion) {
         let _ = to;
     }
 
     /// Ends a batch. `more`: another batch follows soon. Held-back operations may then stay until another operation to the peer is posted, or until a thread
     /// waits.
-    fn let_go(&self, to: &RemoteRegion, more: bool) {
+    fn end_batch(&self, to: &RemoteRegion, more: bool) {
         let _ = (to, more);
     }
 
@@ -359,7 +360,7 @@ pub trait Channel: Send + Sync {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome>;

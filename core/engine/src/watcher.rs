@@ -9,7 +9,7 @@ use unipgas_base::Result;
 
 use crate::driver::{AtBell, Driven, Driver, Waits};
 use crate::engine::Engine;
-use crate::pace::Pace;
+use crate::liveness_timer::LivenessTimer;
 
 /// An object that the progress thread drives.
 pub trait Watched: Send + Sync {
@@ -23,7 +23,7 @@ struct Shared {
     /// `looking`: held while the progress thread uses watched objects. `wanted`: number of threads that wait for it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
-    lives: Pace,
+    liveness: LivenessTimer,
 }
 
 impl Shared {
@@ -48,7 +48,7 @@ impl Driven for Shared {
             watched.iter().filter_map(Weak::upgrade).collect()
         };
         // A program that sleeps at a descriptor makes no calls that find a death.
-        let at_peers = self.lives.is_due();
+        let at_peers = self.liveness.is_due();
         for what in watched {
             what.look(at_peers);
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_base::issued::{Issued, Issues};
+use unipgas_base::issue_totals::{IssueTotals, Issues};
 use unipgas_base::{AtomicOp, AtomicType, Deadline, Rights};
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 use unipgas_engine::op::AtomicRequest;
 use unipgas_engine::{
-    Address, Endpoint, Engine, Flags, Local, Notice, Notifications, Outcome, Region, RegionKey,
+    Address, Endpoint, Engine, Flags, Local, Notice, NotificationArray, Outcome, Region, RegionKey,
     Remote, RemoteRegion,
 };
 
@@ -21,7 +21,7 @@ const ROUNDS: u32 = if cfg!(miri) { 8 } else { 1000 };
 struct Side {
     endpoint: Endpoint,
     data: Region,
-    notes: Notifications,
+    notes: NotificationArray,
     their_data: RemoteRegion,
     their_notes: RemoteRegion,
     engine: Arc<Engine>,
@@ -39,7 +39,7 @@ fn two(first: impl FnOnce(&Side) + Send, second: impl FnOnce(&Side) + Send) {
         let engine = Arc::new(Engine::new(vec![Arc::new(Loopback::join(net))]).unwrap());
         let data = engine.allocate(LEN, Rights::FULL).unwrap();
         let notes = engine.allocate(LEN, Rights::FULL).unwrap();
-        let notes = Notifications::new(notes, 8).unwrap();
+        let notes = NotificationArray::new(notes, 8).unwrap();
         let card = (engine.address().unwrap(), data.key(), notes.key());
         *cards[me].lock() = Some(card);
         barrier.wait();
@@ -271,7 +271,7 @@ fn postings_of_an_endpoint_s_owner_arrive() {
             }
             assert_eq!(side.endpoint.posted(), ROUNDS);
             let (operations, bytes) = (ROUNDS.into(), 8 * u64::from(ROUNDS));
-            assert_eq!(side.endpoint.issued(), Issued { operations, bytes });
+            assert_eq!(side.endpoint.issued(), IssueTotals { operations, bytes });
             assert!(side.endpoint.fast_path().notify(side.notice(0)));
         },
         |side| {

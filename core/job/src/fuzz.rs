@@ -1,7 +1,7 @@
 //! Readers of bytes from other processes, users' files and launchers: tests and libFuzzer call them with malformed input. A correct reader returns,
 //! and touches only its memory.
 
-use unipgas_base::user_memory::maps::Mapping;
+use unipgas_base::user_memory::maps::MemoryMapping;
 
 use crate::{bootstrap, job, rendezvous};
 
@@ -33,7 +33,7 @@ pub const READERS: &[Reader] = &[
 fn proc(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for line in text.lines() {
-        let _ = Mapping::parse(line);
+        let _ = MemoryMapping::parse(line);
     }
     let _ = super::numa::parse(&text);
 }

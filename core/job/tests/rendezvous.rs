@@ -125,7 +125,7 @@ fn work(directory: &str, job: &str, wish: u32, marks: &str) {
 #[test]
 fn forty_eight_at_once_get_places_of_their_own() {
     const MEMBERS: usize = 48;
-    let directory = Directory::new("many");
+    let directory = TestDirectory::new("many");
     let total = MEMBERS.to_string();
     let arguments = [directory.name(), "many", "-", &total];
     let mut members: Vec<_> = (0..MEMBERS)
@@ -152,7 +152,7 @@ fn forty_eight_at_once_get_places_of_their_own() {
 
 #[test]
 fn a_living_process_keeps_its_place_and_a_dead_one_does_not() {
-    let directory = Directory::new("wish");
+    let directory = TestDirectory::new("wish");
     let arguments = [directory.name(), "wish", "5", "0"];
     let mut member = Helper::start("member", &arguments);
     assert_eq!(member.hear(), "5");
@@ -189,7 +189,7 @@ fn a_living_process_keeps_its_place_and_a_dead_one_does_not() {
 fn the_killed_cost_the_others_nothing() {
     const KILLS: u32 = 60;
     const SURVIVORS: u32 = 2;
-    let directory = Directory::new("kill");
+    let directory = TestDirectory::new("kill");
     let marks = Marks::new();
     let shared = marks.path();
     let start = |place: u32| {
@@ -248,7 +248,7 @@ fn the_killed_cost_the_others_nothing() {
 
 #[test]
 fn after_the_death_of_all_everything_is_fresh() {
-    let directory = Directory::new("all");
+    let directory = TestDirectory::new("all");
     let mut members: Vec<_> = ["one", "one", "two"]
         .map(|job| Helper::start("member", &[directory.name(), job, "-", "0"]))
         .into();
@@ -277,7 +277,7 @@ fn after_the_death_of_all_everything_is_fresh() {
 
 #[test]
 fn a_fork_keeps_nothing_alive() {
-    let directory = Directory::new("fork");
+    let directory = TestDirectory::new("fork");
     let mut forker = Helper::start("forker", &[directory.name(), "fork"]);
     assert_eq!(forker.hear(), "child");
     let joined = join(directory.name(), "fork", 2).unwrap();
@@ -293,7 +293,7 @@ fn a_fork_keeps_nothing_alive() {
 
 #[test]
 fn a_program_gets_the_place_that_it_had_before_exec() {
-    let directory = Directory::new("exec");
+    let directory = TestDirectory::new("exec");
     // Somebody else keeps the file.
     let joined = join(directory.name(), "exec", 1).unwrap();
     let mut helper = Helper::start("exec", &[directory.name(), "exec", "no"]);
@@ -304,7 +304,7 @@ fn a_program_gets_the_place_that_it_had_before_exec() {
 
 #[test]
 fn resources_are_claimed_in_order_and_all_or_none() {
-    let directory = Directory::new("claim");
+    let directory = TestDirectory::new("claim");
     let joined = join(directory.name(), "claim", 1).unwrap();
     let other = join(directory.name(), "claim", 1).unwrap();
     assert!(joined.claim(0, 0..WORDS).is_err(), "without a place");

@@ -16,17 +16,17 @@ const WORDS: u32 = 8;
 const OLD: u32 = 0x0123_4567;
 const NEW: u32 = 0x89ab_cdef;
 
-fn join(directory: &Directory, job: &str, property: u8) -> unipgas_base::Result<Rendezvous> {
+fn join(directory: &TestDirectory, job: &str, property: u8) -> unipgas_base::Result<Rendezvous> {
     rendezvous_common::join(directory.name(), job, property, WORDS)
 }
 
 /// Where the file of `job` will be.
-fn path_of(directory: &Directory, job: &str) -> PathBuf {
+fn path_of(directory: &TestDirectory, job: &str) -> PathBuf {
     join(directory, job, 0).unwrap().path().to_owned()
 }
 
 /// The error of a join, checked to be one line.
-fn refused(directory: &Directory, job: &str) -> String {
+fn refused(directory: &TestDirectory, job: &str) -> String {
     let error = join(directory, job, 0).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
     error
@@ -63,7 +63,7 @@ fn the_file_is_private_and_where_it_should_be() {
 
 #[test]
 fn what_lies_in_the_way_is_named() {
-    let directory = Directory::new("way");
+    let directory = TestDirectory::new("way");
     let path = path_of(&directory, "way");
     assert!(!path.exists());
 
@@ -101,7 +101,7 @@ fn what_lies_in_the_way_is_named() {
 
 #[test]
 fn what_the_dead_have_left_is_replaced() {
-    let directory = Directory::new("garbage");
+    let directory = TestDirectory::new("garbage");
     let path = path_of(&directory, "garbage");
     let whole = {
         let joined = join(&directory, "garbage", 5).unwrap();
@@ -143,7 +143,7 @@ fn what_the_dead_have_left_is_replaced() {
 
 #[test]
 fn the_living_are_not_disturbed() {
-    let directory = Directory::new("living");
+    let directory = TestDirectory::new("living");
     let joined = join(&directory, "living", 5).unwrap();
     joined.take_place(Some(1)).unwrap();
     let other = rendezvous_common::join(directory.name(), "living", 5, WORDS + 1).unwrap_err();
@@ -168,7 +168,7 @@ fn the_living_are_not_disturbed() {
 
 #[test]
 fn layouts_out_of_range_are_refused() {
-    let directory = Directory::new("layout");
+    let directory = TestDirectory::new("layout");
     let good = Layout {
         places: 1,
         places_per_group: 1,
@@ -210,7 +210,7 @@ fn layouts_out_of_range_are_refused() {
 }
 
 /// A child joins and publishes at place 1. After its first stop it claims, publishes, releases, leaves the place and takes it again.
-fn killed_after(steps: usize, directory: &Directory) -> Option<usize> {
+fn killed_after(steps: usize, directory: &TestDirectory) -> Option<usize> {
     let prepare = || {
         let joined = join(directory, "steps", 1).ok()?;
         joined.take_place(Some(1)).ok()?;
@@ -231,7 +231,7 @@ fn killed_after(steps: usize, directory: &Directory) -> Option<usize> {
 
 #[test]
 fn death_between_any_instructions_leaves_a_table_in_order() {
-    let directory = Directory::new("steps");
+    let directory = TestDirectory::new("steps");
     let joined = join(&directory, "steps", 1).unwrap();
     joined.take_place(Some(0)).unwrap();
     // How many deaths came before the claims, after one, after all, after the new address, after the release, after leaving.

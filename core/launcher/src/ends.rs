@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Properties of standard output and error, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Ends {
+pub struct OutputProperties {
     /// The stream is a terminal: lines appear as they are written.
     pub terminals: [bool; 2],
     /// Both are the same file. The output of a rank keeps its order.
@@ -18,9 +18,9 @@ pub struct Ends {
     pub colours: bool,
 }
 
-impl Ends {
+impl OutputProperties {
     /// Properties of the streams of this process.
-    pub fn own() -> Ends {
+    pub fn own() -> OutputProperties {
         let (out, err) = (std::io::stdout(), std::io::stderr());
         let file = |fd: BorrowedFd<'_>| {
             let stat = rustix::fs::fstat(fd).ok()?;
@@ -28,7 +28,7 @@ impl Ends {
         };
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Ends {
+        OutputProperties {
             terminals: [out.is_terminal(), err.is_terminal()],
             one: file(out.as_fd()).is_some_and(|one| Some(one) == file(err.as_fd())),
             colours: !is_set("NO_COLOR") && !dumb,

@@ -13,7 +13,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use super::Part;
+use super::NodeRanks;
 use super::frames::Written;
 use super::output::Stream;
 use unipgas_core::{Error, Result, own_thread};
@@ -156,7 +156,7 @@ struct Meal {
 }
 
 impl Feeder {
-    pub(crate) fn start(part: &Part) -> Result<Feeder> {
+    pub(crate) fn start(part: &NodeRanks) -> Result<Feeder> {
         let shared = Arc::new((Mutex::new(Meal::default()), Condvar::new()));
         let (meal, part) = (shared.clone(), part.clone());
         // Not joined: it may block in a write to a process that does not read.
@@ -175,7 +175,7 @@ impl Feeder {
     }
 }
 
-fn feed((meal, changed): &(Mutex<Meal>, Condvar), part: &Part) {
+fn feed((meal, changed): &(Mutex<Meal>, Condvar), part: &NodeRanks) {
     let mut reader = None;
     let mut ended = false;
     loop {

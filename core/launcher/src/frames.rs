@@ -46,7 +46,7 @@ pub(super) const TAKEN: u8 = 14;
 pub(super) const STARTED: u8 = 15;
 /// Request for a picture of the ranks.
 pub(super) const SHOW: u8 = 16;
-/// Picture of the ranks of a host: a [`Picture`](crate::job::Picture) as JSON.
+/// Picture of the ranks of a host: a [`JobSnapshot`](crate::job::JobSnapshot) as JSON.
 pub(super) const SHOWN: u8 = 17;
 /// Text that the launcher of the whole prints.
 pub(super) const SAID: u8 = 18;

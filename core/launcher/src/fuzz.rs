@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crate::course::{Course, Rules};
+use crate::failure_policy::{FailurePolicy, Rules};
 use crate::frames::{self, Begin, End, Frames, Written};
-use crate::picture::Picture;
+use crate::job_snapshot::JobSnapshot;
 use crate::rates::Rates;
-use crate::{Exit, part};
+use crate::{Exit, node};
 use unipgas_core::job::RankState;
-use unipgas_core::job::board::{Board, Told};
+use unipgas_core::job::board::{Board, SentRecord};
 
 /// A reader: its name, its function, and sample inputs that it accepts.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -32,7 +32,7 @@ fn frames(bytes: &[u8]) {
         keep_going: true,
         spares: 1,
     };
-    let mut course = Course::new(rules, 2);
+    let mut course = FailurePolicy::new(rules, 2);
     let mut frames = Frames::default();
     for piece in bytes.chunks(97) {
         frames.add(piece);
@@ -46,7 +46,7 @@ fn frames(bytes: &[u8]) {
     }
 }
 
-fn hear(board: &Board, course: &mut Course, kind: u8, payload: Vec<u8>) {
+fn hear(board: &Board, course: &mut FailurePolicy, kind: u8, payload: Vec<u8>) {
     match kind {
         frames::ENDED => {
             if let Some(end) = End::from_bytes(&payload) {
@@ -69,14 +69,14 @@ fn hear(board: &Board, course: &mut Course, kind: u8, payload: Vec<u8>) {
             }
         }
         frames::SHOWN => {
-            if let Ok(other) = serde_json::from_slice::<Picture>(&payload) {
-                let mut picture = Picture::look(board);
+            if let Ok(other) = serde_json::from_slice::<JobSnapshot>(&payload) {
+                let mut picture = JobSnapshot::look(board);
                 picture.join("there", other);
                 let _ = (picture.to_string(), picture.cycle(), picture.missing());
             }
         }
         _ => {
-            let asked = part::understand(board, vec![(kind, payload)]);
+            let asked = node::understand(board, vec![(kind, payload)]);
             assert!(asked.len() <= 1);
         }
     }
@@ -91,7 +91,9 @@ fn all_frames() -> Vec<Vec<u8>> {
     home.publish(2, "place", b"here").expect("room");
     home.arrive(2, 3).expect("a rank");
     home.set_state(2, RankState::Joined).expect("a rank");
-    let news = home.give(2, &mut Told::default()).expect("there is some");
+    let news = home
+        .give(2, &mut SentRecord::default())
+        .expect("there is some");
     let end = End {
         rank: 3,
         pid: 77,
@@ -105,7 +107,7 @@ fn all_frames() -> Vec<Vec<u8>> {
         here: vec![0, 1],
         plan: b"plan".to_vec(),
     };
-    let picture = serde_json::to_vec(&Picture::look(&home)).expect("text");
+    let picture = serde_json::to_vec(&JobSnapshot::look(&home)).expect("text");
     let written = Written {
         rank: 2,
         is_stderr: false,
@@ -142,8 +144,8 @@ fn picture(bytes: &[u8]) {
         let room = end.saturating_sub(at).min(written.len() as u64) as usize;
         memory.write_all_at(&written[..room], at).expect("a memfd");
     }
-    let picture = Picture::look(&board);
-    let rates = Rates::between(&Picture::default(), &picture, Duration::ZERO);
+    let picture = JobSnapshot::look(&board);
+    let rates = Rates::between(&JobSnapshot::default(), &picture, Duration::ZERO);
     let _ = (picture.table(Some(&rates)), picture.cycle());
     let _ = (picture.to_string(), picture.missing());
 }

@@ -13,16 +13,16 @@ use crossbeam::channel::{self, Receiver, Sender as Queue};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::course::{Course, Order, Rules, Then};
+use super::failure_policy::{FailureAction, FailurePolicy, Order, Rules};
 use super::frames::{self, Begin, End, Frames, OWN, Sender, Written};
 use super::{Exit, GRACE};
-use crate::picture::Picture;
+use crate::job_snapshot::JobSnapshot;
 use unipgas_core::{Error, Result, descriptor, own_thread};
 
 /// Time limit for the remote shells to end after the ranks have been killed.
 const PATIENCE: Duration = GRACE.saturating_mul(5);
 
-/// Part launchers of one job, one on each host, with pipes to them. They run [`Launch`](super::Launch) with a [`Part`](super::Part) on their standard input
+/// Part launchers of one job, one on each host, with pipes to them. They run [`Launch`](super::Launch) with a [`NodeRanks`](super::NodeRanks) on their standard input
 /// and output. Both sides must ignore SIGPIPE, since either may end first. Drop ends the launchers and their ranks.
 #[derive(Debug)]
 pub struct Hosts {
@@ -62,7 +62,7 @@ enum Event {
 
 /// An event for the launcher of the whole, while a job runs.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum NodeEvent<'a> {
     /// A process has ended.
     Ended {
         /// Number of its host.
@@ -74,7 +74,7 @@ pub enum Told<'a> {
         /// Its exit status or signal.
         exit: Exit,
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A host is lost.
     Lost {
@@ -85,7 +85,7 @@ pub enum Told<'a> {
         /// The ranks that ran there.
         ranks: &'a [u32],
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A host could not start a replacement process.
     Cannot {
@@ -94,7 +94,7 @@ pub enum Told<'a> {
         /// The reason.
         why: &'a str,
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A rank has written output.
     Output {
@@ -114,13 +114,13 @@ pub enum Told<'a> {
         /// Number of the host.
         host: usize,
         /// The picture.
-        picture: Picture,
+        snapshot: JobSnapshot,
     },
     /// Rank 0 has taken the input that it was given.
     Taken,
     /// News of the ranks of a host, for the board.
     News(&'a [u8]),
-    /// Data from the caller of a part: see [`Part::send`](super::Part::send).
+    /// Data from the caller of a part: see [`NodeRanks::send`](super::NodeRanks::send).
     Own {
         /// Number of its host.
         host: usize,
@@ -134,7 +134,7 @@ pub enum Told<'a> {
 /// State of a job while it runs.
 struct Watch<'a> {
     hosts: &'a Hosts,
-    course: Course,
+    policy: FailurePolicy,
     begun: Vec<bool>,
     open: usize,
     /// Set when the ranks have been killed: the deadline for their launchers to end.
@@ -184,10 +184,10 @@ impl Hosts {
     ///
     /// # Errors
     /// [`Error::Unreachable`] if the launcher on a host could not be started, or sends malformed data. The ranks of the other hosts have then been killed.
-    pub fn run(&self, rules: Rules, mut heard: impl FnMut(Told<'_>)) -> Result<Option<u32>> {
+    pub fn run(&self, rules: Rules, mut heard: impl FnMut(NodeEvent<'_>)) -> Result<Option<u32>> {
         let mut watch = Watch {
             hosts: self,
-            course: Course::new(rules, self.parts.len()),
+            policy: FailurePolicy::new(rules, self.parts.len()),
             begun: vec![false; self.parts.len()],
             open: self.parts.len(),
             killed: None,
@@ -209,7 +209,7 @@ impl Hosts {
         }
         match watch.failure {
             Some(failure) => Err(failure),
-            None => Ok(watch.course.first_failure),
+            None => Ok(watch.policy.first_failure),
         }
     }
 
@@ -223,7 +223,7 @@ impl Hosts {
         self.wish(Event::End);
     }
 
-    /// Requests a picture of the ranks of each host: [`Told::Shown`].
+    /// Requests a picture of the ranks of each host: [`NodeEvent::Shown`].
     pub(crate) fn show(&self) {
         self.tell_all(frames::SHOW, &[]);
     }
@@ -247,7 +247,7 @@ impl Hosts {
         move |host, written| drop(wishes.send(Event::Written(host, written)))
     }
 
-    /// Sends the first frame to a launcher that waits for it: see [`Part::open`](super::Part::open).
+    /// Sends the first frame to a launcher that waits for it: see [`NodeRanks::open`](super::NodeRanks::open).
     pub(super) fn begin(&self, host: usize, begin: &Begin) {
         self.tell(host, frames::BEGIN, begin.to_bytes());
     }
@@ -302,7 +302,7 @@ impl Drop for Hosts {
 }
 
 impl Watch<'_> {
-    fn take(&mut self, event: Event, heard: &mut dyn FnMut(Told<'_>)) {
+    fn take(&mut self, event: Event, heard: &mut dyn FnMut(NodeEvent<'_>)) {
         match event {
             Event::Frame(host, kind, payload) => {
                 self.begun[host] = true;
@@ -315,13 +315,13 @@ impl Watch<'_> {
                 self.open -= 1;
                 self.closed(host, heard);
             }
-            Event::End => self.course.end(),
+            Event::End => self.policy.end(),
             Event::Kill => self.kill(),
             Event::Written(host, written) => {
                 self.hosts.tell(host, frames::WRITTEN, written.to_bytes());
             }
             Event::Input(bytes) => {
-                if let Some(home) = self.course.home(0) {
+                if let Some(home) = self.policy.home(0) {
                     self.hosts.tell(home, frames::INPUT, bytes);
                 }
             }
@@ -334,25 +334,25 @@ impl Watch<'_> {
         host: usize,
         kind: u8,
         payload: &[u8],
-        heard: &mut dyn FnMut(Told<'_>),
+        heard: &mut dyn FnMut(NodeEvent<'_>),
     ) -> Option<()> {
         match kind {
             frames::NEWS => {
                 self.hosts.tell_others(host, kind, payload);
-                heard(Told::News(payload));
+                heard(NodeEvent::News(payload));
             }
             frames::END => {
                 let (rank, _) = frames::rank_of(payload)?;
                 self.hosts
-                    .tell(self.course.home(rank)?, kind, payload.to_vec());
+                    .tell(self.policy.home(rank)?, kind, payload.to_vec());
             }
             frames::ENDED => {
                 let end = End::from_bytes(payload)?;
-                let then = self.course.ended(host, &end)?;
+                let then = self.policy.ended(host, &end)?;
                 let End {
                     rank, pid, exit, ..
                 } = end;
-                heard(Told::Ended {
+                heard(NodeEvent::Ended {
                     host,
                     rank,
                     pid,
@@ -362,28 +362,31 @@ impl Watch<'_> {
             }
             frames::CANNOT => {
                 let (rank, why) = frames::rank_of(payload)?;
-                let then = self.course.cannot(host, rank)?;
+                let then = self.policy.cannot(host, rank)?;
                 let why = &String::from_utf8_lossy(why);
-                heard(Told::Cannot { rank, why, then });
+                heard(NodeEvent::Cannot { rank, why, then });
             }
             frames::OUTPUT => {
                 let (rank, is_stderr, bytes) = frames::output(payload)?;
-                heard(Told::Output {
+                heard(NodeEvent::Output {
                     host,
                     rank,
                     is_stderr,
                     bytes,
                 });
             }
-            frames::SAID => heard(Told::Said(&String::from_utf8_lossy(payload))),
+            frames::SAID => heard(NodeEvent::Said(&String::from_utf8_lossy(payload))),
             // Its only effect is in `begun`: the launcher works, as after any frame.
             frames::STARTED => {}
-            frames::TAKEN => heard(Told::Taken),
+            frames::TAKEN => heard(NodeEvent::Taken),
             frames::SHOWN => {
                 let picture = serde_json::from_slice(payload).ok()?;
-                heard(Told::Shown { host, picture });
+                heard(NodeEvent::Shown {
+                    host,
+                    snapshot: picture,
+                });
             }
-            OWN.. => heard(Told::Own {
+            OWN.. => heard(NodeEvent::Own {
                 host,
                 kind,
                 bytes: payload,
@@ -401,7 +404,7 @@ impl Watch<'_> {
         self.kill();
     }
 
-    fn closed(&mut self, host: usize, heard: &mut dyn FnMut(Told<'_>)) {
+    fn closed(&mut self, host: usize, heard: &mut dyn FnMut(NodeEvent<'_>)) {
         let status = self.hosts.parts[host].child.lock().wait();
         let status = match status {
             Ok(status) => status,
@@ -409,10 +412,10 @@ impl Watch<'_> {
         };
         // The launcher takes no more orders.
         *self.hosts.parts[host].queue.lock() = None;
-        if self.killed.is_some() || self.course.is_over() && status.success() {
+        if self.killed.is_some() || self.policy.is_over() && status.success() {
             return;
         }
-        let ranks = self.course.running_at(host);
+        let ranks = self.policy.running_at(host);
         if !self.begun[host] {
             let why = match status.code() {
                 Some(127) => "; the same unipgas must be in the same place on all hosts",
@@ -424,8 +427,8 @@ impl Watch<'_> {
             )));
             return self.kill();
         }
-        let then = self.course.lose(host);
-        heard(Told::Lost {
+        let then = self.policy.lose(host);
+        heard(NodeEvent::Lost {
             host,
             status,
             ranks: &ranks,
@@ -438,13 +441,13 @@ impl Watch<'_> {
     }
 
     fn kill(&mut self) {
-        self.course.end();
+        self.policy.end();
         self.hosts.close();
         self.killed = Some(Instant::now() + PATIENCE);
     }
 
     fn carry_out(&mut self) {
-        for order in std::mem::take(&mut self.course.orders) {
+        for order in std::mem::take(&mut self.policy.orders) {
             let word = |rank: u32| rank.to_le_bytes().to_vec();
             match order {
                 Order::Start { host, rank } => self.hosts.tell(host, frames::START, word(rank)),

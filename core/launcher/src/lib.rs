@@ -1,19 +1,20 @@
 //! Starts a job on this machine and supervises it: `unipgas run` as a library.
 
-mod course;
+mod cluster;
 mod crowd;
 mod ends;
+mod failure_policy;
 mod forward;
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod hosts;
+pub mod job_snapshot;
 mod keeper;
 pub mod library;
 mod lines;
+mod node;
 mod output;
-mod part;
-pub mod picture;
 mod printer;
 mod process;
 mod program;
@@ -23,7 +24,6 @@ mod signals;
 mod stragglers;
 pub mod topology;
 mod watch;
-mod whole;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -32,15 +32,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use course::{Others, Rules, Then};
-pub use ends::Ends;
+pub use cluster::NodePlacement;
+pub use ends::OutputProperties;
+pub use failure_policy::{FailureAction, FailureEffect, Rules};
 pub use frames::OWN;
-pub use hosts::{Hosts, Told, shell_line};
+pub use hosts::{Hosts, NodeEvent, shell_line};
 pub use keeper::{Keeper, keep};
-pub use part::Part;
+pub use node::NodeRanks;
 pub use program::{ProgramError, check_program, find_program};
 pub(crate) use signals::signal_name;
-pub use whole::Place;
 
 use unipgas_core::job::Board;
 use unipgas_core::job::board::MAX_SIZE;
@@ -106,7 +106,7 @@ pub struct Launch {
     pub env: Vec<(OsString, OsString)>,
     /// UNIPGAS_BACKEND. `None`: the library's default.
     pub backend: Option<String>,
-    /// UNIPGAS_SEED. Without one, the backend `chaos` gets a random seed: see [`Outcome::seed`].
+    /// UNIPGAS_SEED. Without one, the backend `chaos` gets a random seed: see [`JobOutcome::seed`].
     pub seed: Option<u64>,
     /// How ranks are bound to processors.
     pub bind: BindPolicy,
@@ -120,8 +120,8 @@ pub struct Launch {
     pub output: Output,
     /// The directory of output files, `rank.N.out` and `rank.N.err`, which replace `output`.
     pub files: Option<PathBuf>,
-    /// Properties of the launcher's own standard output and error, if it passes on the ranks' output: see [`Ends::own`].
-    pub ends: Ends,
+    /// Properties of the launcher's own standard output and error, if it passes on the ranks' output: see [`OutputProperties::own`].
+    pub ends: OutputProperties,
     /// The launcher ends the job after this time.
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]. If it ends first, the launcher kills the job.
@@ -129,7 +129,7 @@ pub struct Launch {
     /// The launch replaces one dead rank of a running job. `size` is ignored.
     pub joins: Option<Join>,
     /// The job has ranks on other hosts, with launchers of their own. This launcher starts the ranks of this host.
-    pub part: Option<Part>,
+    pub part: Option<NodeRanks>,
     /// The launcher is a separate process, as `unipgas run` is. It passes standard input to rank 0, forwards signals, and reports failures on standard
     /// error. Processes that the ranks have started end with the job. Off: input is empty, and the calling process's signals and other children are left
     /// alone.
@@ -199,7 +199,7 @@ pub struct RankOutcome {
 
 /// End of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// In ascending order of ranks. For a job on several hosts, the ranks of this host. For a replaced rank, the last process.
     pub ranks: Vec<RankOutcome>,
     /// The first rank that failed without a spare.
@@ -239,7 +239,7 @@ impl PartialEq for JobMark {
 
 impl Eq for JobMark {}
 
-impl Outcome {
+impl JobOutcome {
     /// Whether each rank ended with status 0, in time.
     pub fn success(&self) -> bool {
         self.status() == 0
@@ -259,7 +259,7 @@ impl Outcome {
         }
     }
 
-    /// Status of one rank, as GPI-2's gaspi_run returns the status of rank 0. After a timeout: [`status`](Outcome::status).
+    /// Status of one rank, as GPI-2's gaspi_run returns the status of rank 0. After a timeout: [`status`](JobOutcome::status).
     pub fn status_of(&self, rank: u32) -> i32 {
         let one = self.ranks.iter().find(|one| one.rank == rank);
         match one.filter(|_| !self.timed_out) {
@@ -285,7 +285,7 @@ impl Outcome {
                 Exit::Code(code) => format!("status {code}"),
                 Exit::Signal(signal) => signal_name(*signal).to_owned(),
             };
-            format!("rank{plural} {} {how}", picture::listed(ranks))
+            format!("rank{plural} {} {how}", job_snapshot::listed(ranks))
         });
         let parts: Vec<_> = parts.collect();
         (failed > 0).then(|| format!("{failed} of {size} ranks failed: {}", parts.join(", ")))
@@ -307,7 +307,7 @@ impl Launch {
             keep_going: false,
             spares: 0,
             output: Output::Inherit,
-            ends: Ends::default(),
+            ends: OutputProperties::default(),
             timeout: None,
             keeper: None,
             joins: None,
@@ -328,7 +328,7 @@ impl Launch {
     /// [`Error::InvalidArgument`] for an invalid size or program, and for a [joined](Launch::joins) rank that is alive. [`Error::Exhausted`] and
     /// [`Error::Os`] if the machine cannot start all processes; processes already started have then been killed. [`Error::Unreachable`] if there is no job
     /// to join.
-    pub fn run(mut self) -> Result<Outcome> {
+    pub fn run(mut self) -> Result<JobOutcome> {
         if let Some(join) = &self.joins {
             self.size = Board::attach(&join.token)?.size();
         }

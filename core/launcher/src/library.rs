@@ -71,24 +71,24 @@ fn beside(folder: &Path) -> Option<PathBuf> {
 
 /// An open library. It stays in the process until the process ends.
 #[derive(Debug)]
-pub struct Library {
+pub struct InstalledLibrary {
     handle: NonNull<c_void>,
     path: PathBuf,
 }
 
 // SAFETY:
 // - any thread may call `dlsym` with any handle. The handle has no other use.
-unsafe impl Send for Library {}
+unsafe impl Send for InstalledLibrary {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Library {}
+unsafe impl Sync for InstalledLibrary {}
 
-impl Library {
+impl InstalledLibrary {
     /// Loads the library at `path`. Its symbols are not visible to other libraries.
     ///
     /// # Errors
     /// The loader's text.
-    pub fn open(path: &Path) -> Result<Library, String> {
+    pub fn open(path: &Path) -> Result<InstalledLibrary, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| format!("{}: a path has no zero byte", path.display()))?;
         // SAFETY:
@@ -106,7 +106,7 @@ impl Library {
             };
             return Err(format!("the library cannot be loaded: {why}"));
         };
-        Ok(Library {
+        Ok(InstalledLibrary {
             handle,
             path: path.into(),
         })
@@ -150,7 +150,7 @@ mod tests {
         );
         let error = named(Path::new("/proc"), "UNIPGAS_LIB=").unwrap_err();
         assert!(error.starts_with("UNIPGAS_LIB=/proc: "), "{error}");
-        let error = Library::open(Path::new("/proc/self/maps")).unwrap_err();
+        let error = InstalledLibrary::open(Path::new("/proc/self/maps")).unwrap_err();
         assert!(error.contains("/proc/self/maps"), "{error}");
     }
 
@@ -186,7 +186,7 @@ mod tests {
             .into_iter()
             .find(|path| path.contains("/libc.so"))
             .expect("the C library");
-        let library = Library::open(Path::new(path)).unwrap();
+        let library = InstalledLibrary::open(Path::new(path)).unwrap();
         assert_eq!(library.path(), Path::new(path));
         // SAFETY:
         // - `int abs(int)`.

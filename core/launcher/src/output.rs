@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossbeam::channel::Sender;
 
-use super::Part;
+use super::NodeRanks;
 use super::printer::Print;
 use unipgas_core::{Error, Result};
 
@@ -21,7 +21,7 @@ pub(super) enum Sink {
     /// The thread that writes the launcher's output.
     Printer(Sender<Print>),
     /// The launcher of the whole, which writes it.
-    Whole(Part),
+    Whole(NodeRanks),
 }
 
 /// The launcher's end of a rank's standard output or error.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::ends::{Ends, write_own};
+use super::ends::{OutputProperties, write_own};
 use super::frames::Written;
 use super::lines::{Gone, Label, Lines, PAUSE};
 use super::signals::{Inbox, asks};
@@ -128,7 +128,7 @@ impl Pages {
         written: Box<dyn Fn(usize, Written) + Send>,
         lost: Arc<AtomicBool>,
     ) -> Pages {
-        let Ends { one, .. } = launch.ends;
+        let OutputProperties { one, .. } = launch.ends;
         let pause = match launch.size {
             1 => Duration::ZERO,
             _ => PAUSE,

@@ -14,7 +14,7 @@ use rustix::thread::CpuSet;
 use super::program::{ProgramError, check_program, find_program};
 use super::signals::asks;
 use super::{BindPolicy, Exit, Launch, Output};
-use crate::picture::listed;
+use crate::job_snapshot::listed;
 use crate::topology::{Binding, Topology, cpu_set};
 use unipgas_core::job::Board;
 use unipgas_core::{Error, Result, descriptor};

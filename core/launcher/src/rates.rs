@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::picture::Picture;
-use unipgas_core::tally::Counts;
+use crate::job_snapshot::JobSnapshot;
+use unipgas_core::counters::CounterValues;
 
 /// Operations and bytes a second, by rank.
 #[derive(Debug, Clone, Default)]
@@ -12,11 +12,11 @@ pub struct Rates(BTreeMap<u32, [f64; 2]>);
 
 impl Rates {
     /// Rates of the processes in both pictures, which are `span` apart.
-    pub fn between(earlier: &Picture, later: &Picture, span: Duration) -> Rates {
-        let before: BTreeMap<_, &Counts> = (earlier.ranks.iter())
+    pub fn between(earlier: &JobSnapshot, later: &JobSnapshot, span: Duration) -> Rates {
+        let before: BTreeMap<_, &CounterValues> = (earlier.ranks.iter())
             .map(|seen| ((seen.rank, seen.pid), &seen.counts))
             .collect();
-        let of_one = |counts: &Counts, before: &Counts| {
+        let of_one = |counts: &CounterValues, before: &CounterValues| {
             let more = |now: u64, before: u64| now.saturating_sub(before) as f64;
             [
                 more(counts.operations, before.operations),

@@ -11,15 +11,15 @@ use rustix::process::Signal;
 use super::crowd::Crowd;
 use super::forward::{Feeder, Forwarder};
 use super::frames::End;
+use super::node::{Asked, Mirror};
 use super::output::{Sink, Stream};
-use super::part::{Asked, Mirror};
 use super::printer::{Print, Printer};
 use super::process::{Process, Starter, raise_open_files};
 use super::progress::Progress;
 use super::signals::{self, Inbox, ONE_KEYPRESS, asks, ends};
 use super::stragglers::{Haste, end_children};
-use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
-use crate::picture::Picture;
+use super::{Exit, GRACE, JobMark, JobOutcome, Launch, NodeRanks, Output, RankOutcome};
+use crate::job_snapshot::JobSnapshot;
 use unipgas_core::descriptor::Reserved;
 use unipgas_core::job::{Board, RankState};
 use unipgas_core::{Error, Result, tell};
@@ -66,7 +66,7 @@ struct Job<'a> {
 
 /// The connection of a part to the launcher of the whole.
 struct Abroad<'a> {
-    part: &'a Part,
+    part: &'a NodeRanks,
     mirror: Mirror,
     /// Standard input of rank 0, unless output is captured.
     feeder: Option<Feeder>,
@@ -75,7 +75,7 @@ struct Abroad<'a> {
 }
 
 impl<'a> Abroad<'a> {
-    fn begin(part: &'a Part, launch: &Launch, board: &Arc<Board>) -> Result<Self> {
+    fn begin(part: &'a NodeRanks, launch: &Launch, board: &Arc<Board>) -> Result<Self> {
         let forwards = launch.output != Output::Capture;
         Ok(Abroad {
             part,
@@ -86,7 +86,7 @@ impl<'a> Abroad<'a> {
     }
 }
 
-pub(super) fn run(launch: &Launch) -> Result<Outcome> {
+pub(super) fn run(launch: &Launch) -> Result<JobOutcome> {
     // The start of the ranks is part of the timeout.
     let end = launch
         .timeout
@@ -351,7 +351,7 @@ impl Job<'_> {
 
     /// Prints a picture of the ranks.
     fn show(&self) {
-        let picture = Picture::look(&self.board).to_string();
+        let picture = JobSnapshot::look(&self.board).to_string();
         self.say(format_args!(
             "what the ranks are doing:\n{}",
             picture.trim_end()
@@ -408,7 +408,7 @@ impl Job<'_> {
                     }
                 }
                 Asked::Show => {
-                    let picture = Picture::look(&self.board);
+                    let picture = JobSnapshot::look(&self.board);
                     if let Some(abroad) = &self.abroad {
                         abroad.part.tell_picture(&picture);
                     }
@@ -430,13 +430,13 @@ impl Job<'_> {
                         feeder.feed(bytes);
                     }
                 }
-                Asked::Over => self.is_over(),
+                Asked::Over => self.finish(),
                 Asked::Kill => self.desert(),
             }
         }
     }
 
-    fn is_over(&mut self) {
+    fn finish(&mut self) {
         if let Some(abroad) = &mut self.abroad {
             abroad.over = true;
         }
@@ -565,7 +565,7 @@ impl Job<'_> {
             let _ = epoll::delete(&self.epoll, keeper);
         }
         self.deserted = true;
-        self.is_over();
+        self.finish();
         self.ending = Some(Instant::now());
         self.signal_all(Signal::KILL);
     }
@@ -639,7 +639,7 @@ impl Job<'_> {
         }
     }
 
-    fn outcome(self, name: JobMark) -> Outcome {
+    fn outcome(self, name: JobMark) -> JobOutcome {
         let last = self.here.iter().filter_map(|rank| self.process_of(*rank));
         let mut ranks: Vec<RankOutcome> = last
             .map(|process| RankOutcome {
@@ -664,7 +664,7 @@ impl Job<'_> {
                 all.extend(stream.into_bytes());
             }
         }
-        Outcome {
+        JobOutcome {
             ranks,
             first_failure: self.first_failure,
             timed_out: self.timed_out,

@@ -167,7 +167,7 @@ impl Mailbox {
             && let Some(outgoing) = &mut self.outgoing[peer as usize]
             && outgoing.give_credit(&self.endpoint, taken, context) == Ok(false)
         {
-            self.is_busy(peer);
+            self.mark_busy(peer);
         }
     }
 

@@ -9,7 +9,7 @@ use super::mailbox::Mailbox;
 use super::outgoing::{Bytes, Waiting};
 use super::staging::Staging;
 use super::state::{APART, Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
-use unipgas_base::sync::tally;
+use unipgas_base::sync::counters;
 use unipgas_base::{Error, Result, trace};
 use unipgas_engine::engine::Engine;
 
@@ -104,14 +104,14 @@ impl Mailbox {
     }
 
     fn wait_for_room(&mut self, to: u32, what: Waiting) -> Result<()> {
-        tally::retried();
+        counters::retried();
         self.outgoing(to)?.waiting.push_back(what);
-        self.is_busy(to);
+        self.mark_busy(to);
         Ok(())
     }
 
     /// Notes that a message to this peer waits for room.
-    pub(super) fn is_busy(&mut self, to: u32) {
+    pub(super) fn mark_busy(&mut self, to: u32) {
         if !self.busy.contains(&to) {
             self.busy.push(to);
         }

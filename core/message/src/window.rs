@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::layout::{LINE, Line, Shape};
 use super::outgoing::Bytes;
-use unipgas_base::{Result, Rights, announced, prefetch};
+use unipgas_base::{Result, Rights, polled_line, prefetch};
 use unipgas_engine::Region;
 use unipgas_engine::bundle::{BUNDLE_LEN, RegionKey};
 use unipgas_engine::engine::Engine;
@@ -287,7 +287,7 @@ impl Window {
     #[inline(always)]
     fn last_word(&self, peer: u32) -> Option<u64> {
         let position = self.lanes[peer as usize].taken.load(Ordering::Relaxed);
-        let last = announced::end(self.line(peer, position));
+        let last = polled_line::end(self.line(peer, position));
         (Line::mark_of(last) == self.shape.mark(position)).then_some(last)
     }
 
@@ -296,7 +296,7 @@ impl Window {
     pub(crate) fn next_line(&self, peer: u32) -> Option<Line> {
         let last = self.last_word(peer)?;
         let position = self.lanes[peer as usize].taken.load(Ordering::Relaxed);
-        Some(Line(announced::read(self.line(peer, position), last)))
+        Some(Line(polled_line::read(self.line(peer, position), last)))
     }
 
     /// Prefetches the second line of `peer`, while the caller handles the next one.

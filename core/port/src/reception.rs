@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, accept_with, bind, connect, listen, recv
 
 use unipgas_base::descriptor::{SOCKET, above, tcp_socket};
 use unipgas_base::driver::{Driven, Driver, Waits};
-use unipgas_base::held::Held;
+use unipgas_base::fork_closed_fd::ForkClosedFd;
 use unipgas_base::{Deadline, Error, Result, driver};
 
 /// Sent first; then the length (1 byte) and the bytes.
@@ -39,7 +39,7 @@ fn listen_at(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
 
 struct Desk {
     /// Children of a fork do not inherit it: otherwise they would keep the port in use.
-    socket: Held,
+    socket: ForkClosedFd,
     says: Vec<u8>,
     driver: Weak<Driver>,
     /// Accepting fails at present, so the driver does not poll the socket: it would not sleep at all.
@@ -102,7 +102,7 @@ impl Reception {
         })?;
         let driver = Driver::of_this_process()?;
         let desk = Arc::new(Desk {
-            socket: Held::new(socket),
+            socket: ForkClosedFd::new(socket),
             says: [&MAGIC[..], &[len], bytes].concat(),
             driver: Arc::downgrade(&driver),
             closed: AtomicBool::new(false),
@@ -131,7 +131,7 @@ impl Drop for Reception {
 
 /// Result of an inquiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum InquiryResult {
     /// No answer yet.
     Waits,
     /// No process serves bytes there at present.
@@ -168,9 +168,9 @@ impl Inquiry {
     }
 
     /// Polls the request. Errors: [`Error::Unreachable`]: no answer within the timeout, a network error, or an answer of another program.
-    pub fn look(&mut self) -> Result<Reply> {
+    pub fn look(&mut self) -> Result<InquiryResult> {
         if self.refused {
-            return Ok(Reply::Nobody);
+            return Ok(InquiryResult::Nobody);
         }
         let mut part = [0; MAGIC.len() + 1 + u8::MAX as usize];
         let ended = match recv(&self.socket, &mut part, RecvFlags::DONTWAIT) {
@@ -178,7 +178,7 @@ impl Inquiry {
                 self.heard.extend_from_slice(&part[..len]);
                 len == 0
             }
-            Err(Errno::CONNREFUSED | Errno::CONNRESET) => return Ok(Reply::Nobody),
+            Err(Errno::CONNREFUSED | Errno::CONNRESET) => return Ok(InquiryResult::Nobody),
             Err(Errno::AGAIN | Errno::INTR) => false,
             Err(error) => return Err(no_way(&self.at, error)),
         };
@@ -189,11 +189,11 @@ impl Inquiry {
             ))
         })?;
         if let Some(said) = said {
-            return Ok(Reply::Said(said.to_vec()));
+            return Ok(InquiryResult::Said(said.to_vec()));
         }
         match (ended, self.late.expired()) {
-            (true, _) => Ok(Reply::Nobody),
-            (false, false) => Ok(Reply::Waits),
+            (true, _) => Ok(InquiryResult::Nobody),
+            (false, false) => Ok(InquiryResult::Waits),
             (false, true) => Err(Error::Unreachable(format!(
                 "no answer from {}: the host is down, a firewall is between, or another program listens there",
                 self.at
@@ -223,11 +223,11 @@ mod tests {
 
     use super::*;
 
-    fn end(at: SocketAddr) -> Result<Reply> {
+    fn end(at: SocketAddr) -> Result<InquiryResult> {
         let mut inquiry = Inquiry::begin(at)?;
         loop {
             match inquiry.look() {
-                Ok(Reply::Waits) => std::thread::yield_now(),
+                Ok(InquiryResult::Waits) => std::thread::yield_now(),
                 found => return found,
             }
         }
@@ -244,12 +244,12 @@ mod tests {
         let port = free_port();
         let local = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
         let at = local("127.0.0.1");
-        assert_eq!(end(at), Ok(Reply::Nobody));
+        assert_eq!(end(at), Ok(InquiryResult::Nobody));
         let longest = [7; 255];
         for bytes in [&b"one"[..], b"", &longest] {
             let reception = Reception::open(port, bytes).unwrap();
             for _ in 0..20 {
-                assert_eq!(end(at), Ok(Reply::Said(bytes.to_vec())));
+                assert_eq!(end(at), Ok(InquiryResult::Said(bytes.to_vec())));
             }
             // A client that leaves early does not disturb others.
             drop(Inquiry::begin(at).unwrap());
@@ -258,7 +258,7 @@ mod tests {
                 Err(Error::Taken(_))
             ));
             drop(reception);
-            assert_eq!(end(at), Ok(Reply::Nobody));
+            assert_eq!(end(at), Ok(InquiryResult::Nobody));
         }
         assert!(Reception::open(port, &[0; 256]).is_err());
     }
@@ -269,17 +269,17 @@ mod tests {
         let at = foreign.local_addr().unwrap();
         let mut inquiry = Inquiry::begin(at).unwrap();
         let (mut guest, _) = foreign.accept().unwrap();
-        assert_eq!(inquiry.look(), Ok(Reply::Waits));
+        assert_eq!(inquiry.look(), Ok(InquiryResult::Waits));
         guest.write_all(b"220 ready").unwrap();
         let error = loop {
             match inquiry.look() {
-                Ok(Reply::Waits) => std::thread::yield_now(),
+                Ok(InquiryResult::Waits) => std::thread::yield_now(),
                 other => break other,
             }
         };
         assert!(matches!(&error, Err(Error::Unreachable(text)) if text.contains(&at.to_string())));
         let mut silent = Inquiry::begin(at).unwrap();
-        assert_eq!(silent.look(), Ok(Reply::Waits));
+        assert_eq!(silent.look(), Ok(InquiryResult::Waits));
         silent.late = Deadline::Now;
         assert!(
             matches!(silent.look(), Err(Error::Unreachable(text)) if text.contains("firewall"))

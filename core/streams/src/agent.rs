@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::guest::{By, Guest, is_silent};
-use super::home::Home;
+use super::inbound_peer::{By, InboundPeer, is_silent};
 use super::link::Link;
+use super::stream_node::StreamNode;
 use unipgas_base::driver::Driven;
 
 /// Maximum of guests that have not sent a greeting.
@@ -22,7 +22,7 @@ struct Host {
 #[derive(Default)]
 pub(super) struct Agent {
     /// In order of arrival.
-    guests: Vec<Guest>,
+    guests: Vec<InboundPeer>,
     hosts: Vec<Host>,
     /// There is no room for another guest: a peer that begins a stream waits.
     full: bool,
@@ -30,81 +30,81 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Takes answers, and serves the requests that any thread may serve. It runs no code of the user, so the caller may hold any lock.
-    pub(crate) fn take_answers(&mut self, home: &Home) {
-        self.meet_new_hosts(home);
-        let news = home.network().progress(false, false);
+    pub(crate) fn take_answers(&mut self, node: &StreamNode) {
+        self.meet_new_hosts(node);
+        let news = node.network().progress(false, false);
         if news.ended {
-            home.tell_of_news();
-            self.forget(home);
+            node.tell_of_news();
+            self.forget(node);
         }
         if news.guests {
             self.guests
-                .retain_mut(|guest| guest.turn(home, false, By::Waiter));
-            if home.releases.have_changed() {
-                home.registered().bell().ring_if_heard();
+                .retain_mut(|guest| guest.turn(node, false, By::Waiter));
+            if node.releases.have_changed() {
+                node.registered().bell().ring_if_heard();
             }
         }
-        if news.streams || home.has_unsent.load(Ordering::Acquire) {
-            self.hear_hosts(home, false);
+        if news.streams || node.has_unsent.load(Ordering::Acquire) {
+            self.hear_hosts(node, false);
         }
     }
 
-    fn forget(&mut self, home: &Home) {
-        if home.forgets() {
-            self.hosts.iter().for_each(|host| host.link.forget(home));
+    fn forget(&mut self, node: &StreamNode) {
+        if node.forgets() {
+            self.hosts.iter().for_each(|host| host.link.forget(node));
         }
     }
 
     /// Does all work that is due. `looks`: also looks whether the peers are alive.
-    pub fn turn(&mut self, home: &Home, looks: bool) {
-        let alone = !home.is_left_to_others();
-        if home.network().progress(true, alone).ended {
-            home.tell_of_news();
-            self.forget(home);
+    pub fn turn(&mut self, node: &StreamNode, looks: bool) {
+        let alone = !node.is_left_to_others();
+        if node.network().progress(true, alone).ended {
+            node.tell_of_news();
+            self.forget(node);
         }
-        self.meet_new_hosts(home);
-        if home.is_leaving() {
+        self.meet_new_hosts(node);
+        if node.is_leaving() {
             self.guests
                 .iter_mut()
-                .for_each(|guest| guest.tell_of_leave(home));
-            home.releases.left();
+                .for_each(|guest| guest.tell_of_leave(node));
+            node.releases.left();
         }
-        self.tell_of_releases(home);
+        self.tell_of_releases(node);
         if !self.full || looks {
-            self.greet(home);
+            self.greet(node);
         }
         self.guests
-            .retain_mut(|guest| guest.turn(home, looks, By::Driver));
+            .retain_mut(|guest| guest.turn(node, looks, By::Driver));
         self.dismiss_strangers();
-        self.hear_hosts(home, looks);
-        let held_back = !self.guests.iter().all(Guest::is_served);
-        if held_back || alone && !home.network().may_rest() {
+        self.hear_hosts(node, looks);
+        let held_back = !self.guests.iter().all(InboundPeer::is_served);
+        if held_back || alone && !node.network().may_rest() {
             // No event reports this work.
-            home.wake();
+            node.wake();
         }
         // A waiting thread may wait for the change. It can also serve the next requests, without another wake.
-        if home.releases.have_changed() || home.is_serving() {
-            home.registered().bell().ring_if_heard();
+        if node.releases.have_changed() || node.is_serving() {
+            node.registered().bell().ring_if_heard();
         }
     }
 
     /// Whether all bytes to guests have left.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.guests.iter().all(Guest::has_all)
+        self.guests.iter().all(InboundPeer::has_all)
     }
 
-    pub(crate) fn part(&mut self, home: &Home) {
-        self.meet_new_hosts(home);
+    pub(crate) fn part(&mut self, node: &StreamNode) {
+        self.meet_new_hosts(node);
         self.guests.drain(..).for_each(|guest| guest.part());
         self.hosts.drain(..).for_each(|host| host.link.close());
     }
 
-    fn meet_new_hosts(&mut self, home: &Home) {
-        if !home.has_new_links.load(Ordering::Acquire) {
+    fn meet_new_hosts(&mut self, node: &StreamNode) {
+        if !node.has_new_links.load(Ordering::Acquire) {
             return;
         }
-        home.has_new_links.store(false, Ordering::Relaxed);
-        let links = std::mem::take(&mut *home.new_links.lock());
+        node.has_new_links.store(false, Ordering::Relaxed);
+        let links = std::mem::take(&mut *node.new_links.lock());
         self.hosts.extend(links.into_iter().map(|link| Host {
             link,
             incoming: Vec::new(),
@@ -112,11 +112,11 @@ impl Agent {
         }));
     }
 
-    fn greet(&mut self, home: &Home) {
+    fn greet(&mut self, node: &StreamNode) {
         let full = loop {
-            match home.network().accept() {
+            match node.network().accept() {
                 Ok(None) => break false,
-                Ok(Some(accepted)) => self.guests.push(Guest::new(accepted, home)),
+                Ok(Some(accepted)) => self.guests.push(InboundPeer::new(accepted, node)),
                 Err(error) => {
                     if !self.full {
                         tracing::warn!("a process that has connected has to wait: {error}");
@@ -127,11 +127,11 @@ impl Agent {
         };
         if full {
             // A later look accepts again. Until then a waiting peer would cause turn after turn.
-            home.watch_silence();
+            node.watch_silence();
         }
         if self.full != full {
             self.full = full;
-            home.network().want_guests(!full);
+            node.network().want_guests(!full);
         }
     }
 
@@ -160,20 +160,20 @@ impl Agent {
         });
     }
 
-    fn tell_of_releases(&mut self, home: &Home) {
+    fn tell_of_releases(&mut self, node: &StreamNode) {
         let guests = &mut self.guests;
-        home.releases.tell(|place| {
+        node.releases.tell(|place| {
             let told = guests
                 .iter_mut()
-                .filter_map(|guest| guest.tell_of_release(home, place).then_some(()));
+                .filter_map(|guest| guest.tell_of_release(node, place).then_some(()));
             told.count()
         });
     }
 
-    fn hear_hosts(&mut self, home: &Home, looks: bool) {
+    fn hear_hosts(&mut self, node: &StreamNode, looks: bool) {
         // Below, full streams ask for an event when they have room.
-        if home.has_unsent.load(Ordering::Relaxed) {
-            home.has_unsent.store(false, Ordering::SeqCst);
+        if node.has_unsent.load(Ordering::Relaxed) {
+            node.has_unsent.store(false, Ordering::SeqCst);
         }
         self.hosts.retain_mut(|host| {
             let Host {
@@ -187,8 +187,8 @@ impl Agent {
             let is_blocked = link.push();
             let reached = !was_reached && link.is_reached();
             let ended = stream.pull(incoming).is_err();
-            let taken = link.take(incoming, home);
-            let silent = looks && is_silent(stream, link.has_waiting(), home);
+            let taken = link.take(incoming, node);
+            let silent = looks && is_silent(stream, link.has_waiting(), node);
             let lost = ended || silent || taken.is_err();
             if lost {
                 link.close();
@@ -198,7 +198,7 @@ impl Agent {
             }
             let sent = had_unsent && !link.has_unsent();
             if lost || reached || sent || taken.is_ok_and(|news| news) {
-                home.tell_of_news();
+                node.tell_of_news();
             }
             !lost
         });

@@ -8,7 +8,7 @@ use unipgas_base::{AtomicOp, Error, Result, Rights, atomic};
 use unipgas_engine::agent::{Carried, Elements, Request};
 use unipgas_engine::inbox::Record;
 use unipgas_engine::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_engine::transport::{
     Channel, LONGEST_MESSAGE, check_inbox, check_message, check_notice,
@@ -46,7 +46,7 @@ impl Channel for Requests {
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
         self.check_limits(len, flags & Flags::LINES)?;
-        self.home.check_local(dst, len)?;
+        self.node.check_local(dst, len)?;
         let request = Request::Get {
             from: place(src.region, src.offset),
             len: len as u64,
@@ -110,7 +110,7 @@ impl Channel for Requests {
         })?;
         dst.region.check(dst.offset, len, Rights::ATOMIC)?;
         let fetch = !request.result.is_null();
-        let knows = self.home.limits().atomics && atomic::supported(op, ty);
+        let knows = self.node.limits().atomics && atomic::supported(op, ty);
         if !knows || (op == AtomicOp::Read && !fetch) {
             return Err(Error::Unsupported);
         }
@@ -119,7 +119,7 @@ impl Channel for Requests {
             ptr: request.result,
             desc,
         };
-        self.home.check_local(result, if fetch { len } else { 0 })?;
+        self.node.check_local(result, if fetch { len } else { 0 })?;
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
         // - contract of `Channel::atomic`: `count` elements are valid at each pointer that the operation reads. They are copied before this call returns.
@@ -196,7 +196,7 @@ impl Channel for Requests {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -211,7 +211,7 @@ impl Channel for Requests {
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.completions().pending() > 0 {
-            self.home.take_answers_then();
+            self.node.take_answers_then();
         }
         self.send_late();
         self.completions().report(sink);

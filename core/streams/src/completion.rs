@@ -139,7 +139,7 @@ impl Completions {
     }
 
     /// An operation has taken effect, or never will.
-    pub(super) fn is_done(&self, peer: u32, kind: Kind) {
+    pub(super) fn mark_done(&self, peer: u32, kind: Kind) {
         for count in self.of(peer).counted(kind) {
             count.fetch_sub(1, Ordering::SeqCst);
         }
@@ -254,7 +254,7 @@ mod tests {
                 assert_eq!(completions.hold_up(3, after), held_up.contains(after));
                 assert!(!completions.hold_up(2, after));
             }
-            completions.is_done(3, kind);
+            completions.mark_done(3, kind);
             assert!(!completions.hold_up(3, After::all()));
         }
     }

@@ -8,7 +8,7 @@ use unipgas_engine::agent::wire::{self, Malformed};
 /// Precedes a request.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Envelope {
+pub struct RequestHeader {
     /// Number that the answer repeats, from 1 on. 0: no answer.
     pub number: u64,
     /// The channel of the operation. An ordered request comes after all earlier ones of its channel. 0: none.
@@ -50,18 +50,18 @@ pub fn frame<H: Pod>(
 mod tests {
     use super::*;
     use unipgas_base::Error;
-    use unipgas_engine::agent::{Place, Request};
+    use unipgas_engine::agent::{RegisteredPlace, Request};
 
     #[test]
     fn frames_come_whole_with_what_is_ahead() {
-        let place = Place {
+        let place = RegisteredPlace {
             slot: 1,
             generation: 2,
             offset: 3,
         };
         let mut stream = Vec::new();
         for number in 1..3 {
-            let head = Envelope {
+            let head = RequestHeader {
                 number,
                 channel: 7,
                 ordered: 1,
@@ -70,11 +70,11 @@ mod tests {
             frame(&mut stream, head, |into| request.encode(into)).unwrap();
         }
         for len in 0..stream.len() / 2 {
-            assert!(first::<Envelope>(&stream[..len]).unwrap().is_none());
+            assert!(first::<RequestHeader>(&stream[..len]).unwrap().is_none());
         }
         let mut rest = stream.as_slice();
         for number in 1..3 {
-            let (head, message, len) = first::<Envelope>(rest).unwrap().expect("a whole one");
+            let (head, message, len) = first::<RequestHeader>(rest).unwrap().expect("a whole one");
             assert_eq!((head.number, head.channel, head.ordered), (number, 7, 1));
             assert_eq!(Request::decode(message), Ok(Request::Import { place }));
             rest = &rest[len..];

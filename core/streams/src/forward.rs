@@ -42,7 +42,7 @@ macro_rules! carried_out_by_requests {
             &self,
             to: $crate::engine::Remote<'_>,
             message: &[u8],
-            reply: $crate::engine::op::Reply,
+            reply: $crate::engine::op::ReplyBuffer,
             flags: $crate::engine::Flags,
             context: u64,
         ) -> $crate::base::Result<$crate::engine::Outcome> {

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::envelope::{self, Answered, Envelope};
+use super::envelope::{self, Answered, RequestHeader};
 use super::greeting::{ADDRESS, SECRET, greeting, padded};
-use super::guest::{By, Guest};
-use super::home::Home;
+use super::inbound_peer::{By, InboundPeer};
 use super::landing::Landing;
 use super::link::{Ends, Link, Waiting};
-use super::network::{Accepted, Begun, Ended, Network, Stream};
+use super::network::{Accepted, Begun, Network, Stream, StreamEnded};
+use super::stream_node::StreamNode;
 use unipgas_base::fenced::Fenced;
 use unipgas_base::{AtomicOp, AtomicType, Error, Result, Rights};
-use unipgas_engine::agent::{Answer, Carried, Elements, Place, Request};
+use unipgas_engine::agent::{Answer, Carried, Elements, RegisteredPlace, Request};
 use unipgas_engine::inbox::{self, InboxLayout, Record};
-use unipgas_engine::op::Reply;
+use unipgas_engine::op::ReplyBuffer;
 use unipgas_engine::transport::Handler;
 use unipgas_engine::{Flags, Local};
 
@@ -73,11 +73,11 @@ impl Pieces {
 }
 
 impl Stream for Pieces {
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
         Ok(bytes.len())
     }
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
-        into.extend(self.0.lock().pop().ok_or(Ended)?);
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
+        into.extend(self.0.lock().pop().ok_or(StreamEnded)?);
         Ok(())
     }
     fn want_room(&self, _: bool) {}
@@ -103,7 +103,7 @@ impl Handler for Echo {
 }
 
 fn serve(bytes: &[u8], known: bool) {
-    let home = Home::open(Arc::new(Nowhere), None).expect("descriptors");
+    let node = StreamNode::open(Arc::new(Nowhere), None).expect("descriptors");
     let mut memories = [
         (Fenced::new(LEN), Rights::FULL),
         (Fenced::new(100), Rights::READ),
@@ -119,18 +119,18 @@ fn serve(bytes: &[u8], known: bool) {
     for (memory, rights) in &mut memories {
         let (base, len) = (memory.base(), memory.len());
         // SAFETY:
-        // - the memory outlives the home.
-        let place = unsafe { home.registered().open(base, len, *rights, vec![1, 2, 3]) };
-        home.registered().handle_by(place, Arc::new(Echo));
+        // - the memory outlives the node.
+        let place = unsafe { node.registered().open(base, len, *rights, vec![1, 2, 3]) };
+        node.registered().handle_by(place, Arc::new(Echo));
     }
     let accepted = Accepted {
         stream: Pieces::of(bytes),
         known: known.then(|| padded(b"there")),
     };
-    let mut guest = Guest::new(accepted, &home);
+    let mut guest = InboundPeer::new(accepted, &node);
     let mut by = [By::Driver, By::Waiter].into_iter().cycle();
-    while guest.turn(&home, false, by.next().unwrap_or(By::Driver)) {}
-    drop(home);
+    while guest.turn(&node, false, by.next().unwrap_or(By::Driver)) {}
+    drop(node);
     memories.iter_mut().for_each(|(memory, _)| memory.check());
 }
 
@@ -145,7 +145,7 @@ fn stranger(bytes: &[u8]) {
 }
 
 fn requests() -> Vec<Request<'static>> {
-    let place = |slot, offset| Place {
+    let place = |slot, offset| RegisteredPlace {
         slot,
         generation: 1,
         offset,
@@ -228,7 +228,7 @@ fn requests() -> Vec<Request<'static>> {
 fn framed(requests: &[Request<'_>]) -> Vec<u8> {
     let mut stream = Vec::new();
     for (request, number) in requests.iter().zip(1..) {
-        let head = Envelope {
+        let head = RequestHeader {
             number,
             channel: 1,
             ordered: 1,
@@ -256,13 +256,13 @@ fn strangers() -> Vec<Vec<u8>> {
 
 /// Answers of a peer to one request of each kind.
 fn answers(bytes: &[u8]) {
-    let home = Home::open(Arc::new(Nowhere), None).expect("descriptors");
+    let node = StreamNode::open(Arc::new(Nowhere), None).expect("descriptors");
     let mut into = [Fenced::new(64), Fenced::new(16)];
     let [read, reply] = into.each_mut().map(Fenced::base);
     let told = Arc::new(Mutex::new(Vec::new()));
     let link = Link::new(Pieces::of(&[]), b"there", &[]);
     let completions = Arc::new(Completions::new(8));
-    let place = Place {
+    let place = RegisteredPlace {
         slot: 1,
         generation: 1,
         offset: 0,
@@ -276,7 +276,7 @@ fn answers(bytes: &[u8]) {
         }),
         // SAFETY:
         // - valid as long as the link.
-        Some(Landing::Reply(unsafe { Reply::new(reply, 16) })),
+        Some(Landing::Reply(unsafe { ReplyBuffer::new(reply, 16) })),
         Some(Landing::Told(told.clone())),
         None,
     ];
@@ -302,12 +302,12 @@ fn answers(bytes: &[u8]) {
     let mut incoming = Vec::new();
     for piece in bytes.chunks(50) {
         incoming.extend_from_slice(piece);
-        if link.take(&mut incoming, &home).is_err() {
+        if link.take(&mut incoming, &node).is_err() {
             break;
         }
     }
     if let Ok((told, own)) = super::registration::Told::split(&told.lock()) {
-        let _ = (told.len, home.network().imported(&link, own));
+        let _ = (told.len, node.network().imported(&link, own));
     }
     link.close();
     let mut ends = 0;
@@ -327,7 +327,7 @@ fn all_answers() -> Vec<Vec<u8>> {
     };
     let told = [&1000u64.to_le_bytes()[..], &3u32.to_le_bytes(), &[]].concat();
     let done = |len| Answer::Done(vec![9; len]);
-    let released = Answer::Released(Place {
+    let released = Answer::Released(RegisteredPlace {
         slot: 1,
         generation: 1,
         offset: 0,

@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = [b'u', b'n', b'i', b'p', b'g', b'a', b's', VERSION];
 pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 
 /// The address of a process, padded with zeros.
-pub type Who = [u8; ADDRESS];
+pub type PaddedAddress = [u8; ADDRESS];
 
 /// The greeting to the process with this secret, from the process that listens at `own`.
 pub fn greeting(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
@@ -26,7 +26,7 @@ pub fn greeting(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
 }
 
 /// The listen address in a greeting. `None`: the secret is wrong.
-pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<Who> {
+pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<PaddedAddress> {
     let (said, own) = said.split_last_chunk::<ADDRESS>()?;
     let right = greeting(secret, &[]);
     // In constant time, so that the time reveals no byte.
@@ -42,7 +42,7 @@ pub(crate) fn other_version(said: &[u8; HELLO]) -> Option<char> {
 }
 
 /// An address as in a greeting. A longer one is cut off.
-pub fn padded(address: &[u8]) -> Who {
+pub fn padded(address: &[u8]) -> PaddedAddress {
     let mut bytes = [0; ADDRESS];
     for (byte, said) in bytes.iter_mut().zip(address) {
         *byte = *said;

@@ -4,15 +4,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::completion::{Completions, Kind};
-use super::home::Home;
 use super::landing::Landing;
-use super::late::{Awaited, Late, Queue, What};
 use super::link::{Current, Ends, Link, Waiting};
 use super::network::After;
-use super::own::{Own, Ticket};
+use super::own::{NetworkOp, Ticket};
+use super::postponed::{PostponedOp, Queue, WaitingLink, What};
 use super::registration::{imported, link_of};
+use super::stream_node::StreamNode;
 use unipgas_base::{Error, Result};
-use unipgas_engine::agent::{Place, Request};
+use unipgas_engine::agent::{RegisteredPlace, Request};
 use unipgas_engine::op::{Flags, Local, Outcome};
 use unipgas_engine::region::RemoteRegion;
 
@@ -25,7 +25,7 @@ pub struct Requests(Arc<Issue>);
 
 /// State of a channel, shared with the agent.
 pub struct Issue {
-    pub(super) home: Arc<Home>,
+    pub(super) node: Arc<StreamNode>,
     /// The channel's number at targets.
     id: u32,
     completions: Arc<Completions>,
@@ -38,8 +38,8 @@ pub struct Issue {
 pub(super) struct Put {
     pub src: Local,
     pub len: usize,
-    pub to: Place,
-    pub notice: Option<(Place, u32)>,
+    pub to: RegisteredPlace,
+    pub notice: Option<(RegisteredPlace, u32)>,
     pub flags: Flags,
 }
 
@@ -62,15 +62,15 @@ impl Put {
 
 impl Requests {
     /// A channel with at most `depth` pending operations to a peer.
-    pub fn new(home: &Arc<Home>, depth: usize) -> Self {
+    pub fn new(node: &Arc<StreamNode>, depth: usize) -> Self {
         let issue = Arc::new(Issue {
-            home: home.clone(),
-            id: home.next_channel(),
+            node: node.clone(),
+            id: node.next_channel(),
             completions: Arc::new(Completions::new(depth)),
-            late: Queue::new(home.channels_with_late()),
+            late: Queue::new(node.channels_with_late()),
             most_gathered: (depth / 4).clamp(1, GATHERED) as u32,
         });
-        home.serve_late(&issue);
+        node.serve_late(&issue);
         Requests(issue)
     }
 }
@@ -128,7 +128,7 @@ struct Posted<'a, O> {
     current: &'a Current,
 }
 
-impl<O: Own + 'static> Posting for Posted<'_, O> {
+impl<O: NetworkOp + 'static> Posting for Posted<'_, O> {
     fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
         issue.hand_over(
             link,
@@ -156,9 +156,9 @@ impl Issue {
 
     /// Posts an operation of the network's own to the owner of `region`. The caller has checked the region. The operation leaves at once, without an
     /// allocation, unless it has to wait. It waits for earlier operations of this channel to that peer (`after`), behind operations that wait, and for room.
-    /// `reads`: it writes to the caller's memory. Errors: as [`Own::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also after a wait; [`Error::NotNow`]
+    /// `reads`: it writes to the caller's memory. Errors: as [`NetworkOp::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also after a wait; [`Error::NotNow`]
     /// beyond the channel's depth.
-    pub fn post_own<O: Own + 'static>(
+    pub fn post_own<O: NetworkOp + 'static>(
         &self,
         region: &RemoteRegion,
         own: O,
@@ -206,7 +206,7 @@ impl Issue {
     /// The condition on earlier operations for a request with these flags.
     fn waits_for(&self, flags: Flags) -> After {
         match flags.contains(Flags::ORDERED) {
-            true => self.home.requests_wait_for(),
+            true => self.node.requests_wait_for(),
             false => After::empty(),
         }
     }
@@ -259,8 +259,8 @@ impl Issue {
             let waits = || full || self.is_held_up(link, peer, after);
             let kept = self.late.keep(peer, waits, || {
                 let what = posting.take().map(Posting::keep);
-                Ok(Late {
-                    link: Awaited::new(link),
+                Ok(PostponedOp {
+                    link: WaitingLink::new(link),
                     what: what.unwrap_or(Err(Error::Unsupported))?,
                     after,
                     context,
@@ -270,7 +270,7 @@ impl Issue {
                 (true, _) => {
                     // The peer may have to make room, and may be dead.
                     if link.stream().watch() {
-                        self.home.watch_silence();
+                        self.node.watch_silence();
                     }
                     return Ok(());
                 }
@@ -292,12 +292,12 @@ impl Issue {
 
     /// Takes answers, for a thread that waits.
     pub fn look(&self) {
-        self.home.take_answers();
+        self.node.take_answers();
     }
 
     /// Makes progress, for a thread that finds no room.
     pub fn make_room(&self) {
-        self.home.take_answers_of_many();
+        self.node.take_answers_of_many();
     }
 
     pub(super) fn has_late(&self) -> bool {
@@ -310,13 +310,13 @@ impl Issue {
 
     /// Sends late operations that no longer have to wait.
     pub(super) fn send_late(&self) {
-        let held_up = |peer, late: &Late| self.is_held_up(&late.link, peer, late.after);
+        let held_up = |peer, late: &PostponedOp| self.is_held_up(&late.link, peer, late.after);
         self.late.send(|peer, late| self.send(peer, late), held_up);
     }
 
     /// Errors: the network has no room now.
-    fn send(&self, peer: u32, late: Late) -> std::result::Result<(), Late> {
-        let Late {
+    fn send(&self, peer: u32, late: PostponedOp) -> std::result::Result<(), PostponedOp> {
+        let PostponedOp {
             link,
             what,
             after,
@@ -337,7 +337,7 @@ impl Issue {
                 match self.hand_over(&link, peer, &mut *own, (reads, &current), context) {
                     Err(Error::NotNow) => {
                         let what = What::Own(own, reads, current);
-                        return Err(Late {
+                        return Err(PostponedOp {
                             link,
                             what,
                             after,
@@ -358,11 +358,11 @@ impl Issue {
         &self,
         link: &Arc<Link>,
         peer: u32,
-        own: &mut (impl Own + ?Sized),
+        own: &mut (impl NetworkOp + ?Sized),
         (reads, current): (bool, &Current),
         context: u64,
     ) -> Result<()> {
-        self.home.count(link);
+        self.node.count(link);
         let kind = Kind { own: true, reads };
         self.completions.leaves(peer, kind);
         let waiting = Waiting {
@@ -375,7 +375,7 @@ impl Issue {
         };
         let number = link
             .begin_own(waiting, current)
-            .inspect_err(|_| self.completions.is_done(peer, kind))?;
+            .inspect_err(|_| self.completions.mark_done(peer, kind))?;
         let ticket = Ticket {
             link: link.clone(),
             number,
@@ -397,7 +397,7 @@ impl Issue {
         flags: Flags,
         context: u64,
     ) -> Result<()> {
-        self.home.count(link);
+        self.node.count(link);
         let reads = landing.as_ref().is_some_and(Landing::reads);
         let kind = Kind { own: false, reads };
         self.completions.leaves(peer, kind);
@@ -410,20 +410,20 @@ impl Issue {
             ends: Ends::One,
         };
         let ordered = flags.contains(Flags::ORDERED);
-        let asked = self.home.ask(link, (self.id, ordered), encode, waiting);
-        asked.inspect_err(|_| self.completions.is_done(peer, kind))
+        let asked = self.node.ask(link, (self.id, ordered), encode, waiting);
+        asked.inspect_err(|_| self.completions.mark_done(peer, kind))
     }
 
     pub(super) fn check_source(&self, src: Local, len: usize, flags: Flags) -> Result<()> {
         match flags.contains(Flags::INLINE) {
             true => Ok(()),
-            false => self.home.check_local(src, len),
+            false => self.node.check_local(src, len),
         }
     }
 
     /// Whether the network supports this length with these flags. Errors: [`Error::Unsupported`].
     pub(super) fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
-        let limits = self.home.limits();
+        let limits = self.node.limits();
         let inline = flags.contains(Flags::INLINE) && len > limits.inline;
         let lines = flags.contains(Flags::LINES) && !limits.lines;
         match inline || lines || len > limits.largest {

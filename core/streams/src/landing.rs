@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::home::Home;
+use super::stream_node::StreamNode;
 use unipgas_base::Result;
 use unipgas_engine::agent::{land, wire};
-use unipgas_engine::op::Reply;
+use unipgas_engine::op::ReplyBuffer;
 use unipgas_engine::transport::LONGEST_MESSAGE;
 use unipgas_engine::{Flags, Local};
 
@@ -21,7 +21,7 @@ pub(super) enum Landing {
         flags: Flags,
     },
     /// The reply to a message.
-    Reply(Reply),
+    Reply(ReplyBuffer),
     /// The answer to an import.
     Told(Arc<Mutex<Vec<u8>>>),
 }
@@ -41,13 +41,17 @@ impl Landing {
     }
 
     /// Takes the bytes of an answer. Returns the result of the operation. Errors: the request has no answer of this length.
-    pub(crate) fn land(self, bytes: &[u8], home: &Home) -> Result<Result<()>, wire::Malformed> {
+    pub(crate) fn land(
+        self,
+        bytes: &[u8],
+        node: &StreamNode,
+    ) -> Result<Result<()>, wire::Malformed> {
         match self {
             Landing::Read { into, len, flags } if bytes.len() == len => {
                 // The memory must still be registered.
-                let checked = home.check_local(into, len);
+                let checked = node.check_local(into, len);
                 Ok(checked.map(|()| {
-                    for part in parts(bytes.len(), home.writes_backwards()) {
+                    for part in parts(bytes.len(), node.writes_backwards()) {
                         // SAFETY:
                         // - contract of `Channel::get` and `Channel::atomic`: valid for `len` bytes until completion.
                         unsafe {

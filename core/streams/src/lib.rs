@@ -2,13 +2,13 @@
 //!
 //! Operations become [`Request`](unipgas_engine::agent::Request)s. A [`Stream`] carries them to the peer, and its agent executes them. They end with its answers. A
 //! backend implements the streams and their progress ([`Network`]). This module has the rest: served peers, requests and their answers, order, imports and
-//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`Own`]). Order and completion
+//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`NetworkOp`]). Order and completion
 //! include both kinds.
 //!
 //! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
-//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`StreamTransport`]: a backend over them, and [`OverStreams`] its transport
-//! - [`Home`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `guest`). [`Link`]: the stream to a peer
-//! - [`Requests`]: a channel of requests and of the network's own operations. `late`: operations that wait. `gathered`: operations that end together
+//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`StreamBackend`]: a backend over them, and [`StreamTransport`] its transport
+//! - [`StreamNode`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `inbound_peer`). [`Link`]: the stream to a peer
+//! - [`Requests`]: a channel of requests and of the network's own operations. `postponed`: operations that wait. `unsignaled`: operations that one later operation confirms
 //! - [`Registration`]: memory that peers may import
 //! - [`Operands`]: the names of registered memory in operations. [`Departed`]: processes that have gone
 //! - [`greeting`], [`envelope`]: the first bytes of a stream, and the bytes before each frame
@@ -21,39 +21,42 @@ pub mod envelope;
 mod forward;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod gathered;
 pub mod greeting;
-mod guest;
 mod heap;
-mod home;
+mod inbound_peer;
 mod issue;
 mod landing;
-mod late;
 mod link;
 mod network;
 mod numbered;
 mod operands;
 mod outgoing;
-mod over;
 mod own;
 mod polls;
+mod postponed;
 mod registration;
 mod release;
+mod stream_node;
+mod stream_transport;
 #[cfg(test)]
 mod tests;
 mod timer;
 mod transport;
+mod unsignaled;
 
 pub use completion::Completions;
 pub use departed::Departed;
-pub use home::Home;
 pub use issue::{Issue, Requests};
 pub use link::Link;
-pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
+pub use network::{
+    Accepted, After, Begun, Faults, Network, Order, ProgressEvents, Stream, StreamEnded,
+    TransitState,
+};
 pub use operands::{Operand, Operands};
-pub use over::{OverStreams, Owner, StreamTransport, close};
-pub use own::{Own, Ticket};
+pub use own::{NetworkOp, Ticket};
 pub use registration::{OwnPart, Registration};
+pub use stream_node::StreamNode;
+pub use stream_transport::{EventReceiver, StreamBackend, StreamTransport, close};
 pub use transport::Streams;
 
 /// The lower layers, for the expansion of [`carried_out_by_requests`].

@@ -8,15 +8,15 @@ use bytemuck::Zeroable;
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::envelope::{self, Answered, Envelope};
-use super::home::Home;
+use super::envelope::{self, Answered, RequestHeader};
 use super::landing::Landing;
 use super::network::{After, Stream};
 use super::numbered::Numbered;
 use super::outgoing::Outgoing;
 use super::registration::Question;
+use super::stream_node::StreamNode;
 use unipgas_base::{Error, Result, process};
-use unipgas_engine::agent::{Answer, Place, Request, wire};
+use unipgas_engine::agent::{Answer, RegisteredPlace, Request, wire};
 use unipgas_engine::transport::Life;
 
 /// An operation that has not ended.
@@ -54,7 +54,7 @@ impl Waiting {
         if let Some(count) = count {
             return (self.completions).end_gathered(self.peer, count, self.context, result);
         }
-        self.completions.is_done(self.peer, self.kind);
+        self.completions.mark_done(self.peer, self.kind);
         self.completions.end(self.peer, self.context, result);
     }
 }
@@ -80,11 +80,11 @@ pub struct Link {
     unsent: AtomicBool,
     /// Operations of the network's own.
     own: Mutex<Numbered<Waiting>>,
-    imported: Mutex<HashMap<Place, Current>>,
+    imported: Mutex<HashMap<RegisteredPlace, Current>>,
     /// Imports that have timed out. Their answers may come later.
-    questions: Mutex<HashMap<Place, Question>>,
+    questions: Mutex<HashMap<RegisteredPlace, Question>>,
     /// Regions that the peer has released, and the network's own operations that may still use them.
-    released: Mutex<Vec<(Place, Vec<u64>)>>,
+    released: Mutex<Vec<(RegisteredPlace, Vec<u64>)>>,
     /// The peer has been reached: bytes have left, or a stream without a greeting is open.
     reached: AtomicBool,
     gone: AtomicBool,
@@ -155,7 +155,7 @@ impl Link {
     }
 
     /// The validity word of a region that the caller imports next. It exists before the answer, so no release is missed.
-    pub(super) fn watch(&self, place: Place) -> Current {
+    pub(super) fn watch(&self, place: RegisteredPlace) -> Current {
         let mut imported = self.imported.lock();
         let current = imported
             .entry(place)
@@ -167,24 +167,24 @@ impl Link {
     }
 
     /// The import of this region that timed out before, if any.
-    pub(super) fn take_question(&self, place: Place) -> Option<Question> {
+    pub(super) fn take_question(&self, place: RegisteredPlace) -> Option<Question> {
         self.questions.lock().remove(&place)
     }
 
     /// Keeps an import that timed out, for the next try.
-    pub(super) fn keep_question(&self, place: Place, question: Question) {
+    pub(super) fn keep_question(&self, place: RegisteredPlace, question: Question) {
         self.questions.lock().insert(place, question);
     }
 
     /// The peer has refused the region: it is not registered any more. Earlier imports become invalid too.
-    pub(super) fn refused(&self, place: Place) {
+    pub(super) fn refused(&self, place: RegisteredPlace) {
         if let Some(current) = self.imported.lock().remove(&place) {
             current.store(0, Ordering::Release);
         }
     }
 
     /// Removes the validity word after an error, unless earlier imports use it.
-    pub(super) fn unwatch(&self, place: Place, current: Current) {
+    pub(super) fn unwatch(&self, place: RegisteredPlace, current: Current) {
         let mut imported = self.imported.lock();
         let shared = Arc::strong_count(&current) > 2;
         if !shared {
@@ -222,7 +222,7 @@ impl Link {
         } = &mut *asked;
         let was_empty = outgoing.is_empty();
         let number = all.insert(waiting);
-        let head = Envelope {
+        let head = RequestHeader {
             number,
             channel,
             ordered: ordered.into(),
@@ -297,7 +297,7 @@ impl Link {
         if let Some(waiting) = &waiting
             && waiting.ends == Ends::One
         {
-            waiting.completions.is_done(waiting.peer, waiting.kind);
+            waiting.completions.mark_done(waiting.peer, waiting.kind);
         }
         waiting.is_some()
     }
@@ -327,10 +327,14 @@ impl Link {
     }
 
     /// For the agent: takes the complete answers off `bytes`. True: there was one. Errors: the bytes are malformed.
-    pub(super) fn take(&self, bytes: &mut Vec<u8>, home: &Home) -> Result<bool, wire::Malformed> {
+    pub(super) fn take(
+        &self,
+        bytes: &mut Vec<u8>,
+        node: &StreamNode,
+    ) -> Result<bool, wire::Malformed> {
         let (mut at, mut news) = (0, false);
         while let Some((number, message, len)) = envelope::first::<Answered>(&bytes[at..])? {
-            self.answered(number, message, home)?;
+            self.answered(number, message, node)?;
             news = true;
             at += len;
         }
@@ -342,7 +346,7 @@ impl Link {
         &self,
         number: Answered,
         message: &[u8],
-        home: &Home,
+        node: &StreamNode,
     ) -> Result<(), wire::Malformed> {
         let (answer, bytes) = Answer::decode(message)?;
         match answer {
@@ -355,7 +359,7 @@ impl Link {
                 self.refused(place);
                 let under_way = self.under_way();
                 self.released.lock().push((place, under_way));
-                self.forget(home);
+                self.forget(node);
                 return Ok(());
             }
             Answer::Done(_) | Answer::Failed(_) => {}
@@ -366,7 +370,7 @@ impl Link {
             (Answer::Failed(failure), _) => Ok(Err(Error::from(failure))),
             (_, None) if bytes.is_empty() => Ok(Ok(())),
             (_, None) => Err(wire::Malformed),
-            (_, Some(landing)) => landing.land(bytes, home),
+            (_, Some(landing)) => landing.land(bytes, node),
         };
         match result {
             Ok(result) => {
@@ -401,10 +405,10 @@ impl Link {
     }
 
     /// For the agent: reports to the peer each released region that this process no longer uses.
-    pub(super) fn forget(&self, home: &Home) {
+    pub(super) fn forget(&self, node: &StreamNode) {
         let mut released = self.released.lock();
-        if !released.is_empty() && !home.network().has_settled(self) {
-            return home.forget_later();
+        if !released.is_empty() && !node.network().has_settled(self) {
+            return node.forget_later();
         }
         released.retain_mut(|(place, under_way)| {
             let own = self.own.lock();
@@ -415,15 +419,15 @@ impl Link {
             }
             let forgotten = Request::Forgotten { place: *place };
             let outgoing = &mut self.asked.lock().outgoing;
-            let _ = envelope::frame(outgoing.bytes(), Envelope::zeroed(), |into| {
+            let _ = envelope::frame(outgoing.bytes(), RequestHeader::zeroed(), |into| {
                 forgotten.encode(into)
             });
             self.push_out(outgoing);
-            home.watch_silence();
+            node.watch_silence();
             false
         });
         if !released.is_empty() {
-            home.forget_later();
+            node.forget_later();
         }
     }
 

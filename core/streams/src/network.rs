@@ -3,21 +3,21 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::envelope::Envelope;
-use super::greeting::{SECRET, Who};
+use super::envelope::RequestHeader;
+use super::greeting::{PaddedAddress, SECRET};
 use super::link::Link;
 use unipgas_base::{Error, Result};
-use unipgas_engine::agent::{Place, Registered, Request};
+use unipgas_engine::agent::{Registered, RegisteredPlace, Request};
 use unipgas_engine::op::Local;
 use unipgas_engine::transport::Limits;
 
 /// A stream has ended: it carries no more bytes in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended;
+pub struct StreamEnded;
 
 /// Result of a [look](Stream::look).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum TransitState {
     /// No bytes are in transit.
     Nothing,
     /// Bytes are in transit, and the peer may be alive: look again later.
@@ -29,15 +29,15 @@ pub enum Found {
 /// One end of a byte stream to another process. It keeps the order and loses nothing until it ends. No call waits.
 pub trait Stream: Send + Sync {
     /// Sends the bytes that there is room for, and returns their number. Errors: the stream has ended.
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended>;
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded>;
     /// As [`push`](Stream::push), for bytes without a known waiter. The stream may hold them back, and send them with the next bytes to the same
     /// process.
-    fn push_along(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
+    fn push_along(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
         self.push(bytes)
     }
     /// Appends a bounded number of received bytes; the rest causes another turn. Errors: the stream has ended; bytes from before its end are
     /// appended in this case too. After [`end`](Stream::end) each call gives this error.
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended>;
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded>;
     /// Whether room for more bytes causes a turn.
     fn want_room(&self, wanted: bool);
     /// Whether the peer has accepted the stream. Only for networks that know it without a greeting ([`Begun::secret`]).
@@ -49,8 +49,8 @@ pub trait Stream: Send + Sync {
         None
     }
     /// Looks again whether the peer is there, some time after the previous look.
-    fn look(&self) -> Found {
-        Found::Nothing
+    fn look(&self) -> TransitState {
+        TransitState::Nothing
     }
     /// A caller asks whether the peer lives ([`Peer::life`](unipgas_engine::transport::Peer::life)). True: the agent looks at the stream from now on. Streams that
     /// report their end need no look.
@@ -78,12 +78,12 @@ pub struct Accepted {
     /// The end in this process.
     pub stream: Arc<dyn Stream>,
     /// Address of the peer, if the network knows it and has checked its permission. `None`: the peer must send a greeting.
-    pub known: Option<Who>,
+    pub known: Option<PaddedAddress>,
 }
 
 /// Progress of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct News {
+pub struct ProgressEvents {
     /// A stream that this process began may have received bytes or ended.
     pub streams: bool,
     /// A stream that a peer began has received bytes. The caller serves it: these bytes cause no turn.
@@ -107,11 +107,11 @@ pub trait Network: Send + Sync {
     /// Descriptors for epoll. One is readable when a turn is due: received bytes, requested room, or a new stream of a peer.
     fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Makes progress without a wait. Turns call it first, waiting threads call it too; one thread at a time. Bytes of streams that peers began need a
-    /// turn, except with [`News::guests`]. If no [event](Network::events) reports them, this call sounds the [alarm](super::Home::wake).
+    /// turn, except with [`ProgressEvents::guests`]. If no [event](Network::events) reports them, this call sounds the [alarm](super::StreamNode::wake).
     /// `turn`: a turn begins. `alone`: no waiting thread makes progress, so [held back](Stream::push_along) bytes leave.
-    fn progress(&self, turn: bool, alone: bool) -> News {
+    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
         let _ = (turn, alone);
-        News {
+        ProgressEvents {
             streams: true,
             guests: false,
             ended: false,
@@ -139,7 +139,7 @@ pub trait Network: Send + Sync {
     }
     /// Whether `len` bytes of this process may be used by operations. Errors: [`Error::NotRegistered`].
     fn check_local(&self, registered: &Registered, local: Local, len: usize) -> Result<()> {
-        let place = Place {
+        let place = RegisteredPlace {
             slot: local.desc as u32,
             generation: (local.desc >> 32) as u32,
             offset: 0,
@@ -160,7 +160,7 @@ pub trait Network: Send + Sync {
         }
     }
     /// Whether unsignaled operations to this peer are visible there, or become visible before the next bytes of the stream. False: their completion is
-    /// requested, and [`News::ended`] reports it.
+    /// requested, and [`ProgressEvents::ended`] reports it.
     fn has_settled(&self, link: &Link) -> bool {
         let _ = link;
         true
@@ -199,9 +199,9 @@ pub trait Faults: Send + Sync {
 /// Received requests of one peer before their execution.
 pub trait Order: Send {
     /// Keeps a received request.
-    fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]);
+    fn hold(&mut self, envelope: RequestHeader, request: &Request<'_>, message: &[u8]);
     /// The next request to execute, with its message. `all`: repeated calls give all requests.
-    fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)>;
+    fn take(&mut self, all: bool) -> Option<(RequestHeader, Vec<u8>)>;
     /// A turn of the agent is over.
     fn turn(&mut self);
     /// Whether no request is kept.

@@ -1,6 +1,6 @@
 //! Bytes that wait for room in a stream.
 
-use super::network::{Ended, Stream};
+use super::network::{Stream, StreamEnded};
 
 /// Capacity that is kept for the next frames, in bytes.
 const KEPT: usize = 1 << 20;
@@ -28,16 +28,19 @@ impl Outgoing {
     }
 
     /// Sends the bytes that there is room for. Errors: the stream has ended.
-    pub fn push(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
+    pub fn push(&mut self, stream: &dyn Stream) -> Result<(), StreamEnded> {
         self.push_by(|bytes| stream.push(bytes))
     }
 
     /// As [`push`](Outgoing::push), for bytes that [may wait](Stream::push_along) for others.
-    pub(crate) fn push_along(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
+    pub(crate) fn push_along(&mut self, stream: &dyn Stream) -> Result<(), StreamEnded> {
         self.push_by(|bytes| stream.push_along(bytes))
     }
 
-    fn push_by(&mut self, push: impl Fn(&[u8]) -> Result<usize, Ended>) -> Result<(), Ended> {
+    fn push_by(
+        &mut self,
+        push: impl Fn(&[u8]) -> Result<usize, StreamEnded>,
+    ) -> Result<(), StreamEnded> {
         while !self.is_empty() {
             match push(&self.bytes[self.sent..])? {
                 0 => break,

@@ -13,7 +13,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// Ends the operation. The network no longer uses its memory. False: it had ended before, because the peer was lost. Any thread may call. A poll reports
-    /// the completion. The thread that makes progress then reports [`News::ended`](super::News::ended): other operations may wait for this one.
+    /// the completion. The thread that makes progress then reports [`ProgressEvents::ended`](super::ProgressEvents::ended): other operations may wait for this one.
     pub fn end(self, result: Result<()>) -> bool {
         self.link.end_own(self.number, result)
     }
@@ -31,8 +31,8 @@ impl Ticket {
 }
 
 /// An operation of the network's own. It may have to wait before it leaves.
-pub trait Own: Send {
+pub trait NetworkOp: Send {
     /// Hands the operation to the network, without a wait. Errors: [`Error::NotNow`](unipgas_base::Error::NotNow) if the network has no room now; another try follows
-    /// when an operation has [ended](super::News::ended). Other errors end the operation. The ticket is invalid after an error.
+    /// when an operation has [ended](super::ProgressEvents::ended). Other errors end the operation. The ticket is invalid after an error.
     fn post(&mut self, ticket: Ticket) -> Result<()>;
 }

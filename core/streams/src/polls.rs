@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use unipgas_base::{driver, pace};
+use unipgas_base::{driver, liveness_timer};
 
 /// This number of polls within [`TIME`] nanoseconds is many. A program that shares its core with the progress thread never reaches a higher number.
 const MANY: u32 = 2;
@@ -25,13 +25,13 @@ impl Polls {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
         self.count.store(count, Ordering::Relaxed);
         if count.is_multiple_of(MANY) {
-            self.note_at(pace::now());
+            self.note_at(liveness_timer::now());
         }
     }
 
     /// A poll after many operations counts as many polls.
     pub(crate) fn note_many(&self) {
-        self.noted.store(pace::now(), Ordering::Relaxed);
+        self.noted.store(liveness_timer::now(), Ordering::Relaxed);
         self.were_many.store(true, Ordering::Relaxed);
     }
 
@@ -44,7 +44,7 @@ impl Polls {
 
     /// Whether there were many in the last [`TIME`].
     pub(crate) fn are_many(&self) -> bool {
-        self.are_many_at(pace::now())
+        self.are_many_at(liveness_timer::now())
     }
 
     fn are_many_at(&self, now: u64) -> bool {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::home::{BRIEFLY, Home};
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
+use super::stream_node::{BRIEFLY, StreamNode};
 use unipgas_base::{Deadline, Error, Result, Rights};
-use unipgas_engine::agent::{Place, Request};
+use unipgas_engine::agent::{RegisteredPlace, Request};
 use unipgas_engine::region::{Memory, RemoteParts, RemoteRegion};
 use unipgas_engine::transport::Handler;
 
@@ -27,8 +27,8 @@ pub struct OwnPart {
 
 /// Memory of this process that peers may import.
 pub struct Registration {
-    home: Arc<Home>,
-    place: Place,
+    node: Arc<StreamNode>,
+    place: RegisteredPlace,
     base: *mut u8,
     len: usize,
     desc: u64,
@@ -46,22 +46,22 @@ unsafe impl Sync for Registration {}
 impl Registration {
     /// Allocates memory, and calls `own` with it. Errors: [`Error::Exhausted`]; as `own`.
     pub(crate) fn allocate(
-        home: &Arc<Home>,
+        node: &Arc<StreamNode>,
         len: usize,
         rights: Rights,
         own: impl FnOnce(*mut u8) -> Result<OwnPart>,
     ) -> Result<Self> {
-        let base = home.heap.take(len)?;
-        let own = own(base).inspect_err(|_| home.heap.give_back(base, len))?;
+        let base = node.heap.take(len)?;
+        let own = own(base).inspect_err(|_| node.heap.give_back(base, len))?;
         // SAFETY:
         // - the block belongs to this registration until its drop.
-        Ok(unsafe { Registration::open(home, base, len, rights, own, true) })
+        Ok(unsafe { Registration::open(node, base, len, rights, own, true) })
     }
 
     /// # Safety
     /// `len` bytes at `base` are valid until the registration is dropped.
     pub(crate) unsafe fn of_user(
-        home: &Arc<Home>,
+        node: &Arc<StreamNode>,
         base: *mut u8,
         len: usize,
         rights: Rights,
@@ -69,11 +69,11 @@ impl Registration {
     ) -> Self {
         // SAFETY:
         // - contract of this call: valid until the registration is dropped.
-        unsafe { Registration::open(home, base, len, rights, own, false) }
+        unsafe { Registration::open(node, base, len, rights, own, false) }
     }
 
     unsafe fn open(
-        home: &Arc<Home>,
+        node: &Arc<StreamNode>,
         base: *mut u8,
         len: usize,
         rights: Rights,
@@ -82,16 +82,16 @@ impl Registration {
     ) -> Self {
         // SAFETY:
         // - valid until `drop`, which closes it first.
-        let place = unsafe { home.registered().open(base, len, rights, own.told) };
+        let place = unsafe { node.registered().open(base, len, rights, own.told) };
         let desc = match own.desc {
             // A unique name: a generation of a slot is not used twice.
-            0 if home.limits().registered => {
+            0 if node.limits().registered => {
                 u64::from(place.generation) << 32 | u64::from(place.slot)
             }
             desc => desc,
         };
         Registration {
-            home: home.clone(),
+            node: node.clone(),
             place,
             base,
             len,
@@ -104,32 +104,32 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.node.is_here() {
             // In the child of a fork: another thread of the parent may have held the locks.
             std::mem::forget(self.keeps.take());
             return;
         }
-        if self.home.registered().close(self.place) {
-            self.home.releases.begin(self.place);
-            self.home.wake();
+        if self.node.registered().close(self.place) {
+            self.node.releases.begin(self.place);
+            self.node.wake();
             // The agent of this process refuses peers that do not know of the end yet.
-            let releases = &self.home.releases;
-            let told = |by| self.home.wait_until(by, || releases.is_over(self.place));
+            let releases = &self.node.releases;
+            let told = |by| self.node.wait_until(by, || releases.is_over(self.place));
             // A peer may have died. The first look may only find bytes that the peer sent after an earlier look.
             let soon = (0..2).any(|_| {
                 let over = told(Deadline::after(BRIEFLY)).is_ok();
                 if !over {
-                    self.home.look_at_peers();
+                    self.node.look_at_peers();
                 }
                 over
             });
-            if !soon && told(self.home.patience()).is_err() {
+            if !soon && told(self.node.patience()).is_err() {
                 releases.give_up(self.place);
             }
         }
         drop(self.keeps.take());
         if self.allocated {
-            self.home.heap.give_back(self.base, self.len);
+            self.node.heap.give_back(self.base, self.len);
         }
     }
 }
@@ -148,7 +148,7 @@ impl Memory for Registration {
     }
 
     fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
-        self.home.registered().handle_by(self.place, handler);
+        self.node.registered().handle_by(self.place, handler);
         Ok(())
     }
 
@@ -187,7 +187,7 @@ pub(super) fn import(
     key: &[u8],
     peer: u32,
     link: &Arc<Link>,
-    home: &Home,
+    node: &StreamNode,
     deadline: Deadline,
 ) -> Result<RemoteRegion> {
     if link.is_gone() {
@@ -199,9 +199,9 @@ pub(super) fn import(
     // After a timeout, the next try continues the request.
     let question = match link.take_question(place) {
         Some(question) => question,
-        None => Question::ask(place, link, home)?,
+        None => Question::ask(place, link, node)?,
     };
-    let answer = match question.answer(home, deadline) {
+    let answer = match question.answer(node, deadline) {
         Err(Error::Timeout) => {
             link.keep_question(place, question);
             return Err(Error::Timeout);
@@ -211,7 +211,7 @@ pub(super) fn import(
     let current = question.current;
     let asked = answer.and_then(|answer| {
         let (told, own) = Told::split(&answer)?;
-        Ok((told, home.network().imported(link, own)?))
+        Ok((told, node.network().imported(link, own)?))
     });
     let (told, [a, b, c]) = match asked {
         Ok(answer) => answer,
@@ -273,7 +273,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    fn ask(place: Place, link: &Link, home: &Home) -> Result<Self> {
+    fn ask(place: RegisteredPlace, link: &Link, node: &StreamNode) -> Result<Self> {
         let request = Request::Import { place };
         let completions = Arc::new(Completions::new(1));
         completions.begin(0)?;
@@ -295,7 +295,7 @@ impl Question {
             landing: Some(Landing::Told(question.told.clone())),
             ends: Ends::One,
         };
-        match home.ask(link, (0, false), |into| request.encode(into), waiting) {
+        match node.ask(link, (0, false), |into| request.encode(into), waiting) {
             Ok(()) => Ok(question),
             Err(error) => {
                 link.unwatch(place, question.current);
@@ -305,10 +305,10 @@ impl Question {
     }
 
     /// Waits for the owner's answer.
-    fn answer(&self, home: &Home, deadline: Deadline) -> Result<Vec<u8>> {
+    fn answer(&self, node: &StreamNode, deadline: Deadline) -> Result<Vec<u8>> {
         let mut result = Ok(());
         // The request ends even if the peer dies.
-        home.wait_until(deadline, || {
+        node.wait_until(deadline, || {
             self.completions
                 .report(&mut |completion| result = completion.result);
             self.completions.pending() == 0
@@ -317,8 +317,8 @@ impl Question {
     }
 }
 
-fn unpack(packed: u64, offset: usize) -> Place {
-    Place {
+fn unpack(packed: u64, offset: usize) -> RegisteredPlace {
+    RegisteredPlace {
         slot: packed as u32,
         generation: (packed >> 32) as u32,
         offset: offset as u64,
@@ -326,6 +326,6 @@ fn unpack(packed: u64, offset: usize) -> Place {
 }
 
 /// The owner's place of `offset` in the region.
-pub(super) fn place(region: &RemoteRegion, offset: usize) -> Place {
+pub(super) fn place(region: &RemoteRegion, offset: usize) -> RegisteredPlace {
     unpack(region.parts().detail[0], offset)
 }

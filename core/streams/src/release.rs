@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use unipgas_engine::agent::Place;
+use unipgas_engine::agent::RegisteredPlace;
 
 #[derive(Default)]
 pub(super) struct Releases(Mutex<State>);
@@ -10,11 +10,11 @@ pub(super) struct Releases(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// Ended registrations that peers do not know yet.
-    untold: Vec<Place>,
+    untold: Vec<RegisteredPlace>,
     /// Registrations with a reported end, and the number of peers that have not answered.
-    told: Vec<(Place, usize)>,
+    told: Vec<(RegisteredPlace, usize)>,
     /// The ones of `told` that no thread waits for: a peer was silent for too long.
-    given_up: Vec<Place>,
+    given_up: Vec<RegisteredPlace>,
     /// Peers know that this process leaves.
     left: bool,
     /// No more reports: the agent has ended.
@@ -25,12 +25,12 @@ struct State {
 
 impl Releases {
     /// Reports the end of this registration to peers.
-    pub fn begin(&self, place: Place) {
+    pub fn begin(&self, place: RegisteredPlace) {
         self.0.lock().untold.push(place);
     }
 
     /// Whether no peer uses the registration any more. Gives true only once, until the agent ends.
-    pub(crate) fn is_over(&self, place: Place) -> bool {
+    pub(crate) fn is_over(&self, place: RegisteredPlace) -> bool {
         let mut state = self.0.lock();
         if let Some(at) = state.told.iter().position(|told| *told == (place, 0)) {
             state.told.swap_remove(at);
@@ -40,7 +40,7 @@ impl Releases {
     }
 
     /// No thread waits any more for the peers that have not answered.
-    pub(crate) fn give_up(&self, place: Place) {
+    pub(crate) fn give_up(&self, place: RegisteredPlace) {
         self.0.lock().given_up.push(place);
     }
 
@@ -63,7 +63,7 @@ impl Releases {
     }
 
     /// For the agent: reports the new ends. `tell` does it, and returns the number of peers.
-    pub(crate) fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
+    pub(crate) fn tell(&self, mut tell: impl FnMut(RegisteredPlace) -> usize) {
         let mut state = self.0.lock();
         for place in std::mem::take(&mut state.untold) {
             let peers = tell(place);
@@ -73,7 +73,7 @@ impl Releases {
     }
 
     /// For the agent: a peer no longer uses the registration.
-    pub(crate) fn forgotten(&self, place: Place) {
+    pub(crate) fn forgotten(&self, place: RegisteredPlace) {
         let mut state = self.0.lock();
         let told = state.told.iter_mut().find(|(told, _)| *told == place);
         if let Some((_, left)) = told {

@@ -9,7 +9,7 @@ use rustix::time::{
 };
 
 use unipgas_base::descriptor::above;
-use unipgas_base::{Error, Result, pace};
+use unipgas_base::{Error, Result, liveness_timer};
 
 /// Time between two looks, in milliseconds.
 const PAUSE_MS: i64 = 500;
@@ -44,7 +44,7 @@ impl Timer {
     /// Makes the next look due now, but not before half the usual time after the last one. A count of looks without an answer declares a peer dead.
     pub(crate) fn hasten(&self) {
         self.runs.store(true, Ordering::SeqCst);
-        let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
+        let since = liveness_timer::now().saturating_sub(self.last.load(Ordering::Relaxed));
         let rest = (PAUSE_MS * 500_000).saturating_sub(since.try_into().unwrap_or(i64::MAX));
         self.arm(rest.max(1));
     }
@@ -69,7 +69,7 @@ impl Timer {
         let runs = self.runs.load(Ordering::SeqCst);
         let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
         if due {
-            self.last.store(pace::now(), Ordering::Relaxed);
+            self.last.store(liveness_timer::now(), Ordering::Relaxed);
             self.runs.store(false, Ordering::SeqCst);
         }
         due

@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::home::Home;
 use super::issue::Requests;
 use super::link::Link;
 use super::network::Network;
 use super::registration::{OwnPart, Registration, import};
+use super::stream_node::StreamNode;
 use unipgas_base::atomic::ElementLocks;
 use unipgas_base::bell::Bell;
 use unipgas_base::driver::{Driven, Driver, Waits};
@@ -17,33 +17,33 @@ use unipgas_engine::transport::{Life, Peer, Transport};
 
 /// A [`Transport`] forwards its calls to it. The progress thread takes its turns. Its drop leaves.
 pub struct Streams {
-    home: Arc<Home>,
+    node: Arc<StreamNode>,
     driver: Arc<Driver>,
 }
 
 impl Streams {
     /// Opens the streams over `network`. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`](unipgas_base::Error::Os).
     pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
-        let home = Arc::new(Home::open(network, beside)?);
+        let node = Arc::new(StreamNode::open(network, beside)?);
         let driver = Driver::of_this_process()?;
-        let driven: std::sync::Weak<dyn Driven> = Arc::<Home>::downgrade(&home);
+        let driven: std::sync::Weak<dyn Driven> = Arc::<StreamNode>::downgrade(&node);
         driver.enrol(driven, Waits::Never);
-        driver.watch_events(home.as_fd())?;
-        Ok(Streams { home, driver })
+        driver.watch_events(node.as_fd())?;
+        Ok(Streams { node, driver })
     }
 
     /// The state that all streams of the process share.
-    pub fn home(&self) -> &Arc<Home> {
-        &self.home
+    pub fn node(&self) -> &Arc<StreamNode> {
+        &self.node
     }
 
     /// See [`Transport::connect_within`].
     pub(crate) fn connect(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
-        let (index, link) = self.home.connect(address, deadline)?;
+        let (index, link) = self.node.connect(address, deadline)?;
         Ok(Arc::new(Neighbour {
             index,
             link,
-            home: self.home.clone(),
+            node: self.node.clone(),
         }))
     }
 
@@ -55,9 +55,9 @@ impl Streams {
         own: impl FnOnce(*mut u8) -> Result<OwnPart>,
     ) -> Result<Registration> {
         if rights.contains(Rights::RECORDS) {
-            return Registration::allocate(&self.home, len, rights, |_| Ok(OwnPart::default()));
+            return Registration::allocate(&self.node, len, rights, |_| Ok(OwnPart::default()));
         }
-        Registration::allocate(&self.home, len, rights, own)
+        Registration::allocate(&self.node, len, rights, own)
     }
 
     /// See [`Transport::register`]; without rights, [`Transport::register_local`]. `needed`: the access that this process itself must have. Calls `own` after
@@ -83,49 +83,49 @@ impl Streams {
         };
         // SAFETY:
         // - contract of this call: valid until the registration is dropped.
-        Ok(unsafe { Registration::of_user(&self.home, base, len, rights, own) })
+        Ok(unsafe { Registration::of_user(&self.node, base, len, rights, own) })
     }
 
     /// A channel of requests.
     pub(crate) fn open_channel(&self) -> Requests {
-        Requests::new(&self.home, self.home.limits().depth)
+        Requests::new(&self.node, self.node.limits().depth)
     }
 
     /// See [`Transport::progress`].
     pub(crate) fn progress(&self) -> bool {
-        self.home.take_answers_first();
-        self.home.has_served()
+        self.node.take_answers_first();
+        self.node.has_served()
     }
 
     /// See [`Transport::bell`].
     pub fn bell(&self) -> &Bell {
-        self.home.registered().bell()
+        self.node.registered().bell()
     }
 
     /// See [`Transport::locks`].
     pub fn locks(&self) -> &ElementLocks {
-        self.home.registered().locks()
+        self.node.registered().locks()
     }
 
     /// See [`Transport::hurry`].
     pub(crate) fn hurry(&self, deadline: Deadline) {
-        self.home.hurry(deadline);
+        self.node.hurry(deadline);
     }
 
     /// See [`Transport::leave`].
     pub(crate) fn leave(&self) {
-        self.home.leave();
+        self.node.leave();
     }
 }
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        if !self.home.is_here() {
+        if !self.node.is_here() {
             return;
         }
         self.leave();
-        self.home.part();
-        self.driver.forget_events(self.home.as_fd());
+        self.node.part();
+        self.driver.forget_events(self.node.as_fd());
     }
 }
 
@@ -133,24 +133,24 @@ impl Drop for Streams {
 struct Neighbour {
     index: u32,
     link: Arc<Link>,
-    home: Arc<Home>,
+    node: Arc<StreamNode>,
 }
 
 impl Peer for Neighbour {
     fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {
-        import(key, self.index, &self.link, &self.home, deadline)
+        import(key, self.index, &self.link, &self.node, deadline)
     }
 
     fn life(&self) -> Life {
         let life = self.link.life();
         if life == Life::Alive && self.link.stream().watch() {
-            self.home.watch_silence();
+            self.node.watch_silence();
         }
         life
     }
 
     fn declare_dead(&self) {
         self.link.declare_dead();
-        self.home.wake();
+        self.node.wake();
     }
 }

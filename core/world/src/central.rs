@@ -16,7 +16,7 @@ use unipgas_engine::op::{Flags, Notice, Remote};
 
 /// Places of the barrier in the ranks' regions, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Places {
+pub struct BarrierPlaces {
     /// The rank with the counters.
     pub home: u32,
     /// Two counters of 8 bytes, of which the lower four count. They begin with 0, and have no other user.
@@ -31,7 +31,7 @@ pub struct CentralBarrier {
     endpoint: Endpoint,
     regions: Arc<PublishedRegions>,
     ranks: Box<[u32]>,
-    places: Places,
+    places: BarrierPlaces,
     turn: Exclusive<Turn>,
 }
 
@@ -46,7 +46,11 @@ struct Turn {
 
 impl CentralBarrier {
     /// `regions` belong to the same world. Errors: [`Error::InvalidArgument`] if the counters' rank does not exist.
-    pub fn new(world: &Arc<World>, regions: Arc<PublishedRegions>, places: Places) -> Result<Self> {
+    pub fn new(
+        world: &Arc<World>,
+        regions: Arc<PublishedRegions>,
+        places: BarrierPlaces,
+    ) -> Result<Self> {
         if places.home >= world.size() {
             return Err(Error::InvalidArgument(
                 "a barrier's counters are at one of the ranks".into(),

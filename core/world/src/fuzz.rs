@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 
-use super::group::{Forming, Group};
+use super::group::{Forming, RankGroup};
 use super::world::World;
-use unipgas_base::combine::{Combination, Element};
+use unipgas_base::combine::{Combination, ElementType};
 use unipgas_base::fenced::Fenced;
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Engine;
@@ -143,7 +143,7 @@ impl Ranks {
         })
     }
 
-    fn form(&self) -> Result<[Group; 2]> {
+    fn form(&self) -> Result<[RankGroup; 2]> {
         let form = |world| Forming::new(world, &[0, 1], NAME);
         let [mut first, mut second] = [form(&self.worlds[0])?, form(&self.worlds[1])?];
         let begun = first.advance(Deadline::Now);
@@ -283,9 +283,9 @@ fn either(held: &mut [u8], other: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn use_group(group: &Group, len: usize) {
+fn use_group(group: &RankGroup, len: usize) {
     let (value, mut result) = (vec![2; len], vec![0; len]);
-    let sum = (Combination::Sum, Element::U64);
+    let sum = (Combination::Sum, ElementType::U64);
     let _ = group.barrier(Deadline::Now);
     let _ = group.all_reduce(&value, &mut result, &mut either, Deadline::Now);
     let _ = group.broadcast(&mut result, 1, Deadline::Now);
@@ -316,7 +316,7 @@ pub(crate) fn circuits() -> Vec<Vec<u8>> {
 }
 
 /// The whole arena, 1 KiB at a time.
-fn pieces(group: &Group) -> Vec<Vec<u8>> {
+fn pieces(group: &RankGroup) -> Vec<Vec<u8>> {
     let all @ (_, len) = group.memory();
     let places: Vec<usize> = (0..len).step_by(128).collect();
     let piece = |at: &usize| record(all, *at, 128.min(len - at));

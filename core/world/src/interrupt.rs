@@ -7,7 +7,7 @@ use crate::world::World;
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Region;
 use unipgas_engine::engine::Engine;
-use unipgas_engine::op::{Flags, Outcome, Remote, Reply};
+use unipgas_engine::op::{Flags, Outcome, Remote, ReplyBuffer};
 use unipgas_engine::transport::{Handler, Life};
 use unipgas_job::bootstrap::Bootstrap;
 use unipgas_job::job::Job;
@@ -89,7 +89,7 @@ impl World {
             region: &region,
             offset: 0,
         };
-        if endpoint.active_message(to, INTERRUPT, Reply::NONE, Flags::empty(), 0)?
+        if endpoint.active_message(to, INTERRUPT, ReplyBuffer::NONE, Flags::empty(), 0)?
             == Outcome::Complete
         {
             return Ok(());

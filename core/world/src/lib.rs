@@ -1,7 +1,7 @@
 //! Ranks: their processes, memory and states, their messages, and their collective operations.
 //!
 //! - [`World`]: the ranks of a job on one engine, their published regions ([`imports`], [`published`]), and their states.
-//! - [`Group`]: collective operations, along the schedules of `unipgas-schedule`. [`central`]: a barrier at two counters.
+//! - [`RankGroup`]: collective operations, along the schedules of `unipgas-schedule`. [`central`]: a barrier at two counters.
 //! - [`Messenger`]: messages among ranks. [`host_memory`]: memory that the ranks of one host map.
 //!
 //! It depends on the crates below: base, schedule, engine, job and message.
@@ -20,6 +20,6 @@ pub mod published;
 mod replacement;
 pub mod world;
 
-pub use group::Group;
+pub use group::RankGroup;
 pub use messenger::{Lane, Messenger, Needs};
 pub use world::World;

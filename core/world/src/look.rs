@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::world::World;
 use unipgas_base::{Deadline, Error, Result};
-use unipgas_engine::awaited::Awaited;
 use unipgas_engine::op::Remote;
+use unipgas_engine::pending_fetch::PendingFetch;
 
 /// The object of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ type Key = (u32, u32, Sought);
 pub(super) struct Look {
     read: Vec<Box<[u8]>>,
     at: usize,
-    open: Option<Awaited>,
+    open: Option<PendingFetch>,
 }
 
 impl Look {

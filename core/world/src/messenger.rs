@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::world::World;
 use unipgas_base::biased::{Biased, BiasedGuard};
-use unipgas_base::wait::Steps;
+use unipgas_base::wait::WaitProgress;
 use unipgas_base::{Deadline, Result, driver};
 use unipgas_engine::transport::Life;
 use unipgas_message::{
@@ -166,7 +166,7 @@ impl Messenger {
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
-        let (mut since, mut steps) = (None, Steps::default());
+        let (mut since, mut steps) = (None, WaitProgress::default());
         let mut check = || {
             steps.note(self.window.lines_taken());
             match needs {

@@ -11,7 +11,7 @@ use super::interrupt;
 use super::lives::HEALTHY;
 use super::look::{Look, Looks};
 use unipgas_base::calls::Call;
-use unipgas_base::limbo::Limbo;
+use unipgas_base::reclaimer::Reclaimer;
 use unipgas_base::{Deadline, Error, Result, log};
 use unipgas_engine::Endpoint;
 use unipgas_engine::bundle::{Address, Bundle, RegionKey};
@@ -54,7 +54,7 @@ pub struct World {
     /// Endpoint of the library's own operations.
     service: Endpoint,
     /// Objects that calls may still read.
-    limbo: Limbo,
+    reclaimer: Reclaimer,
     pub(super) deaths_seen: AtomicU32,
     pub(super) changes_seen: AtomicU32,
     /// Number of known deaths, and the number of them that the program knows.
@@ -113,7 +113,7 @@ impl World {
             shown: (0..ranks).map(|_| AtomicBool::new(false)).collect(),
             imports: Imports::of(ranks),
             service,
-            limbo: Limbo::of_threads(),
+            reclaimer: Reclaimer::of_threads(),
             deaths_seen: AtomicU32::new(0),
             changes_seen: AtomicU32::new(0),
             deaths: AtomicU32::new(0),
@@ -325,7 +325,7 @@ impl World {
 
     /// Frees an object that no thread can find any more, after the calls that may read it. `weight`: its share of a batch, which is freed together.
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
-        self.limbo.retire(what, weight);
+        self.reclaimer.retire(what, weight);
     }
 
     pub(super) fn gone_or_stale(&self, rank: u32, error: Error) -> Error {

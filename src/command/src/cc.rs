@@ -14,7 +14,7 @@ mod place;
 
 /// What is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     C,
     Cxx,
 }

@@ -1,9 +1,9 @@
 //! What the ranks of a job have done, as a table: `unipgas ps --counts`.
 
-use unipgas_launcher::picture::Picture;
+use unipgas_launcher::job_snapshot::JobSnapshot;
 
 /// For each rank its sums, and below them each of its queues that has been used.
-pub fn table(picture: &Picture) -> String {
+pub fn table(picture: &JobSnapshot) -> String {
     let head = [
         "rank",
         "queue",

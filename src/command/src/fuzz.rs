@@ -1,11 +1,11 @@
 //! What users, batch systems and other hosts give the command to read: with what nobody means.
 
 use unipgas_fuzz::{Reader, run};
-use unipgas_tofud::Shape;
+use unipgas_tofud::TorusShape;
 
 use crate::counts;
 use crate::hosts::list::{from_file, from_list, share};
-use crate::ps::job::Job;
+use crate::ps::job::JobListing;
 
 const READERS: &[Reader] = &[
     ("hostfile", file, files),
@@ -45,7 +45,7 @@ fn lists() -> Vec<Vec<u8>> {
 }
 
 fn shape(bytes: &[u8]) {
-    if let Ok(shape) = String::from_utf8_lossy(bytes).parse::<Shape>() {
+    if let Ok(shape) = String::from_utf8_lossy(bytes).parse::<TorusShape>() {
         assert_eq!(shape.to_string().parse(), Ok(shape));
     }
 }
@@ -55,14 +55,14 @@ fn shapes() -> Vec<Vec<u8>> {
 }
 
 fn jobs(bytes: &[u8]) {
-    let Ok(all) = serde_json::from_slice::<Vec<Job>>(bytes) else {
+    let Ok(all) = serde_json::from_slice::<Vec<JobListing>>(bytes) else {
         return;
     };
-    let all = Job::joined(vec![("a".into(), all.clone()), ("b".into(), all)]);
+    let all = JobListing::joined(vec![("a".into(), all.clone()), ("b".into(), all)]);
     let texts = all
         .iter()
         .map(|job| job.text(&job.picture().table(None)) + &counts::table(&job.picture()));
-    let text = Job::list(&all) + &texts.collect::<String>();
+    let text = JobListing::list(&all) + &texts.collect::<String>();
     assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
 }
 
@@ -77,7 +77,7 @@ fn told() -> Vec<Vec<u8>> {
 
 #[test]
 fn what_hosts_tell_is_read() {
-    let all = serde_json::from_slice::<Vec<Job>>(&told()[0]);
+    let all = serde_json::from_slice::<Vec<JobListing>>(&told()[0]);
     assert_eq!(
         all.map_err(|error| error.to_string()).map(|all| all.len()),
         Ok(2)

@@ -28,7 +28,7 @@ const LIBRARIES: [&str; 12] = [
 
 /// What a program is linked with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Links {
+pub(crate) enum Links {
     /// No MPI, as far as can be seen: the library may be linked statically, or loaded later.
     NoMpi,
     /// This library of MPI, and not unipgas.

@@ -12,7 +12,7 @@ use crate::{Cli, cc, fail};
 
 /// Where they go.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The directory for data that does not depend on the machine, such as /usr/local/share
     #[arg(value_name = "DIRECTORY")]
     to: PathBuf,

@@ -17,7 +17,7 @@ use crate::{fail, one_line, run};
 
 /// What each part has for itself.
 #[derive(Debug, Default, clap::Args)]
-pub struct Part {
+pub(crate) struct ProgramPart {
     /// Number of processes (also -np N); not needed if a host has a number
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
     pub processes: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Part {
 )]
 struct Further {
     #[command(flatten)]
-    part: Part,
+    part: ProgramPart,
 }
 
 fn processes(text: &str) -> Result<u32, String> {
@@ -120,12 +120,12 @@ pub fn mark(words: &mut Vec<OsString>, mut at: usize) -> Option<Vec<OsString>> {
 }
 
 /// All parts behind the first `:`. Errors: a line.
-pub fn further(rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
+pub fn further(rest: Option<Vec<OsString>>) -> Result<Vec<ProgramPart>, String> {
     from(2, rest)
 }
 
 /// All parts, the first of which has this number. Errors: a line.
-fn from(first: usize, mut rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
+fn from(first: usize, mut rest: Option<Vec<OsString>>) -> Result<Vec<ProgramPart>, String> {
     let mut parts = Vec::new();
     while let Some(mut words) = rest {
         rest = mark(&mut words, 0);
@@ -151,7 +151,7 @@ fn wrong(error: &clap::Error) -> String {
 }
 
 /// How many processes all parts have together. Errors: a line.
-pub fn count(parts: &[Part]) -> Result<u32, String> {
+pub fn count(parts: &[ProgramPart]) -> Result<u32, String> {
     let mut all = 0u32;
     for (number, part) in (1..).zip(parts) {
         let processes = part.processes.ok_or_else(|| {
@@ -170,7 +170,7 @@ pub fn count(parts: &[Part]) -> Result<u32, String> {
 /// named such that [`each`] finds them. `dry`: nothing is to be started, and it may be that nothing is there. Gives the first file. Errors (those of `check`,
 /// too): a status, and a line.
 pub fn find(
-    parts: &mut [Part],
+    parts: &mut [ProgramPart],
     dry: bool,
     mut check: impl FnMut(&Path, &[OsString]) -> Result<(), (u8, String)>,
 ) -> Result<PathBuf, (u8, String)> {
@@ -206,7 +206,7 @@ pub fn find(
 }
 
 /// The one program that is started for all parts, and its arguments. Errors: a line.
-pub fn as_one(parts: &[Part]) -> Result<Vec<OsString>, String> {
+pub fn as_one(parts: &[ProgramPart]) -> Result<Vec<OsString>, String> {
     let myself =
         std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
     let mut words: Vec<OsString> = Vec::new();
@@ -245,7 +245,7 @@ fn is_colons(word: &OsStr) -> bool {
 }
 
 /// The parts that [`as_one`] has written. Errors: a line.
-fn again(words: &[OsString]) -> Result<Vec<Part>, String> {
+fn again(words: &[OsString]) -> Result<Vec<ProgramPart>, String> {
     let plain = |word: &OsString| match is_colons(word) {
         true => OsStr::from_bytes(&word.as_bytes()[1..]).to_owned(),
         false => word.clone(),
@@ -285,7 +285,7 @@ pub fn each(parts: &[OsString]) -> ExitCode {
     fail(2, "this job has more ranks than its parts")
 }
 
-fn become_program(part: &Part) -> ExitCode {
+fn become_program(part: &ProgramPart) -> ExitCode {
     if let Some(directory) = &part.wdir
         && let Err(error) = std::env::set_current_dir(directory)
     {

@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use unipgas::core::tell;
-use unipgas_launcher::picture::Picture;
+use unipgas_launcher::job_snapshot::JobSnapshot;
 use unipgas_launcher::rates::Rates;
 
 use crate::hosts::{Asked, Asking};
 use crate::{counts, fail, shown};
-use job::{Job, Name};
+use job::{JobListing, JobSelector};
 
 /// Options of `unipgas ps`.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; without it all jobs, in a line each
     #[arg(value_name = "JOB")]
-    job: Option<Name>,
+    job: Option<JobSelector>,
     /// What its ranks have done so far: operations and bytes of each queue, and what was in their way
     #[arg(short, long)]
     counts: bool,
@@ -32,10 +32,10 @@ pub struct Args {
 
 /// Options of `unipgas top`.
 #[derive(clap::Args)]
-pub struct TopArgs {
+pub(crate) struct TopArgs {
     /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; not needed where there is one
     #[arg(value_name = "JOB")]
-    job: Option<Name>,
+    job: Option<JobSelector>,
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = span)]
     delay: f64,
@@ -70,13 +70,13 @@ impl Places {
     }
 
     /// The jobs there, and how many hosts could not be asked, of each of which a line has been said.
-    fn jobs(&self) -> (Vec<Job>, usize) {
+    fn jobs(&self) -> (Vec<JobListing>, usize) {
         let Some(asking) = &self.0 else {
-            return (Job::all(), 0);
+            return (JobListing::all(), 0);
         };
         let mut failed = 0;
         let mut heard = Vec::new();
-        for (host, said) in asking.ask(Job::all, |text| serde_json::from_str(text).ok()) {
+        for (host, said) in asking.ask(JobListing::all, |text| serde_json::from_str(text).ok()) {
             match said {
                 Ok(jobs) => heard.push((host, jobs)),
                 Err(why) => {
@@ -85,13 +85,13 @@ impl Places {
                 }
             }
         }
-        (Job::joined(heard), failed)
+        (JobListing::joined(heard), failed)
     }
 
     /// The job of this name, or the only one, and how many hosts could not be asked. Errors: a line.
-    fn find(&self, wanted: Option<&Name>) -> (Result<Job, String>, usize) {
+    fn find(&self, wanted: Option<&JobSelector>) -> (Result<JobListing, String>, usize) {
         let (jobs, failed) = self.jobs();
-        (Job::find(jobs, wanted, &self.words()), failed)
+        (JobListing::find(jobs, wanted, &self.words()), failed)
     }
 }
 
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> ExitCode {
             let (jobs, failed) = places.jobs();
             let text = match args.json {
                 true => json(&jobs),
-                false => Job::list(&jobs),
+                false => JobListing::list(&jobs),
             };
             (text, failed)
         }
@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn one(args: &Args, job: &Job) -> String {
+fn one(args: &Args, job: &JobListing) -> String {
     let picture = job.picture();
     match (args.json, args.counts) {
         (true, _) => json(job),
@@ -156,7 +156,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
     };
     let mut wanted = args.job.clone();
     let mut looks = 0;
-    let mut before: Option<(Picture, Instant)> = None;
+    let mut before: Option<(JobSnapshot, Instant)> = None;
     loop {
         let job = match places.find(wanted.as_ref()) {
             (Ok(job), _) => job,

@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 const PIECE: usize = 1 << 20;
 
 /// Such a file, without a name.
-pub struct Records(File);
+pub(crate) struct Records(File);
 
 impl Records {
     /// Errors: a line.

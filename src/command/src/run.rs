@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use unipgas::core::{Error, log, registry, rendezvous, tell, variables};
-use unipgas::utofu::environment::Wishes;
-use unipgas::utofu::shape::{MAX_NODES, Shape};
+use unipgas::utofu::environment::UtofuSettings;
+use unipgas::utofu::shape::{MAX_NODES, NetworkShape};
 use unipgas_launcher::{
-    BindPolicy, Ends, Launch, Outcome, Output, check_program, find_program, keep,
+    BindPolicy, JobOutcome, Launch, Output, OutputProperties, check_program, find_program, keep,
 };
 
-use crate::hosts::{Launcher, Share, Shell, Way};
+use crate::hosts::{HostLauncher, HostShare, Shell, StartMethod};
 use crate::mpi::{self, Links, links};
-use crate::parts::{self, Part};
+use crate::parts::{self, ProgramPart};
 use crate::records::Records;
 use crate::stats::{self, Form};
 use crate::{fail, hosts, join, shown, trace};
@@ -23,9 +23,9 @@ use crate::{fail, hosts, join, shown, trace};
 /// Options of `unipgas run`.
 #[derive(clap::Args)]
 #[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES, args_override_self = true)]
-pub struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
-    own: Part,
+    own: ProgramPart,
     /// What carries the communication: shm (without this option), and for tests chaos, opaque
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    place: hosts::Place,
+    place: hosts::HostOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -83,7 +83,7 @@ Examples:
 
 /// Whether the others go on when a process fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum KeepGoing {
+pub(crate) enum KeepGoing {
     #[value(hide = true)]
     Never,
     WherePossible,
@@ -91,7 +91,7 @@ pub enum KeepGoing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Bind {
+pub(crate) enum Bind {
     /// Nothing
     None,
     /// One core, in turn
@@ -116,11 +116,11 @@ pub fn knows(option: &str) -> bool {
 
 /// The shape of the virtual network for so many processes, where the environment names none: programs that compute coordinates
 /// of other processes read it. `None`: it is set, or there is no network of that size.
-fn tofu_shape(processes: u32, wishes: &Wishes) -> Option<Shape> {
+fn tofu_shape(processes: u32, wishes: &UtofuSettings) -> Option<NetworkShape> {
     let nodes = processes.div_ceil(wishes.processes_per_node);
     let wanted = wishes.shape.is_none() && nodes <= MAX_NODES;
     wanted
-        .then(|| Shape::for_nodes(nodes))
+        .then(|| NetworkShape::for_nodes(nodes))
         .filter(|shape| shape.nodes() <= MAX_NODES)
 }
 
@@ -128,7 +128,7 @@ fn tofu_shape(processes: u32, wishes: &Wishes) -> Option<Shape> {
 struct Environment {
     backend: Option<String>,
     seed: Option<u64>,
-    tofu: Wishes,
+    tofu: UtofuSettings,
 }
 
 impl Environment {
@@ -138,7 +138,7 @@ impl Environment {
             .and_then(|()| log::begin(rendezvous::JobName::rank_from_env))
             .map_err(|e| e.to_string())?;
         variables::tell_of_unknown();
-        unipgas::ircce::launch::Wishes::from_env()?;
+        unipgas::ircce::launch::LaunchSettings::from_env()?;
         let read = || -> unipgas::core::Result<_> {
             variables::switch("UNIPGAS_SHM_ADOPT", true)?;
             Ok((
@@ -150,7 +150,7 @@ impl Environment {
         Ok(Environment {
             backend,
             seed,
-            tofu: Wishes::from_env()?,
+            tofu: UtofuSettings::from_env()?,
         })
     }
 }
@@ -205,7 +205,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     }
     let own = std::mem::take(&mut args.own);
     let parts = parts::further(rest).and_then(|further| {
-        let all: Vec<Part> = std::iter::once(own).chain(further).collect();
+        let all: Vec<ProgramPart> = std::iter::once(own).chain(further).collect();
         let processes = match all.len() {
             1 => all[0].processes,
             _ => Some(parts::count(&all)?),
@@ -217,7 +217,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         Ok(parts) => parts,
         Err(why) => return fail(2, &why),
     };
-    let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
+    let of_hosts = |shares: &Vec<HostShare>| shares.iter().map(|share| share.processes).sum();
     let Some(processes) = processes.or_else(|| shares.as_ref().map(of_hosts)) else {
         return fail(2, NO_NUMBER);
     };
@@ -247,7 +247,8 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         Err(why) => return fail(2, &why),
     };
     // Another launcher complains of what it starts itself.
-    let checked = processes > 1 && !args.place.is_dry() && !matches!(way, Some(Way::Launcher(_)));
+    let checked =
+        processes > 1 && !args.place.is_dry() && !matches!(way, Some(StartMethod::Launcher(_)));
     let mut linked = Links::NoMpi;
     let starts_here = way.is_none() && !args.place.is_dry();
     let paths = parts::find(&mut parts, args.place.is_dry(), |path, program| {
@@ -278,10 +279,10 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         args.own = parts.remove(0);
     }
     match (way, &shares) {
-        (Some(Way::Launcher(launcher)), Some(shares)) => {
+        (Some(StartMethod::Launcher(launcher)), Some(shares)) => {
             return elsewhere(&args, &environment, processes, &program, shares, &launcher);
         }
-        (Some(Way::Shell(shell)), Some(shares)) => {
+        (Some(StartMethod::Shell(shell)), Some(shares)) => {
             return by_shell(args, environment, processes, &program, shares, &shell);
         }
         _ => {}
@@ -289,7 +290,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     if let Some(shown) = args.place.show_stay(processes) {
         return shown;
     }
-    let wishes = Told::of(&args);
+    let wishes = ReportOptions::of(&args);
     let launch = launch(args, processes, environment);
     if let Err(why) = check_chaos(launch.backend.as_deref()) {
         return fail(2, &why);
@@ -298,7 +299,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
 }
 
 /// Messages at the end of the job.
-pub struct Told {
+pub(crate) struct ReportOptions {
     /// Statistics, in this form.
     pub stats: Option<Form>,
     /// A timeline, in this file.
@@ -308,9 +309,9 @@ pub struct Told {
     status_of: Option<u32>,
 }
 
-impl Told {
+impl ReportOptions {
     fn of(args: &Args) -> Self {
-        Told {
+        ReportOptions {
             stats: args.stats,
             trace: args.trace.clone(),
             lists_failures: args.keep_going != KeepGoing::Never,
@@ -319,7 +320,7 @@ impl Told {
     }
 
     /// The status of a job that has ended; `traced`: its timeline is written.
-    pub fn status(&self, outcome: &Outcome, processes: u32, traced: bool) -> u8 {
+    pub fn status(&self, outcome: &JobOutcome, processes: u32, traced: bool) -> u8 {
         let failures = outcome.failures(processes);
         if let Some(failures) = failures.filter(|_| self.lists_failures && processes > 1) {
             tell(&failures);
@@ -340,7 +341,7 @@ impl Told {
     }
 }
 
-fn see_through(mut launch: Launch, linked: &Links, wishes: Told) -> ExitCode {
+fn see_through(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> ExitCode {
     if let Err(why) = wishes.begin() {
         return fail(2, &why);
     }
@@ -367,7 +368,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
         Ok(()) => {}
         Err(error) => return fail(parts::status(&error), &error.to_string()),
     }
-    let wishes = Told::of(&args);
+    let wishes = ReportOptions::of(&args);
     let mut words = args.own.program.into_iter();
     let mut launch = Launch::new(1, words.next().unwrap_or_default());
     launch.args = words.collect();
@@ -375,7 +376,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.bind = policy(args.bind);
     launch.timeout = args.timeout;
     launch.output = output(args.tag);
-    launch.ends = Ends::own();
+    launch.ends = OutputProperties::own();
     launch.joins = Some(join);
     launch.foreground = true;
     see_through(launch, &Links::NoMpi, wishes)
@@ -394,12 +395,12 @@ fn elsewhere(
     environment: &Environment,
     processes: u32,
     program: &Path,
-    shares: &[Share],
-    launcher: &Launcher,
+    shares: &[HostShare],
+    launcher: &HostLauncher,
 ) -> ExitCode {
     match variables_of(args, environment, processes) {
         Ok(variables) => {
-            let program = hosts::Program {
+            let program = hosts::ProgramSpec {
                 bind: args.bind,
                 tag: args.tag,
                 keep_going: args.keep_going,
@@ -419,7 +420,7 @@ fn by_shell(
     environment: Environment,
     processes: u32,
     program: &Path,
-    shares: &[Share],
+    shares: &[HostShare],
     shell: &Shell,
 ) -> ExitCode {
     let places = match args.place.places(shares, shell) {
@@ -434,7 +435,7 @@ fn by_shell(
     if let Err(why) = check_chaos_afar(backend.map(String::as_str), seed) {
         return fail(2, &why);
     }
-    let wishes = Told::of(&args);
+    let wishes = ReportOptions::of(&args);
     let launch = launch(args, processes, environment);
     hosts::run(launch, &places, program, wishes)
 }
@@ -525,14 +526,14 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = output(args.tag);
-    launch.ends = Ends::own();
+    launch.ends = OutputProperties::own();
     launch.timeout = args.timeout;
     launch.foreground = true;
     launch
 }
 
 /// The job itself, in the process that launches it; its exit status.
-fn carry_out(mut launch: Launch, linked: &Links, wishes: Told) -> u8 {
+fn carry_out(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> u8 {
     let chaos = launch.backend.as_deref() == Some("chaos");
     let drawn = launch.seed.is_none();
     let told = |status: u8, text: &str| {

@@ -11,7 +11,7 @@ use crate::records::Records;
 
 /// How they are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub(crate) enum Form {
     /// A table, on standard error
     Table,
     /// A record of JSON for each rank, on standard error

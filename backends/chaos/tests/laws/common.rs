@@ -10,7 +10,7 @@ use unipgas_core::op::{Completion, Flags, Notice, Outcome, Remote};
 use unipgas_core::transport::Transport;
 use unipgas_core::{Endpoint, Engine, Region, RemoteRegion, Result, Rights};
 
-pub struct Rig {
+pub(crate) struct Rig {
     pub endpoint: Endpoint,
     pub issuer: Engine,
     pub owner: Engine,

@@ -20,13 +20,13 @@
 //! WHEN is a number from 1, `everyN`, or `*`. CODE is the name of a code, with `UTOFU_` or without. A call that returns nothing has no place for a code:
 //! it stores nothing. Of NOPs, no descriptor fails by `mrq=`.
 
-use crate::faults::{self, Fault};
+use crate::faults::{self, FaultRule};
 
 const NAME: &str = "MOCK_TOFU";
 
 /// All that can be chosen.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     pub tnis: usize,
     pub vcqs: usize,
     pub regs: usize,
@@ -40,9 +40,9 @@ pub struct Config {
     pub strict_stadds: bool,
     pub yields: bool,
     /// By the index of the call.
-    pub calls: Vec<(usize, Fault)>,
-    pub tcq_faults: Vec<Fault>,
-    pub mrq_faults: Vec<Fault>,
+    pub calls: Vec<(usize, FaultRule)>,
+    pub tcq_faults: Vec<FaultRule>,
+    pub mrq_faults: Vec<FaultRule>,
 }
 
 impl Config {
@@ -81,14 +81,14 @@ impl Config {
                 "regs" => config.regs = number(0, usize::MAX)?,
                 "toq" => config.toq = number(1, 4096)?,
                 "mrq" if value.contains(':') => config.mrq_faults.push(
-                    Fault::parse(value, "ERR_MRQ_")
+                    FaultRule::parse(value, "ERR_MRQ_")
                         .ok_or_else(|| wrong("give WHEN:ERR_MRQ_..., as in mrq=3:ERR_MRQ_PEER"))?,
                 ),
                 "mrq" => config.mrq = number(1, 131_072)?,
                 "tcq" => {
                     config
                         .tcq_faults
-                        .push(Fault::parse(value, "ERR_TCQ_").ok_or_else(|| {
+                        .push(FaultRule::parse(value, "ERR_TCQ_").ok_or_else(|| {
                             wrong("give WHEN:ERR_TCQ_..., as in tcq=3:ERR_TCQ_MEMORY")
                         })?)
                 }

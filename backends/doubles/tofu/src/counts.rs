@@ -5,9 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use serde_json::{Map, Value, json};
-use unipgas_utofu_sys::{Functions, UTOFU_ONESIDED_PATH_MASK, UTOFU_ONESIDED_SPS_MASK, constants};
+use unipgas_utofu_sys::{
+    UTOFU_ONESIDED_PATH_MASK, UTOFU_ONESIDED_SPS_MASK, UtofuFunctions, constants,
+};
 
-const CALLS: usize = Functions::NAMES.len();
+const CALLS: usize = UtofuFunctions::NAMES.len();
 /// Bits that a flag of one-sided communication can have.
 const BITS: usize = c_ulong::BITS as usize;
 
@@ -19,7 +21,7 @@ static PATHS: AtomicU64 = AtomicU64::new(0);
 
 /// Numbers beside those of calls and flags.
 #[derive(Debug, Clone, Copy)]
-pub enum Most {
+pub(crate) enum Most {
     /// Descriptors of a CQ that have not been read from the TCQ.
     Toq,
     /// Descriptors in the MRQ of a VCQ.
@@ -89,7 +91,7 @@ fn flag_counts() -> impl Iterator<Item = (&'static str, &'static AtomicU64)> {
 }
 
 fn text() -> String {
-    let names = Functions::NAMES.iter().copied();
+    let names = UtofuFunctions::NAMES.iter().copied();
     json!({
         "pid": std::process::id(),
         "calls": named(names.clone().zip(&MADE)),

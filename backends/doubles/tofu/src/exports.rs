@@ -3,21 +3,21 @@
 use unipgas_utofu_sys::*;
 
 use crate::calls;
-use crate::library::{Outcome, begin};
+use crate::library::{UtofuResult, begin};
 
 /// What a function returns, if anything.
 trait Answer {
-    fn of(outcome: Outcome) -> Self;
+    fn of(outcome: UtofuResult) -> Self;
 }
 
 impl Answer for c_int {
-    fn of(outcome: Outcome) -> Self {
+    fn of(outcome: UtofuResult) -> Self {
         outcome.err().unwrap_or(UTOFU_SUCCESS)
     }
 }
 
 impl Answer for () {
-    fn of(_: Outcome) {}
+    fn of(_: UtofuResult) {}
 }
 
 macro_rules! exports {

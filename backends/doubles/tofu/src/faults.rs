@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use unipgas_utofu_sys::{Functions, constants};
+use unipgas_utofu_sys::{UtofuFunctions, constants};
 
 /// Which of many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub(crate) enum When {
     /// The n-th, from 1.
     Nth(u64),
     /// Each n-th.
@@ -36,20 +36,20 @@ impl When {
 
 /// A code for some of many; counts them.
 #[derive(Debug)]
-pub struct Fault {
+pub(crate) struct FaultRule {
     when: When,
     code: c_int,
     seen: AtomicU64,
 }
 
-impl Fault {
+impl FaultRule {
     /// `WHEN:CODE`, where the code's name begins as `family` says, after `UTOFU_` or without that.
     pub fn parse(text: &str, family: &str) -> Option<Self> {
         let (when, name) = text.rsplit_once(':')?;
         let name = format!("UTOFU_{}", name.strip_prefix("UTOFU_").unwrap_or(name));
         let is_one = name.starts_with("UTOFU_ERR_") && name.contains(family);
         let (_, code) = constants().find(|(known, _)| is_one && *known == name)?;
-        Some(Fault {
+        Some(FaultRule {
             when: When::parse(when)?,
             code: code as c_int,
             seen: AtomicU64::new(0),
@@ -64,18 +64,20 @@ impl Fault {
 }
 
 /// Of several, that of the first one which is met; each of them counts.
-pub fn next<'a>(faults: impl IntoIterator<Item = &'a Fault>) -> Option<c_int> {
+pub fn next<'a>(faults: impl IntoIterator<Item = &'a FaultRule>) -> Option<c_int> {
     faults
         .into_iter()
-        .map(Fault::next)
+        .map(FaultRule::next)
         .fold(None, |first, code| first.or(code))
 }
 
 /// `CALL:WHEN:CODE`: the index of the call, and its fault.
-pub fn of_call(text: &str) -> Option<(usize, Fault)> {
+pub fn of_call(text: &str) -> Option<(usize, FaultRule)> {
     let (call, fault) = text.split_once(':')?;
-    let index = Functions::NAMES.iter().position(|name| *name == call)?;
-    Some((index, Fault::parse(fault, "")?))
+    let index = UtofuFunctions::NAMES
+        .iter()
+        .position(|name| *name == call)?;
+    Some((index, FaultRule::parse(fault, "")?))
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     fn codes(text: &str) -> Vec<Option<c_int>> {
-        let faults = [Fault::parse(text, "").unwrap()];
+        let faults = [FaultRule::parse(text, "").unwrap()];
         (0..4).map(|_| next(&faults)).collect()
     }
 
@@ -97,7 +99,7 @@ mod tests {
         assert_eq!(codes("every3:UTOFU_ERR_BUSY"), [None, None, busy, None]);
         assert_eq!(codes("*:ERR_BUSY"), [busy; 4]);
         let (call, _) = of_call("utofu_nop:1:ERR_FATAL").unwrap();
-        assert_eq!(Functions::NAMES[call], "utofu_nop");
+        assert_eq!(UtofuFunctions::NAMES[call], "utofu_nop");
     }
 
     #[test]
@@ -111,10 +113,10 @@ mod tests {
             "1:SUCCESS",
             "every:ERR_BUSY",
         ] {
-            assert!(Fault::parse(text, "").is_none(), "{text}");
+            assert!(FaultRule::parse(text, "").is_none(), "{text}");
         }
-        assert!(Fault::parse("1:ERR_MRQ_PEER", "ERR_TCQ_").is_none());
-        assert!(Fault::parse("1:ERR_TCQ_DESC", "ERR_TCQ_").is_some());
+        assert!(FaultRule::parse("1:ERR_MRQ_PEER", "ERR_TCQ_").is_none());
+        assert!(FaultRule::parse("1:ERR_TCQ_DESC", "ERR_TCQ_").is_some());
         assert!(of_call("utofu_fly:1:ERR_BUSY").is_none());
         assert!(of_call("utofu_put:ERR_BUSY").is_none());
     }

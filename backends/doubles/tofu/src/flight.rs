@@ -6,7 +6,7 @@ use unipgas_utofu_sys::*;
 
 /// What a descriptor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum DescriptorKind {
     Put,
     Piggyback,
     Get,
@@ -16,8 +16,8 @@ pub enum Kind {
 
 /// One descriptor, as it is known when it is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
-    pub kind: Kind,
+pub(crate) struct Descriptor {
+    pub kind: DescriptorKind,
     /// The remote VCQ, as the program names it.
     pub remote_id: utofu_vcq_id_t,
     /// The same without a path.
@@ -30,18 +30,18 @@ pub struct Part {
     pub length: usize,
 }
 
-impl Part {
+impl Descriptor {
     fn asks(&self, flag: c_ulong) -> bool {
         self.flags & flag != 0
     }
 
     /// Whether the local MRQ is told of its end.
     pub fn is_noticed(&self) -> bool {
-        self.kind != Kind::Nop && self.asks(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)
+        self.kind != DescriptorKind::Nop && self.asks(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)
     }
 
     /// Whether the MRQ tells of the two in their order, if of both (guide §2.2.10).
-    fn is_ordered_with(&self, other: &Part) -> bool {
+    fn is_ordered_with(&self, other: &Descriptor) -> bool {
         self.remote_id == other.remote_id && path_id_of(self.flags) == path_id_of(other.flags)
     }
 
@@ -49,8 +49,8 @@ impl Part {
     pub fn notice(&self) -> utofu_mrq_notice {
         let length = self.length as u64;
         let (notice_type, lcl_stadd, rmt_stadd) = match self.kind {
-            Kind::Get => (UTOFU_MRQ_TYPE_LCL_GET, self.local.wrapping_add(length), 0),
-            Kind::Armw => (UTOFU_MRQ_TYPE_LCL_ARMW, 0, self.remote),
+            DescriptorKind::Get => (UTOFU_MRQ_TYPE_LCL_GET, self.local.wrapping_add(length), 0),
+            DescriptorKind::Armw => (UTOFU_MRQ_TYPE_LCL_ARMW, 0, self.remote),
             _ => (UTOFU_MRQ_TYPE_LCL_PUT, 0, self.remote.wrapping_add(length)),
         };
         utofu_mrq_notice {
@@ -67,10 +67,10 @@ impl Part {
     fn may_be(&self, notice: &utofu_mrq_notice, peer: utofu_vcq_id_t, code: c_int) -> bool {
         let own = self.notice();
         let stadds = match self.kind {
-            Kind::Get => (own.lcl_stadd, notice.lcl_stadd),
+            DescriptorKind::Get => (own.lcl_stadd, notice.lcl_stadd),
             _ => (own.rmt_stadd, notice.rmt_stadd),
         };
-        self.kind != Kind::Nop
+        self.kind != DescriptorKind::Nop
             && self.peer == peer
             && (own.notice_type, own.edata) == (notice.notice_type, notice.edata)
             && (stadds.0 == stadds.1 || code != UTOFU_SUCCESS)
@@ -79,18 +79,18 @@ impl Part {
 
 /// What was chosen for it when it was posted, instead of being carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum InjectedFailure {
     Tcq(c_int),
     Mrq(c_int),
 }
 
 #[derive(Debug)]
-pub struct Flight {
-    pub part: Part,
+pub(crate) struct Flight {
+    pub part: Descriptor,
     pub cbdata: usize,
     /// Among the descriptors of its VCQ.
     pub serial: u64,
-    pub failure: Option<Failure>,
+    pub failure: Option<InjectedFailure>,
     /// The poll that found its TCQ descriptor, and what that says.
     came: Option<(u64, c_int)>,
     /// Its TCQ descriptor has been read: its place in the TOQ is free.
@@ -106,12 +106,14 @@ impl Flight {
     /// it from elsewhere, as from a peer's answer; then it counts whether it has been sent.
     fn uses_memory(&self) -> bool {
         let awaited = match self.part.kind {
-            Kind::Put => self.part.is_noticed() || self.part.asks(UTOFU_ONESIDED_FLAG_TCQ_NOTICE),
-            Kind::Get => self.part.is_noticed(),
+            DescriptorKind::Put => {
+                self.part.is_noticed() || self.part.asks(UTOFU_ONESIDED_FLAG_TCQ_NOTICE)
+            }
+            DescriptorKind::Get => self.part.is_noticed(),
             _ => return false,
         };
         match self.part.kind {
-            Kind::Put if awaited => !self.sent,
+            DescriptorKind::Put if awaited => !self.sent,
             _ if awaited => !self.landed,
             // What came later to the same VCQ may have told.
             _ => !self.sent && self.came.is_none(),
@@ -121,7 +123,7 @@ impl Flight {
 
 /// The descriptors of a VCQ, in their order.
 #[derive(Debug, Default)]
-pub struct Flights {
+pub(crate) struct Flights {
     all: Vec<Flight>,
     serial: u64,
     /// Local notices that were asked for and have not been handed out.
@@ -129,7 +131,7 @@ pub struct Flights {
 }
 
 impl Flights {
-    pub fn post(&mut self, part: Part, cbdata: usize, failure: Option<Failure>) {
+    pub fn post(&mut self, part: Descriptor, cbdata: usize, failure: Option<InjectedFailure>) {
         self.noticed += usize::from(part.is_noticed());
         self.all.push(Flight {
             part,
@@ -168,8 +170,8 @@ impl Flights {
             match (flight.came, flight.failure) {
                 (Some(_), _) => {}
                 (None, None) => break,
-                (None, Some(Failure::Tcq(code))) => flight.came = Some((tick, code)),
-                (None, Some(Failure::Mrq(code))) => {
+                (None, Some(InjectedFailure::Tcq(code))) => flight.came = Some((tick, code)),
+                (None, Some(InjectedFailure::Mrq(code))) => {
                     flight.came = Some((tick, UTOFU_SUCCESS));
                     notices.push((code, flight.part.notice()));
                 }
@@ -240,7 +242,7 @@ impl Flights {
     }
 
     /// Who still uses the memory from `first` on of `length` bytes.
-    pub fn user_of(&self, first: utofu_stadd_t, length: usize) -> Option<&Part> {
+    pub fn user_of(&self, first: utofu_stadd_t, length: usize) -> Option<&Descriptor> {
         let uses = |flight: &&Flight| {
             let part = &flight.part;
             flight.uses_memory()
@@ -269,9 +271,9 @@ impl Flights {
 mod tests {
     use super::*;
 
-    fn put(flags: c_ulong) -> Part {
-        Part {
-            kind: Kind::Put,
+    fn put(flags: c_ulong) -> Descriptor {
+        Descriptor {
+            kind: DescriptorKind::Put,
             remote_id: 1,
             peer: 1,
             flags,

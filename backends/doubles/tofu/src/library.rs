@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
-use unipgas_utofu_sys::{Functions, UTOFU_ERR_FATAL, UTOFU_SUCCESS, utofu_vcq_id_t};
+use unipgas_utofu_sys::{UTOFU_ERR_FATAL, UTOFU_SUCCESS, UtofuFunctions, utofu_vcq_id_t};
 
 use crate::config::Config;
 use crate::counts;
@@ -14,17 +14,17 @@ use crate::faults;
 const NAME: &str = "MOCK_TOFU_LIBRARY";
 
 /// Success, or one of `UTOFU_ERR_*`.
-pub type Outcome = Result<(), c_int>;
+pub(crate) type UtofuResult = Result<(), c_int>;
 
-pub fn outcome(code: c_int) -> Outcome {
+pub fn outcome(code: c_int) -> UtofuResult {
     match code {
         UTOFU_SUCCESS => Ok(()),
         code => Err(code),
     }
 }
 
-pub struct Mock {
-    pub real: Functions,
+pub(crate) struct Mock {
+    pub real: UtofuFunctions,
     pub config: Config,
 }
 
@@ -58,14 +58,14 @@ impl Mock {
         };
         // SAFETY:
         // - the functions of a libtofucom, which stays loaded.
-        let real = unsafe { Functions::load(symbol) }
+        let real = unsafe { UtofuFunctions::load(symbol) }
             .map_err(|name| format!("{NAME}: {shown} has no {name}: it is no libtofucom.so"))?;
         counts::begin();
         Ok(Mock { real, config })
     }
 
     /// What a call has to answer instead of its work.
-    pub fn injected(&self, call: usize) -> Outcome {
+    pub fn injected(&self, call: usize) -> UtofuResult {
         let of_call = self.config.calls.iter().filter(|(of, _)| *of == call);
         let code = faults::next(of_call.map(|(_, fault)| fault));
         match code {

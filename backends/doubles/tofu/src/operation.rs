@@ -5,8 +5,8 @@ use std::ffi::c_ulong;
 use unipgas_utofu_sys::*;
 
 use crate::config::Config;
-use crate::flight::{Kind, Part};
-use crate::library::{Mock, Outcome};
+use crate::flight::{Descriptor, DescriptorKind};
+use crate::library::{Mock, UtofuResult};
 use crate::rules::broken;
 use crate::vcqs::address;
 
@@ -29,8 +29,8 @@ const FLAGS: c_ulong = UTOFU_ONESIDED_FLAG_STRONG_ORDER
 
 /// What a start or preparation function is given.
 #[derive(Debug, Clone, Copy)]
-pub struct Operation {
-    pub kind: Kind,
+pub(crate) struct OperationArguments {
+    pub kind: DescriptorKind,
     pub vcq_id: utofu_vcq_id_t,
     pub local: utofu_stadd_t,
     pub remote: utofu_stadd_t,
@@ -45,9 +45,9 @@ pub struct Operation {
     pub packets: Option<(usize, usize)>,
 }
 
-impl Operation {
-    pub const NONE: Operation = Operation {
-        kind: Kind::Nop,
+impl OperationArguments {
+    pub const NONE: OperationArguments = OperationArguments {
+        kind: DescriptorKind::Nop,
         vcq_id: 0,
         local: 0,
         remote: 0,
@@ -64,13 +64,13 @@ impl Operation {
     }
 
     /// Errors: the codes of arguments (guide §3.1.2.1).
-    pub fn check(&self, config: &Config, call: &str, session: bool) -> Outcome {
+    pub fn check(&self, config: &Config, call: &str, session: bool) -> UtofuResult {
         let padded = self.flags & UTOFU_ONESIDED_FLAG_PADDING != 0;
-        if self.flags & !FLAGS != 0 || padded && self.kind != Kind::Piggyback {
+        if self.flags & !FLAGS != 0 || padded && self.kind != DescriptorKind::Piggyback {
             return Err(UTOFU_ERR_INVALID_FLAGS);
         }
         let longest = match self.kind {
-            Kind::Piggyback => self.most,
+            DescriptorKind::Piggyback => self.most,
             _ => config.putget,
         };
         if self.length > longest {
@@ -87,7 +87,7 @@ impl Operation {
                 return Err(UTOFU_ERR_INVALID_ARG);
             }
         }
-        if self.kind == Kind::Armw && !config.armw {
+        if self.kind == DescriptorKind::Armw && !config.armw {
             return Err(UTOFU_ERR_NOT_SUPPORTED);
         }
         if let Some((stride, number)) = self.blocks {
@@ -111,20 +111,20 @@ impl Operation {
 
     /// Session mode (guide §2.2.8.1).
     fn check_mode(&self, call: &str, session: bool) {
-        if sps_of(self.flags) != 0 && self.kind != Kind::Put {
+        if sps_of(self.flags) != 0 && self.kind != DescriptorKind::Put {
             broken(
                 call,
                 "only a put that is no piggyback can have a session progress step",
             );
         }
-        if session && !matches!(self.kind, Kind::Put | Kind::Nop) {
+        if session && !matches!(self.kind, DescriptorKind::Put | DescriptorKind::Nop) {
             broken(call, "a VCQ of session mode takes put and NOP alone");
         }
     }
 
     /// The alignment of a word of this process, for ARMW.
     pub fn check_word(&self, mock: &Mock, call: &str) {
-        if self.kind == Kind::Armw
+        if self.kind == DescriptorKind::Armw
             && let Some(address) = address(mock, self.vcq_id, self.remote)
             && !address.is_multiple_of(self.most)
         {
@@ -139,13 +139,13 @@ impl Operation {
     }
 
     /// Its descriptors.
-    pub fn parts(&self, mock: &Mock) -> Vec<Part> {
+    pub fn parts(&self, mock: &Mock) -> Vec<Descriptor> {
         let stride = self.blocks.map_or(0, |(stride, _)| stride as u64);
         let peer = match self.kind {
-            Kind::Nop => 0,
+            DescriptorKind::Nop => 0,
             _ => mock.plain(self.vcq_id),
         };
-        let part = |block: u64| Part {
+        let part = |block: u64| Descriptor {
             kind: self.kind,
             remote_id: self.vcq_id,
             peer,
@@ -163,15 +163,15 @@ impl Operation {
 mod tests {
     use super::*;
 
-    fn answer(settings: &str, operation: Operation) -> Outcome {
+    fn answer(settings: &str, operation: OperationArguments) -> UtofuResult {
         operation.check(&Config::parse(settings).unwrap(), "test", false)
     }
 
-    fn of(kind: Kind, length: usize) -> Operation {
-        Operation {
+    fn of(kind: DescriptorKind, length: usize) -> OperationArguments {
+        OperationArguments {
             kind,
             length,
-            ..Operation::NONE
+            ..OperationArguments::NONE
         }
     }
 
@@ -180,24 +180,24 @@ mod tests {
     fn limits_are_looked_at_here() {
         let plain = |operation| answer("", operation);
         for (kind, most) in [
-            (Kind::Put, (1 << 24) - 1),
-            (Kind::Get, (1 << 24) - 1),
-            (Kind::Piggyback, 32),
+            (DescriptorKind::Put, (1 << 24) - 1),
+            (DescriptorKind::Get, (1 << 24) - 1),
+            (DescriptorKind::Piggyback, 32),
         ] {
             assert_eq!(plain(of(kind, most)), Ok(()));
             assert_eq!(plain(of(kind, most + 1)), Err(UTOFU_ERR_INVALID_SIZE));
         }
-        let word = |length| Operation {
+        let word = |length| OperationArguments {
             most: 8,
-            ..of(Kind::Piggyback, length)
+            ..of(DescriptorKind::Piggyback, length)
         };
         assert_eq!(
             (plain(word(8)), plain(word(9))),
             (Ok(()), Err(UTOFU_ERR_INVALID_SIZE))
         );
-        let edata = |edata| Operation {
+        let edata = |edata| OperationArguments {
             edata,
-            ..of(Kind::Put, 8)
+            ..of(DescriptorKind::Put, 8)
         };
         assert_eq!(
             (plain(edata(255)), plain(edata(256))),
@@ -210,9 +210,9 @@ mod tests {
                 _ => Err(UTOFU_ERR_INVALID_FLAGS),
             };
             assert_eq!(
-                plain(Operation {
+                plain(OperationArguments {
                     flags,
-                    ..of(Kind::Put, 8)
+                    ..of(DescriptorKind::Put, 8)
                 }),
                 expected,
                 "bit {bit}"
@@ -220,15 +220,15 @@ mod tests {
         }
         let flags = UTOFU_ONESIDED_FLAG_PADDING;
         assert_eq!(
-            plain(Operation {
+            plain(OperationArguments {
                 flags,
-                ..of(Kind::Piggyback, 8)
+                ..of(DescriptorKind::Piggyback, 8)
             }),
             Ok(())
         );
-        let packets = |mtu, gap| Operation {
+        let packets = |mtu, gap| OperationArguments {
             packets: Some((mtu, gap)),
-            ..of(Kind::Get, 8)
+            ..of(DescriptorKind::Get, 8)
         };
         assert_eq!(
             (plain(packets(1, 0)), plain(packets(1920, 255))),
@@ -237,9 +237,9 @@ mod tests {
         assert_eq!(plain(packets(0, 0)), Err(UTOFU_ERR_INVALID_SIZE));
         assert_eq!(plain(packets(1921, 0)), Err(UTOFU_ERR_INVALID_SIZE));
         assert_eq!(plain(packets(1920, 256)), Err(UTOFU_ERR_INVALID_ARG));
-        let blocks = |number| Operation {
+        let blocks = |number| OperationArguments {
             blocks: Some((8, number)),
-            ..of(Kind::Put, 8)
+            ..of(DescriptorKind::Put, 8)
         };
         assert_eq!(plain(blocks(0)), Err(UTOFU_ERR_INVALID_NUMBER));
         assert_eq!(
@@ -247,9 +247,9 @@ mod tests {
             (Ok(()), Err(UTOFU_ERR_INVALID_NUMBER))
         );
         assert_eq!(answer("toq=2", blocks(3)), Err(UTOFU_ERR_INVALID_NUMBER));
-        let armw = Operation {
+        let armw = OperationArguments {
             most: 8,
-            ..of(Kind::Armw, 0)
+            ..of(DescriptorKind::Armw, 0)
         };
         assert_eq!(
             (plain(armw), answer("armw=0", armw)),

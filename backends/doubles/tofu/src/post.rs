@@ -8,11 +8,11 @@ use unipgas_utofu_sys::*;
 
 use crate::counts::{self, Most};
 use crate::faults;
-use crate::flight::{Failure, Kind, Part};
-use crate::library::{Mock, Outcome, outcome};
-use crate::operation::Operation;
+use crate::flight::{Descriptor, DescriptorKind, InjectedFailure};
+use crate::library::{Mock, UtofuResult, outcome};
+use crate::operation::OperationArguments;
 use crate::rules::broken;
-use crate::vcqs::{Inside, Registered};
+use crate::vcqs::{StaddEntry, VcqCall};
 
 /// The most words that a descriptor takes.
 const DESC_WORDS: usize = 8;
@@ -22,7 +22,7 @@ const WORD: usize = size_of::<u64>();
 struct Post<'a> {
     mock: &'static Mock,
     call: &'a str,
-    inside: &'a Inside,
+    inside: &'a VcqCall,
     cbdata: *mut c_void,
 }
 
@@ -30,10 +30,10 @@ impl Post<'_> {
     /// Posts `parts` by `all`, or, where some of them are to fail, those that are not: their descriptors are what `bytes` gives.
     fn post(
         &self,
-        parts: &[Part],
+        parts: &[Descriptor],
         all: impl FnOnce() -> c_int,
         bytes: impl FnOnce() -> Result<Vec<u64>, c_int>,
-    ) -> Outcome {
+    ) -> UtofuResult {
         let Post { mock, call, .. } = *self;
         let vcq = self.inside.vcq();
         let mut queues = self.inside.queues();
@@ -45,7 +45,8 @@ impl Post<'_> {
             counts::full();
             return Err(UTOFU_ERR_BUSY);
         }
-        let failures: Vec<Option<Failure>> = parts.iter().map(|part| self.failure(part)).collect();
+        let failures: Vec<Option<InjectedFailure>> =
+            parts.iter().map(|part| self.failure(part)).collect();
         if failures.iter().all(Option::is_none) {
             outcome(all())?;
         } else {
@@ -72,18 +73,20 @@ impl Post<'_> {
         Ok(())
     }
 
-    fn failure(&self, part: &Part) -> Option<Failure> {
+    fn failure(&self, part: &Descriptor) -> Option<InjectedFailure> {
         let config = &self.mock.config;
-        let tcq = faults::next(&config.tcq_faults).map(Failure::Tcq);
+        let tcq = faults::next(&config.tcq_faults).map(InjectedFailure::Tcq);
         let mrq = match part.kind {
-            Kind::Nop => None,
-            _ => faults::next(&config.mrq_faults).map(Failure::Mrq),
+            DescriptorKind::Nop => None,
+            _ => faults::next(&config.mrq_faults).map(InjectedFailure::Mrq),
         };
         tcq.or(mrq)
     }
 
-    fn check_local(&self, part: &Part, registered: &BTreeMap<utofu_stadd_t, Registered>) {
-        if !matches!(part.kind, Kind::Put | Kind::Get) || !self.mock.config.strict_stadds {
+    fn check_local(&self, part: &Descriptor, registered: &BTreeMap<utofu_stadd_t, StaddEntry>) {
+        if !matches!(part.kind, DescriptorKind::Put | DescriptorKind::Get)
+            || !self.mock.config.strict_stadds
+        {
             return;
         }
         let end = |first: &utofu_stadd_t, length: usize| first + length as u64;
@@ -113,11 +116,11 @@ pub fn start(
     call: &str,
     handle: utofu_vcq_hdl_t,
     cbdata: *mut c_void,
-    operation: &Operation,
+    operation: &OperationArguments,
     start: impl FnOnce() -> c_int,
     prepare: impl FnOnce(*mut c_void, *mut usize) -> c_int,
-) -> Outcome {
-    let inside = Inside::new(mock, call, handle);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, call, handle);
     counts::flags(operation.flags);
     operation.check(&mock.config, call, inside.vcq().session)?;
     operation.check_word(mock, call);
@@ -146,10 +149,10 @@ pub unsafe fn prepare(
     call: &str,
     handle: utofu_vcq_hdl_t,
     (desc, size): (*mut c_void, *mut usize),
-    operation: &Operation,
+    operation: &OperationArguments,
     prepare: impl FnOnce() -> c_int,
-) -> Outcome {
-    let inside = Inside::new(mock, call, handle);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, call, handle);
     counts::flags(operation.flags);
     operation.check(&mock.config, call, inside.vcq().session)?;
     operation.check_word(mock, call);
@@ -176,9 +179,9 @@ pub unsafe fn post_toq(
     desc: *mut c_void,
     size: usize,
     cbdata: *mut c_void,
-) -> Outcome {
+) -> UtofuResult {
     const CALL: &str = "utofu_post_toq";
-    let inside = Inside::new(mock, CALL, handle);
+    let inside = VcqCall::new(mock, CALL, handle);
     let words: &[u64] = match size {
         0 => &[],
         _ if desc.is_null() || !desc.cast::<u64>().is_aligned() => {
@@ -188,7 +191,7 @@ pub unsafe fn post_toq(
         // - not null, aligned, and `size` bytes by the caller's word.
         _ => unsafe { std::slice::from_raw_parts(desc.cast(), size / WORD) },
     };
-    let found: Vec<(Range<usize>, Part)> = {
+    let found: Vec<(Range<usize>, Descriptor)> = {
         let mut queues = inside.queues();
         let prepared = &queues.of(inside.vcq()).prepared;
         let mut found = Vec::new();
@@ -213,7 +216,7 @@ pub unsafe fn post_toq(
         }
         found
     };
-    let parts: Vec<Part> = found.iter().map(|(_, part)| *part).collect();
+    let parts: Vec<Descriptor> = found.iter().map(|(_, part)| *part).collect();
     let post = Post {
         mock,
         call: CALL,

@@ -9,29 +9,29 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use unipgas_utofu_sys::*;
 
 use crate::counts::{self, Most};
-use crate::flight::{Flights, Part};
-use crate::library::{Mock, Outcome, outcome};
+use crate::flight::{Descriptor, Flights};
+use crate::library::{Mock, UtofuResult, outcome};
 use crate::rules::broken;
 
-pub struct Vcq {
+pub(crate) struct MockVcq {
     pub handle: utofu_vcq_hdl_t,
     /// Without a path.
     pub id: utofu_vcq_id_t,
     pub thread_safe: bool,
     pub session: bool,
-    pub cq: Arc<Cq>,
+    pub cq: Arc<MockCq>,
 }
 
-pub struct Cq {
+pub(crate) struct MockCq {
     pub tni: utofu_tni_id_t,
     number: utofu_cq_id_t,
     /// Somebody is in a call on a VCQ that is not thread-safe.
     busy: AtomicBool,
-    queues: Mutex<Queues>,
+    queues: Mutex<VcqTable>,
 }
 
 /// Memory under a STADD.
-pub struct Registered {
+pub(crate) struct StaddEntry {
     pub address: usize,
     /// Bytes, the most that were registered.
     pub length: usize,
@@ -41,12 +41,12 @@ pub struct Registered {
 
 /// What a VCQ of a CQ has.
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct VcqState {
     pub flights: Flights,
     /// What is registered.
-    pub registered: BTreeMap<utofu_stadd_t, Registered>,
+    pub registered: BTreeMap<utofu_stadd_t, StaddEntry>,
     /// Descriptors that were prepared, by their bytes.
-    pub prepared: HashMap<Vec<u64>, Part>,
+    pub prepared: HashMap<Vec<u64>, Descriptor>,
     /// TCQ descriptors that have been read: serial number, code, cbdata.
     tcq: VecDeque<(u64, c_int, usize)>,
     /// What the library has handed out, by the poll that found it.
@@ -56,15 +56,15 @@ pub struct Queue {
 
 /// The VCQs of a CQ.
 #[derive(Default)]
-pub struct Queues {
-    by_handle: BTreeMap<utofu_vcq_hdl_t, Queue>,
+pub(crate) struct VcqTable {
+    by_handle: BTreeMap<utofu_vcq_hdl_t, VcqState>,
     tcq_polls: u64,
 }
 
 #[derive(Default)]
 struct Table {
-    vcqs: HashMap<utofu_vcq_hdl_t, Arc<Vcq>>,
-    cqs: Vec<Arc<Cq>>,
+    vcqs: HashMap<utofu_vcq_hdl_t, Arc<MockVcq>>,
+    cqs: Vec<Arc<MockCq>>,
 }
 
 static TABLE: RwLock<Option<Table>> = RwLock::new(None);
@@ -77,7 +77,7 @@ pub fn count_on(tni: utofu_tni_id_t) -> usize {
 }
 
 /// A VCQ that the library has created.
-pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Outcome {
+pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuResult {
     let (mut id, mut coords) = (0, [0u8; 6]);
     let (mut tni, mut number, mut extra) = (0, 0, 0);
     // SAFETY:
@@ -100,7 +100,7 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Outcome 
         .iter()
         .find(|cq| (cq.tni, cq.number) == (tni, number));
     let cq = known.cloned().unwrap_or_else(|| {
-        let cq = Arc::new(Cq {
+        let cq = Arc::new(MockCq {
             tni,
             number,
             busy: AtomicBool::new(false),
@@ -109,8 +109,11 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Outcome 
         table.cqs.push(cq.clone());
         cq
     });
-    cq.queues.lock().by_handle.insert(handle, Queue::default());
-    let vcq = Vcq {
+    cq.queues
+        .lock()
+        .by_handle
+        .insert(handle, VcqState::default());
+    let vcq = MockVcq {
         handle,
         id: mock.plain(id),
         thread_safe: flags & UTOFU_VCQ_FLAG_THREAD_SAFE != 0,
@@ -122,7 +125,7 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Outcome 
 }
 
 /// Frees a VCQ by `free`, while nobody looks at the queues of its CQ.
-pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> Outcome {
+pub fn freed(vcq: &MockVcq, free: impl FnOnce() -> c_int) -> UtofuResult {
     let mut queues = vcq.cq.queues.lock();
     outcome(free())?;
     queues.by_handle.remove(&vcq.handle);
@@ -134,7 +137,7 @@ pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> Outcome {
 }
 
 /// The VCQ of a handle: one that was never given out, or that was freed, leads to memory that is no VCQ.
-pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<Vcq> {
+pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<MockVcq> {
     let table = TABLE.read();
     let vcq = table.as_ref().and_then(|table| table.vcqs.get(&handle));
     vcq.cloned().unwrap_or_else(|| {
@@ -158,9 +161,9 @@ pub fn address(mock: &Mock, vcq_id: utofu_vcq_id_t, stadd: utofu_stadd_t) -> Opt
 }
 
 /// A thread in a call of §3.6 or §3.7 on a VCQ.
-pub struct Inside(Arc<Vcq>);
+pub(crate) struct VcqCall(Arc<MockVcq>);
 
-impl Inside {
+impl VcqCall {
     /// Errors: none; another thread in such a call ends the program (guide §2.5).
     pub fn new(mock: &Mock, call: &str, handle: utofu_vcq_hdl_t) -> Self {
         let vcq = find(call, handle);
@@ -176,19 +179,19 @@ impl Inside {
         if mock.config.yields {
             std::thread::yield_now();
         }
-        Inside(vcq)
+        VcqCall(vcq)
     }
 
-    pub fn vcq(&self) -> &Vcq {
+    pub fn vcq(&self) -> &MockVcq {
         &self.0
     }
 
-    pub fn queues(&self) -> MutexGuard<'_, Queues> {
+    pub fn queues(&self) -> MutexGuard<'_, VcqTable> {
         self.0.cq.queues.lock()
     }
 }
 
-impl Drop for Inside {
+impl Drop for VcqCall {
     fn drop(&mut self) {
         if !self.0.thread_safe {
             self.0.cq.busy.store(false, Release);
@@ -196,9 +199,9 @@ impl Drop for Inside {
     }
 }
 
-impl Queues {
+impl VcqTable {
     /// That of a VCQ of this CQ.
-    pub fn of(&mut self, vcq: &Vcq) -> &mut Queue {
+    pub fn of(&mut self, vcq: &MockVcq) -> &mut VcqState {
         self.by_handle.entry(vcq.handle).or_default()
     }
 
@@ -211,7 +214,7 @@ impl Queues {
     }
 
     /// Learns what the library knows of all VCQs of the CQ. Errors: those of the library that are no completion's.
-    pub fn look(&mut self, mock: &Mock) -> Outcome {
+    pub fn look(&mut self, mock: &Mock) -> UtofuResult {
         let tick = self.tcq_polls;
         for (handle, queue) in &mut self.by_handle {
             loop {
@@ -239,7 +242,11 @@ impl Queues {
     }
 
     /// The next TCQ descriptor of a VCQ: its code and cbdata.
-    pub fn poll_tcq(&mut self, mock: &Mock, vcq: &Vcq) -> Result<Option<(c_int, usize)>, c_int> {
+    pub fn poll_tcq(
+        &mut self,
+        mock: &Mock,
+        vcq: &MockVcq,
+    ) -> Result<Option<(c_int, usize)>, c_int> {
         self.tcq_polls += 1;
         self.look(mock)?;
         if let Some(last) = self.tcq_polls.checked_sub(mock.config.late) {
@@ -267,7 +274,7 @@ impl Queues {
     }
 
     /// Descriptors in the MRQ of a VCQ: no more than it has entries, or it overflows, which nothing comes back from.
-    pub fn check_mrq(&mut self, mock: &Mock, call: &str, vcq: &Vcq) -> Result<usize, c_int> {
+    pub fn check_mrq(&mut self, mock: &Mock, call: &str, vcq: &MockVcq) -> Result<usize, c_int> {
         let mut unread = 0;
         // SAFETY:
         // - a VCQ that is there, and a place for the number; this thread is in a call on it.
@@ -290,7 +297,7 @@ impl Queues {
     pub fn poll_mrq(
         &mut self,
         mock: &Mock,
-        vcq: &Vcq,
+        vcq: &MockVcq,
     ) -> Result<Option<(c_int, utofu_mrq_notice)>, c_int> {
         self.look(mock)?;
         let queue = self.of(vcq);

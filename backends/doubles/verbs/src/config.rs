@@ -25,7 +25,7 @@ const NAME: &str = "FAKE_VERBS";
 
 /// All that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub(crate) struct Config {
     /// Processes with the same one reach each other.
     pub fabric: String,
     pub devices: usize,

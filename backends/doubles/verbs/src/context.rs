@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use unipgas_verbs_sys::*;
 
-use crate::engine::Engine;
+use crate::engine::NicEngine;
 use crate::names::{fail, set_errno};
 use crate::nic::{Nic, Subject};
 use crate::{cq, device, faults, fork, pairs, post, recv};
@@ -44,7 +44,7 @@ pub unsafe fn nic_of<'a>(context: *mut ibv_context) -> &'a Arc<Nic> {
 pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_context {
     fork::watch();
     let device = device::of(pointer);
-    let engine = match Engine::open(device) {
+    let engine = match NicEngine::open(device) {
         Ok(engine) => engine,
         Err(error) => return fail(error.raw_os_error()),
     };
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         return 0;
     }
     faults::closed(&nic);
-    nic.ask(crate::nic::Job::Stop);
+    nic.ask(crate::nic::NicTask::Stop);
     // SAFETY:
     // - it was made by `ibv_open_device`; the NIC's thread does not use it.
     let whole = unsafe { Box::from_raw(whole(context)) };

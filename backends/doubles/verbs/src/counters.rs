@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 macro_rules! counters {
     ($($name:ident $text:literal)*) => {
         #[derive(Debug, Clone, Copy)]
-        pub enum Count { $($name,)* }
+        pub(crate) enum Count { $($name,)* }
         const NAMES: &[&str] = &[$($text,)*];
     };
 }

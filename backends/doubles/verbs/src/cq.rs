@@ -16,7 +16,7 @@ use crate::context::nic_of;
 use crate::counters::{self, Count};
 use crate::events::Taken;
 use crate::names::{fail, set_errno};
-use crate::nic::{Job, Nic, Subject};
+use crate::nic::{Nic, NicTask, Subject};
 use crate::qp::Qp;
 use crate::recv::RecvQueue;
 
@@ -24,14 +24,14 @@ use crate::recv::RecvQueue;
 const PATIENCE: u32 = 64;
 
 /// What becomes free when a completion is polled.
-pub enum Frees {
+pub(crate) enum Frees {
     /// All slots of the send queue up to this one.
     Send(u64),
     /// One of the receive queue.
     Recv(Arc<RecvQueue>),
 }
 
-pub struct Entry {
+pub(crate) struct QueuedCompletion {
     pub wc: ibv_wc,
     pub qp: Arc<Qp>,
     pub frees: Frees,
@@ -49,13 +49,13 @@ enum Armed {
 
 #[derive(Default)]
 struct Inner {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueuedCompletion>,
     depth: usize,
     armed: Armed,
     overrun: bool,
 }
 
-pub struct Cq {
+pub(crate) struct FakeCq {
     nic: Arc<Nic>,
     inner: Mutex<Inner>,
     /// Read without the lock, so that polling in vain holds nobody up.
@@ -68,14 +68,14 @@ pub struct Cq {
     pub taken: Taken,
 }
 
-impl Cq {
-    pub fn push(self: &Arc<Self>, entry: Entry) {
+impl FakeCq {
+    pub fn push(self: &Arc<Self>, entry: QueuedCompletion) {
         let mut inner = self.inner.lock();
         if inner.entries.len() >= inner.depth {
             if !inner.overrun {
                 inner.overrun = true;
                 self.nic.raise(IBV_EVENT_CQ_ERR, Subject::Cq(self.clone()));
-                self.nic.ask(Job::Overrun(self.clone()));
+                self.nic.ask(NicTask::Overrun(self.clone()));
             }
             return;
         }
@@ -107,7 +107,7 @@ impl Cq {
         self.len.store(inner.entries.len(), Release);
     }
 
-    fn pop(&self, most: usize) -> Vec<Entry> {
+    fn pop(&self, most: usize) -> Vec<QueuedCompletion> {
         if self.len.load(Acquire) == 0 {
             // A real NIC needs no CPU; this one may wait for the one that is used up here.
             if self.in_vain.fetch_add(1, Relaxed) >= PATIENCE {
@@ -129,12 +129,12 @@ impl Cq {
 #[repr(C)]
 struct Object {
     ibv: ibv_cq,
-    cq: Arc<Cq>,
+    cq: Arc<FakeCq>,
 }
 
 /// # Safety
 /// The queue is not destroyed.
-pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<Cq> {
+pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<FakeCq> {
     // SAFETY:
     // - it lies at the beginning of an `Object`.
     unsafe { &(*queue.cast::<Object>()).cq }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     if let Some(channel) = &shared {
         channel.users.fetch_add(1, SeqCst);
     }
-    let cq = Arc::new(Cq {
+    let cq = Arc::new(FakeCq {
         nic: nic.clone(),
         inner: Mutex::new(Inner {
             depth: cqe as usize,

@@ -14,11 +14,11 @@ use crate::{counters, exit, fork};
 
 /// The first field is what users see.
 #[repr(C)]
-pub struct Device {
+pub(crate) struct FakeDevice {
     ibv: ibv_device,
     pub index: usize,
     pub config: &'static Config,
-    pub ports: Vec<Port>,
+    pub ports: Vec<FakePort>,
     /// Atomic operations of HCA are atomic under this.
     pub atomics: Mutex<()>,
     /// All that it sends is lost, and all that is sent to it.
@@ -26,7 +26,7 @@ pub struct Device {
 }
 
 #[derive(Default)]
-pub struct Port {
+pub(crate) struct FakePort {
     pub down: AtomicBool,
     /// How often its LID, or its GIDs, have changed.
     pub lid_changes: AtomicU32,
@@ -41,9 +41,9 @@ fn chars<const N: usize>(text: &str) -> [c_char; N] {
     chars
 }
 
-impl Device {
+impl FakeDevice {
     fn new(index: usize, config: &'static Config) -> Self {
-        Device {
+        FakeDevice {
             ibv: ibv_device {
                 _ops: [None; 2],
                 node_type: IBV_NODE_CA as c_int,
@@ -55,7 +55,7 @@ impl Device {
             },
             index,
             config,
-            ports: (0..config.ports).map(|_| Port::default()).collect(),
+            ports: (0..config.ports).map(|_| FakePort::default()).collect(),
             atomics: Mutex::new(()),
             silent: AtomicBool::new(false),
         }
@@ -65,7 +65,7 @@ impl Device {
         (&raw const self.ibv).cast_mut()
     }
 
-    pub fn port(&self, number: u8) -> Option<&Port> {
+    pub fn port(&self, number: u8) -> Option<&FakePort> {
         self.ports.get(usize::from(number).checked_sub(1)?)
     }
 
@@ -189,24 +189,24 @@ pub fn global_route(gid: &ibv_gid) -> u32 {
 }
 
 /// All of this process. Empty if FAKE_VERBS is wrong.
-pub fn all() -> &'static [Device] {
-    static ALL: OnceLock<Vec<Device>> = OnceLock::new();
+pub fn all() -> &'static [FakeDevice] {
+    static ALL: OnceLock<Vec<FakeDevice>> = OnceLock::new();
     ALL.get_or_init(|| match config() {
         Some(config) => (0..config.devices)
-            .map(|index| Device::new(index, config))
+            .map(|index| FakeDevice::new(index, config))
             .collect(),
         None => Vec::new(),
     })
 }
 
-fn device<'a>(device: *mut ibv_device) -> &'a Device {
+fn device<'a>(device: *mut ibv_device) -> &'a FakeDevice {
     // SAFETY:
     // - users have these pointers from the list, whose devices are never freed.
-    unsafe { &*device.cast::<Device>() }
+    unsafe { &*device.cast::<FakeDevice>() }
 }
 
 /// As users give it to `ibv_open_device`.
-pub fn of(pointer: *mut ibv_device) -> &'static Device {
+pub fn of(pointer: *mut ibv_device) -> &'static FakeDevice {
     device(pointer)
 }
 

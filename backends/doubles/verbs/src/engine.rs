@@ -10,11 +10,11 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use unipgas_verbs_sys::IBV_QPS_RESET;
 
-use crate::device::Device;
-use crate::link::{self, Link, Socket};
-use crate::nic::{Job, Nic};
+use crate::device::FakeDevice;
+use crate::link::{self, NicLink, Socket};
+use crate::nic::{Nic, NicTask};
 use crate::packet::{ACK, DATAGRAM, HEADER, Header, NICS, nic_number, split};
-use crate::qp::{Qp, State};
+use crate::qp::{Qp, QpState};
 
 /// Enough is on its way: queue pairs wait.
 const FULL: usize = 256 << 10;
@@ -28,18 +28,18 @@ const NOWHERE: u64 = 0;
 const LATEST_US: u64 = 4000;
 
 /// The way to a queue pair's peer.
-pub enum Path {
+pub(crate) enum Path {
     Link(u64),
     /// The peer's NIC is busy.
     Later,
     Dead,
 }
 
-pub struct Engine {
+pub(crate) struct NicEngine {
     pub nic: Arc<Nic>,
     epoll: Socket,
     listener: Socket,
-    links: HashMap<u64, Link>,
+    links: HashMap<u64, NicLink>,
     /// Those that this side has connected, by their NICs' numbers.
     reached: HashMap<u32, u64>,
     next_link: u64,
@@ -51,9 +51,9 @@ pub struct Engine {
     random: Option<u64>,
 }
 
-impl Engine {
+impl NicEngine {
     /// Takes a number on the fabric.
-    pub fn open(device: &'static Device) -> Result<Self, Errno> {
+    pub fn open(device: &'static FakeDevice) -> Result<Self, Errno> {
         let config = device.config;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos() as u32);
@@ -87,7 +87,7 @@ impl Engine {
             let mixed = (seed ^ u64::from(number) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             mixed | 1
         });
-        Ok(Engine {
+        Ok(NicEngine {
             nic,
             epoll,
             listener,
@@ -124,7 +124,7 @@ impl Engine {
             });
             events.clear();
             let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-            self.nic.has_woken();
+            self.nic.mark_awake();
             if waited.is_err() {
                 continue;
             }
@@ -144,15 +144,15 @@ impl Engine {
     fn do_jobs(&mut self) -> bool {
         for job in self.nic.take_jobs() {
             match job {
-                Job::Stop => {
+                NicTask::Stop => {
                     self.push_all();
                     return false;
                 }
-                Job::Flush(flushed) => {
+                NicTask::Flush(flushed) => {
                     self.push_all();
                     flushed.done();
                 }
-                Job::Overrun(cq) => {
+                NicTask::Overrun(cq) => {
                     for qp in self.nic.all_qps() {
                         if Arc::ptr_eq(&qp.send_cq, &cq) || Arc::ptr_eq(&qp.recv_cq, &cq) {
                             qp.fail();
@@ -206,7 +206,7 @@ impl Engine {
     }
 
     /// To the peer of a connected queue pair. It stays with the process that it has found first.
-    pub fn path(&mut self, qp: &Qp, state: &mut State) -> Path {
+    pub fn path(&mut self, qp: &Qp, state: &mut QpState) -> Path {
         let link = match state.sender.link {
             Some(link) => link,
             None => match self.link_to(&qp.nic, nic_number(state.attr.dest_qp_num)) {
@@ -233,12 +233,12 @@ impl Engine {
             return Ok(*link);
         }
         let socket = link::reach(&nic.device.config.fabric, number)?;
-        let link = self.add(Link::new(socket, Some(number)))?;
+        let link = self.add(NicLink::new(socket, Some(number)))?;
         self.reached.insert(number, link);
         Ok(link)
     }
 
-    fn add(&mut self, link: Link) -> Result<u64, Errno> {
+    fn add(&mut self, link: NicLink) -> Result<u64, Errno> {
         let id = self.next_link;
         let data = epoll::EventData::new_u64(id);
         epoll::add(&self.epoll, link.fd(), data, epoll::EventFlags::IN)?;
@@ -249,12 +249,12 @@ impl Engine {
 
     fn accept(&mut self) {
         while let Ok(socket) = link::accept(&self.listener) {
-            let _ = self.add(Link::new(socket, None));
+            let _ = self.add(NicLink::new(socket, None));
         }
     }
 
     /// If so, the queue pair goes on when there is room.
-    pub fn is_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
+    pub fn wait_if_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
         let (left, waiting) = match self.links.get_mut(&link) {
             Some(link) => (link.left(), &mut link.waiting),
             None if link == OWN => (self.own.len(), &mut self.own_waiting),

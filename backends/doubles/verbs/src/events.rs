@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 /// The descriptor counts what waits; whether taking blocks is up to its user, by O_NONBLOCK.
-pub struct EventQueue<T> {
+pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
     waiting: Mutex<VecDeque<T>>,
 }
@@ -60,7 +60,7 @@ impl<T> EventQueue<T> {
 
 /// Events of one object that were taken. The object is not destroyed before they are acknowledged.
 #[derive(Default)]
-pub struct Taken {
+pub(crate) struct Taken {
     unacknowledged: Mutex<u64>,
     changed: Condvar,
 }

@@ -10,16 +10,16 @@ use crate::{config, counters, kept_pages};
 
 /// A lock that a fork holds. Unlocking one of parking_lot passes it to a waiting thread, which the child does not have.
 #[allow(clippy::disallowed_types)]
-pub type Mutex<T> = std::sync::Mutex<T>;
+pub(crate) type ForkMutex<T> = std::sync::Mutex<T>;
 type Guard<T> = std::sync::MutexGuard<'static, T>;
 
-pub fn lock<T>(mutex: &'static Mutex<T>) -> Guard<T> {
+pub fn lock<T>(mutex: &'static ForkMutex<T>) -> Guard<T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many forks lie between this process and the one that loaded the library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-static SOCKETS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
+static SOCKETS: ForkMutex<BTreeSet<c_int>> = ForkMutex::new(BTreeSet::new());
 
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
@@ -35,7 +35,7 @@ pub fn closed(socket: c_int) {
 }
 
 thread_local! {
-    static HELD: Cell<Option<(Guard<BTreeSet<c_int>>, kept_pages::Held)>> = const { Cell::new(None) };
+    static HELD: Cell<Option<(Guard<BTreeSet<c_int>>, kept_pages::PagesGuard)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before() {

@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::fork::{Mutex, lock};
+use crate::fork::{ForkMutex, lock};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// What is registered, a page's address at both ends; some of it more than once.
-static REGISTERED: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
+static REGISTERED: ForkMutex<Vec<Range<usize>>> = ForkMutex::new(Vec::new());
 
 /// The parent keeps what it registers from now on.
 pub fn begin() {
@@ -64,9 +64,9 @@ pub fn deregister(base: *mut u8, len: usize) {
     }
 }
 
-pub type Held = std::sync::MutexGuard<'static, Vec<Range<usize>>>;
+pub(crate) type PagesGuard = std::sync::MutexGuard<'static, Vec<Range<usize>>>;
 
 /// Before a fork, so that its child does not find it locked.
-pub fn hold() -> Held {
+pub fn hold() -> PagesGuard {
     lock(&REGISTERED)
 }

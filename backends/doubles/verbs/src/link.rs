@@ -19,7 +19,7 @@ const BUFFER: usize = 1 << 20;
 const PART: usize = 256 << 10;
 
 /// Children close it.
-pub struct Socket(OwnedFd);
+pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
     pub fn new(fd: OwnedFd) -> Self {
@@ -75,7 +75,7 @@ pub fn reach(fabric: &str, nic: u32) -> Result<Socket, Errno> {
     Ok(Socket::new(socket))
 }
 
-pub struct Link {
+pub(crate) struct NicLink {
     socket: Socket,
     /// The peer, if this side has connected.
     pub to: Option<u32>,
@@ -88,9 +88,9 @@ pub struct Link {
     pub is_watched: bool,
 }
 
-impl Link {
+impl NicLink {
     pub fn new(socket: Socket, to: Option<u32>) -> Self {
-        Link {
+        NicLink {
             socket,
             to,
             out: Vec::new(),

@@ -16,7 +16,7 @@ const KEYS: u32 = (1 << 31) - 1;
 /// Odd, so that neighbours in time are no neighbours in number.
 const SCATTER: u32 = 0x1e37_79b1;
 
-pub struct Region {
+pub(crate) struct Region {
     /// The first address as work requests name it.
     pub start: u64,
     pub base: *mut u8,
@@ -34,17 +34,17 @@ unsafe impl Send for Region {}
 // - as above.
 unsafe impl Sync for Region {}
 
-pub struct Memory {
+pub(crate) struct MemoryTable {
     regions: RwLock<HashMap<u32, Region>>,
     next: AtomicU32,
 }
 
 /// As long as it is held, nothing is deregistered.
-pub struct Held<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
+pub(crate) struct MemoryGuard<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
 
-impl Memory {
+impl MemoryTable {
     pub fn new(seed: u32) -> Self {
-        Memory {
+        MemoryTable {
             regions: RwLock::new(HashMap::new()),
             next: AtomicU32::new(seed),
         }
@@ -71,12 +71,12 @@ impl Memory {
         self.regions.read().len()
     }
 
-    pub fn hold(&self) -> Held<'_> {
-        Held(self.regions.read())
+    pub fn hold(&self) -> MemoryGuard<'_> {
+        MemoryGuard(self.regions.read())
     }
 }
 
-impl Held<'_> {
+impl MemoryGuard<'_> {
     fn find(&self, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<*mut u8> {
         let region = self.0.get(&key)?;
         let offset = at.checked_sub(region.start)?;

@@ -6,7 +6,7 @@ use unipgas_verbs_sys::*;
 
 use crate::packet::SEQUENCE;
 use crate::pairs;
-use crate::qp::{Qp, State};
+use crate::qp::{Qp, QpState};
 
 struct Transition {
     from: u32,
@@ -116,7 +116,7 @@ fn is_legal(kind: u32, from: u32, to: u32, mask: u32) -> bool {
 }
 
 /// Whether the values are such that a device takes them.
-fn is_possible(qp: &Qp, state: &State, attr: &ibv_qp_attr, mask: u32) -> bool {
+fn is_possible(qp: &Qp, state: &QpState, attr: &ibv_qp_attr, mask: u32) -> bool {
     let device = qp.nic.device;
     let config = device.config;
     let has = |bit: u32| mask & bit != 0;

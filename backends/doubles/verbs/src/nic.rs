@@ -15,35 +15,35 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use unipgas_verbs_sys::*;
 
-use crate::cq::Cq;
-use crate::device::Device;
+use crate::cq::FakeCq;
+use crate::device::FakeDevice;
 use crate::events::EventQueue;
 use crate::fork;
-use crate::memory::Memory;
+use crate::memory::MemoryTable;
 use crate::packet::{QPS_PER_NIC, qp_number};
 use crate::qp::Qp;
 use crate::recv::RecvQueue;
 
 /// Whom an asynchronous event is about.
-pub enum Subject {
+pub(crate) enum Subject {
     Qp(Arc<Qp>),
-    Cq(Arc<Cq>),
+    Cq(Arc<FakeCq>),
     Srq(Arc<RecvQueue>),
     Port(u8),
     Device,
 }
 
 /// What the NIC's thread is to do apart from sending.
-pub enum Job {
+pub(crate) enum NicTask {
     /// Queue pairs of this queue have failed.
-    Overrun(Arc<Cq>),
+    Overrun(Arc<FakeCq>),
     /// To tell when all that was answered is sent.
     Flush(Arc<Flushed>),
     Stop,
 }
 
 #[derive(Default)]
-pub struct Flushed {
+pub(crate) struct Flushed {
     is_done: Mutex<bool>,
     changed: Condvar,
 }
@@ -58,20 +58,20 @@ impl Flushed {
 /// Wakes the NIC's thread.
 struct Bell {
     dirty: Mutex<Vec<Arc<Qp>>>,
-    jobs: Mutex<Vec<Job>>,
+    jobs: Mutex<Vec<NicTask>>,
     sleeping: AtomicBool,
     fd: OwnedFd,
 }
 
-pub struct Nic {
-    pub device: &'static Device,
+pub(crate) struct Nic {
+    pub device: &'static FakeDevice,
     generation: u32,
     /// Of those on the fabric.
     pub number: u32,
     pub context: AtomicPtr<ibv_context>,
     pub qps: RwLock<HashMap<u32, Arc<Qp>>>,
     next_qp: AtomicU32,
-    pub memory: Memory,
+    pub memory: MemoryTable,
     pub events: EventQueue<(u32, Subject)>,
     /// Its device has had a fatal error.
     pub is_dead: AtomicBool,
@@ -81,7 +81,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    pub fn new(device: &'static Device, number: u32, seed: u32) -> Result<Self, Errno> {
+    pub fn new(device: &'static FakeDevice, number: u32, seed: u32) -> Result<Self, Errno> {
         Ok(Nic {
             device,
             generation: fork::generation(),
@@ -89,7 +89,7 @@ impl Nic {
             context: AtomicPtr::default(),
             qps: RwLock::default(),
             next_qp: AtomicU32::new(seed % QPS_PER_NIC),
-            memory: Memory::new(seed),
+            memory: MemoryTable::new(seed),
             events: EventQueue::new()?,
             is_dead: AtomicBool::new(false),
             handles: AtomicU32::new(1),
@@ -159,7 +159,7 @@ impl Nic {
         }
     }
 
-    pub fn ask(&self, job: Job) {
+    pub fn ask(&self, job: NicTask) {
         self.bell.jobs.lock().push(job);
         self.wake();
     }
@@ -167,7 +167,7 @@ impl Nic {
     /// Waits until all that was answered is sent, as far as peers take it.
     pub fn flush(&self, patience: Duration) {
         let flushed = Arc::new(Flushed::default());
-        self.ask(Job::Flush(flushed.clone()));
+        self.ask(NicTask::Flush(flushed.clone()));
         let mut is_done = flushed.is_done.lock();
         flushed
             .changed
@@ -194,7 +194,7 @@ impl Nic {
         dirty
     }
 
-    pub fn take_jobs(&self) -> Vec<Job> {
+    pub fn take_jobs(&self) -> Vec<NicTask> {
         std::mem::take(&mut *self.bell.jobs.lock())
     }
 
@@ -208,7 +208,7 @@ impl Nic {
         idle
     }
 
-    pub fn has_woken(&self) {
+    pub fn mark_awake(&self) {
         self.bell.sleeping.store(false, SeqCst);
     }
 

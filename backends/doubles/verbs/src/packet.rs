@@ -48,7 +48,7 @@ pub const IMMEDIATE: u8 = 8;
 /// Of each packet; `len` bytes follow.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable, Default)]
-pub struct Header {
+pub(crate) struct Header {
     pub dest: u32,
     pub source: u32,
     pub kind: u8,

@@ -13,7 +13,7 @@ use crate::events::Taken;
 use crate::faults;
 use crate::names::fail;
 use crate::nic::{Nic, Subject};
-use crate::qp::{Qp, Receiver, Sender, State};
+use crate::qp::{Qp, QpState, Receiver, Requester};
 use crate::recv::{self, RecvQueue};
 use crate::{cq, pd};
 
@@ -109,11 +109,11 @@ pub unsafe extern "C" fn ibv_create_qp(
             is_shared,
             freed: AtomicU64::new(0),
             is_dirty: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(QpState {
                 state: IBV_QPS_RESET,
                 attr,
                 is_over: false,
-                sender: Sender::default(),
+                sender: Requester::default(),
                 receiver: Receiver::default(),
             }),
             object: AtomicPtr::default(),

@@ -12,7 +12,7 @@ use crate::memory::{Region, is_allowed, is_mapped};
 use crate::names::fail;
 use crate::{faults, kept_pages};
 
-pub struct Pd {
+pub(crate) struct Pd {
     pub number: u32,
     /// What it is needed for: it is not freed before.
     pub users: AtomicU32,

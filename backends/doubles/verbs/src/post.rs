@@ -9,12 +9,12 @@ use unipgas_verbs_sys::*;
 use crate::counters::{self, Count};
 use crate::faults;
 use crate::pairs;
-use crate::qp::{Qp, State};
+use crate::qp::{Qp, QpState};
 use crate::recv::list;
-use crate::ud::{self, Address};
+use crate::ud::{self, DatagramAddress};
 
 /// One that is not completed.
-pub struct Request {
+pub(crate) struct WorkRequest {
     pub wr_id: u64,
     pub opcode: u32,
     pub is_signaled: bool,
@@ -33,10 +33,10 @@ pub struct Request {
     pub slot: u64,
     /// It fails when its turn comes.
     pub error: Option<u32>,
-    pub datagram: Option<Address>,
+    pub datagram: Option<DatagramAddress>,
 }
 
-impl Request {
+impl WorkRequest {
     pub fn is_atomic(&self) -> bool {
         matches!(
             self.opcode,
@@ -85,7 +85,7 @@ fn kind(opcode: u32) -> Option<Count> {
 ///
 /// # Safety
 /// The request is as `ibv_post_send` needs it.
-unsafe fn take(qp: &Qp, state: &mut State, wr: &ibv_send_wr) -> Result<Request, c_int> {
+unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkRequest, c_int> {
     let config = qp.nic.device.config;
     let count = kind(wr.opcode).ok_or(libc::EINVAL)?;
     let parts = u32::try_from(wr.num_sge).map_err(|_| libc::EINVAL)?;
@@ -102,7 +102,7 @@ unsafe fn take(qp: &Qp, state: &mut State, wr: &ibv_send_wr) -> Result<Request, 
     let len: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
     let has = |flag: u32| wr.send_flags & flag != 0;
     let is_signaled = qp.all_signaled || has(IBV_SEND_SIGNALED);
-    let mut request = Request {
+    let mut request = WorkRequest {
         wr_id: wr.wr_id,
         opcode: wr.opcode,
         is_signaled,

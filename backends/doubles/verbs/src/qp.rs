@@ -8,51 +8,51 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use unipgas_verbs_sys::*;
 
-use crate::cq::{Cq, Entry, Frees};
+use crate::cq::{FakeCq, Frees, QueuedCompletion};
 use crate::device::global_route;
 use crate::events::Taken;
 use crate::nic::{Nic, Subject};
 use crate::pd::Pd;
-use crate::post::Request;
-use crate::recv::{Buffer, RecvQueue};
-use crate::responder::Answer;
+use crate::post::WorkRequest;
+use crate::recv::{PostedRecv, RecvQueue};
+use crate::responder::PendingResponse;
 
 /// Of a completion with an error only the status, the request and the queue pair mean anything.
 const MEANINGLESS: u32 = 0xa5a5_a5a5;
 
-pub struct Qp {
+pub(crate) struct Qp {
     pub nic: Arc<Nic>,
     pub number: u32,
     pub pd: Arc<Pd>,
     pub kind: u32,
     pub all_signaled: bool,
     pub cap: ibv_qp_cap,
-    pub send_cq: Arc<Cq>,
-    pub recv_cq: Arc<Cq>,
+    pub send_cq: Arc<FakeCq>,
+    pub recv_cq: Arc<FakeCq>,
     pub recv: Arc<RecvQueue>,
     pub is_shared: bool,
     /// How many slots of the send queue have become free since it began.
     pub freed: AtomicU64,
     /// It is in the list of those that have something to do.
     pub is_dirty: AtomicBool,
-    pub state: Mutex<State>,
+    pub state: Mutex<QpState>,
     pub object: AtomicPtr<ibv_qp>,
     pub taken: Taken,
 }
 
-pub struct State {
+pub(crate) struct QpState {
     /// IBV_QPS_...
     pub state: u32,
     pub attr: ibv_qp_attr,
     /// It is destroyed.
     pub is_over: bool,
-    pub sender: Sender,
+    pub sender: Requester,
     pub receiver: Receiver,
 }
 
 /// Why nothing goes on, and since when.
 #[derive(Debug, Clone, Copy, Default)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     #[default]
     None,
     /// The own port is down.
@@ -65,9 +65,9 @@ pub enum Trouble {
 
 /// The requester.
 #[derive(Default)]
-pub struct Sender {
+pub(crate) struct Requester {
     /// All that is not completed, the oldest first.
-    pub queue: VecDeque<Request>,
+    pub queue: VecDeque<WorkRequest>,
     /// How many were posted since it began.
     pub posted: u64,
     /// The number of the oldest one's message.
@@ -88,19 +88,19 @@ pub struct Sender {
 
 /// The responder.
 #[derive(Default)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     /// The number of the message that comes next, and how much of it has come.
     pub expected: u32,
     pub at: u32,
     pub epoch: u32,
     /// Where it goes, if it needs one.
-    pub buffer: Option<Buffer>,
+    pub buffer: Option<PostedRecv>,
     /// In order. One that is late holds up the others.
-    pub answers: VecDeque<Answer>,
+    pub answers: VecDeque<PendingResponse>,
     pub is_established: bool,
 }
 
-impl State {
+impl QpState {
     /// The LID or GID of the peer.
     pub fn route(&self) -> u32 {
         route(&self.attr.ah_attr)
@@ -135,7 +135,7 @@ impl Qp {
     }
 
     pub fn push_sent(self: &Arc<Self>, wc: ibv_wc, slot: u64) {
-        self.send_cq.push(Entry {
+        self.send_cq.push(QueuedCompletion {
             wc,
             qp: self.clone(),
             frees: Frees::Send(slot),
@@ -144,7 +144,7 @@ impl Qp {
     }
 
     pub fn push_received(self: &Arc<Self>, wc: ibv_wc, solicited: bool) {
-        self.recv_cq.push(Entry {
+        self.recv_cq.push(QueuedCompletion {
             wc,
             qp: self.clone(),
             frees: Frees::Recv(self.recv.clone()),
@@ -153,7 +153,7 @@ impl Qp {
     }
 
     /// To the error state: the oldest request gets `status`, all others are flushed.
-    pub fn break_down(self: &Arc<Self>, state: &mut State, status: u32) {
+    pub fn break_down(self: &Arc<Self>, state: &mut QpState, status: u32) {
         if matches!(state.state, IBV_QPS_RESET | IBV_QPS_ERR) {
             return;
         }
@@ -175,7 +175,7 @@ impl Qp {
         }
     }
 
-    pub fn flush(self: &Arc<Self>, buffers: impl IntoIterator<Item = Buffer>) {
+    pub fn flush(self: &Arc<Self>, buffers: impl IntoIterator<Item = PostedRecv>) {
         for buffer in buffers {
             let wc = self.completion(buffer.wr_id, IBV_WC_WR_FLUSH_ERR, 0);
             self.push_received(wc, false);
@@ -187,9 +187,9 @@ impl Qp {
     }
 
     /// It begins again, as if new.
-    pub fn reset(self: &Arc<Self>, state: &mut State) {
+    pub fn reset(self: &Arc<Self>, state: &mut QpState) {
         state.state = IBV_QPS_RESET;
-        state.sender = Sender::default();
+        state.sender = Requester::default();
         if std::mem::take(&mut state.receiver).buffer.is_some() {
             self.recv.free();
         }

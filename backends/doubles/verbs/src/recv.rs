@@ -19,14 +19,14 @@ use crate::nic::{Nic, Subject};
 use crate::pd::{self, Pd};
 
 /// A buffer that was posted.
-pub struct Buffer {
+pub(crate) struct PostedRecv {
     pub wr_id: u64,
     pub list: Vec<ibv_sge>,
     pub len: u64,
 }
 
 struct Inner {
-    buffers: VecDeque<Buffer>,
+    buffers: VecDeque<PostedRecv>,
     /// Posted, and their completions are not yet polled.
     used: u32,
     max_wr: u32,
@@ -34,7 +34,7 @@ struct Inner {
     limit: u32,
 }
 
-pub struct RecvQueue {
+pub(crate) struct RecvQueue {
     nic: Arc<Nic>,
     pub pd: Arc<Pd>,
     max_sge: u32,
@@ -63,7 +63,7 @@ impl RecvQueue {
         }
     }
 
-    pub fn take(self: &Arc<Self>) -> Option<Buffer> {
+    pub fn take(self: &Arc<Self>) -> Option<PostedRecv> {
         let mut inner = self.inner.lock();
         let buffer = inner.buffers.pop_front()?;
         if inner.limit > 0 && (inner.buffers.len() as u32) < inner.limit {
@@ -78,7 +78,7 @@ impl RecvQueue {
             .raise(IBV_EVENT_SRQ_LIMIT_REACHED, Subject::Srq(self.clone()));
     }
 
-    pub fn take_all(&self) -> VecDeque<Buffer> {
+    pub fn take_all(&self) -> VecDeque<PostedRecv> {
         std::mem::take(&mut self.inner.lock().buffers)
     }
 
@@ -122,7 +122,7 @@ impl RecvQueue {
             let list = unsafe { list(wr.sg_list, count) };
             let len = list.iter().map(|sge| u64::from(sge.length)).sum();
             inner.used += 1;
-            inner.buffers.push_back(Buffer {
+            inner.buffers.push_back(PostedRecv {
                 wr_id: wr.wr_id,
                 list,
                 len,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use unipgas_verbs_sys::*;
 
 use crate::counters::{self, Count};
-use crate::engine::{Engine, Path};
+use crate::engine::{NicEngine, Path};
 use crate::packet::{self, *};
-use crate::qp::{Qp, State, Trouble};
+use crate::qp::{Qp, QpState, Trouble};
 
 /// Between two attempts where nobody listens.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
@@ -36,9 +36,9 @@ fn rnr_delay(timer: u8) -> Duration {
     Duration::from_micros(units * 10).min(RNR_AGAIN)
 }
 
-impl Engine {
+impl NicEngine {
     /// Sends what may be sent now.
-    pub fn send(&mut self, qp: &Arc<Qp>, state: &mut State) {
+    pub fn send(&mut self, qp: &Arc<Qp>, state: &mut QpState) {
         if state.is_over || state.state != IBV_QPS_RTS || state.sender.queue.is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Nothing comes through: it fails when that has lasted for too long.
-    fn despair(&mut self, qp: &Arc<Qp>, state: &mut State, cut: bool, now: Instant) {
+    fn despair(&mut self, qp: &Arc<Qp>, state: &mut QpState, cut: bool, now: Instant) {
         let since = match (state.sender.trouble, cut) {
             (Trouble::Cut(since), true) | (Trouble::Dead(since), false) => since,
             _ => now,
@@ -87,10 +87,10 @@ impl Engine {
         }
     }
 
-    fn send_on(&mut self, link: u64, qp: &Arc<Qp>, state: &mut State) {
+    fn send_on(&mut self, link: u64, qp: &Arc<Qp>, state: &mut QpState) {
         state.sender.wait = None;
         while state.sender.next < state.sender.queue.len() {
-            if self.is_full(link, qp) {
+            if self.wait_if_full(link, qp) {
                 return;
             }
             let index = state.sender.next;
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// False: it has to wait for earlier ones. Errors: it can never be sent.
-    fn may_begin(&self, qp: &Qp, state: &State) -> Result<bool, u32> {
+    fn may_begin(&self, qp: &Qp, state: &QpState) -> Result<bool, u32> {
         let sender = &state.sender;
         let request = &sender.queue[sender.next];
         if sender.offset > 0 {
@@ -140,7 +140,7 @@ impl Engine {
         Ok(true)
     }
 
-    fn send_packet(&mut self, link: u64, qp: &Qp, state: &mut State) -> Result<(), u32> {
+    fn send_packet(&mut self, link: u64, qp: &Qp, state: &mut QpState) -> Result<(), u32> {
         let route = state.route();
         let sender = &mut state.sender;
         let request = &sender.queue[sender.next];
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Nobody has taken the oldest one.
-    fn lost(&mut self, qp: &Arc<Qp>, state: &mut State) {
+    fn lost(&mut self, qp: &Arc<Qp>, state: &mut QpState) {
         counters::count(Count::Retries);
         let now = Instant::now();
         let patience = patience(&state.attr, qp.nic.device.config.retry);
@@ -267,7 +267,7 @@ impl Engine {
     }
 
     /// The peer had no buffer for the oldest one.
-    fn not_ready(&mut self, qp: &Arc<Qp>, state: &mut State, timer: u8) {
+    fn not_ready(&mut self, qp: &Arc<Qp>, state: &mut QpState, timer: u8) {
         counters::count(Count::Rnr);
         state.sender.trouble = Trouble::None;
         let most = u32::from(state.attr.rnr_retry);
@@ -278,7 +278,7 @@ impl Engine {
         self.begin_again(qp, state, Instant::now() + rnr_delay(timer));
     }
 
-    fn begin_again(&mut self, qp: &Qp, state: &mut State, at: Instant) {
+    fn begin_again(&mut self, qp: &Qp, state: &mut QpState, at: Instant) {
         let sender = &mut state.sender;
         sender.next = 0;
         sender.offset = 0;
@@ -290,7 +290,7 @@ impl Engine {
 }
 
 /// The oldest ones have been carried out, as far as they need no answer of their own: one of those may have been lost with its queue pair.
-fn carried_out(qp: &Arc<Qp>, state: &mut State, count: usize) {
+fn carried_out(qp: &Arc<Qp>, state: &mut QpState, count: usize) {
     let mut oldest = state.sender.queue.iter().take(count);
     let count = oldest
         .position(|request| request.is_reading())
@@ -298,7 +298,7 @@ fn carried_out(qp: &Arc<Qp>, state: &mut State, count: usize) {
     complete(qp, state, count);
 }
 
-fn complete(qp: &Arc<Qp>, state: &mut State, count: usize) {
+fn complete(qp: &Arc<Qp>, state: &mut QpState, count: usize) {
     for _ in 0..count {
         let sender = &mut state.sender;
         let Some(request) = sender.queue.pop_front() else {
@@ -318,7 +318,7 @@ fn complete(qp: &Arc<Qp>, state: &mut State, count: usize) {
 }
 
 /// Data for the oldest one.
-fn arrived(qp: &Arc<Qp>, state: &mut State, header: &Header, data: &[u8]) {
+fn arrived(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) {
     let Some(request) = state.sender.queue.front().filter(|of| of.is_reading()) else {
         return;
     };

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use unipgas_verbs_sys::*;
 
 use crate::atomics;
-use crate::engine::Engine;
+use crate::engine::NicEngine;
 use crate::nic::Subject;
 use crate::packet::{self, *};
-use crate::qp::{Qp, Receiver, State};
+use crate::qp::{Qp, QpState, Receiver};
 use crate::words;
 
 /// What the requester is told, at the earliest at a time.
-pub struct Answer {
+pub(crate) struct PendingResponse {
     due: Instant,
     link: u64,
     /// As it is sent; of a read the data follow.
@@ -50,7 +50,7 @@ fn is_next(receiver: &Receiver, header: &Header) -> bool {
     header.sequence == receiver.expected && header.offset == receiver.at
 }
 
-impl Engine {
+impl NicEngine {
     /// What a requester says.
     pub fn request(&mut self, link: u64, header: &Header, data: &[u8]) {
         let Some(qp) = self.nic.qp(header.dest) else {
@@ -113,7 +113,7 @@ impl Engine {
     fn carry_out(
         &mut self,
         qp: &Arc<Qp>,
-        state: &mut State,
+        state: &mut QpState,
         header: &Header,
         data: &[u8],
     ) -> Result<Header, Refusal> {
@@ -141,13 +141,13 @@ impl Engine {
     }
 
     /// In order behind those that are late. Only reads are: nothing orders them before what follows, but a fence.
-    fn answer(&mut self, link: u64, qp: &Qp, state: &mut State, header: Header) {
+    fn answer(&mut self, link: u64, qp: &Qp, state: &mut QpState, header: Header) {
         let now = Instant::now();
         let delay = match header.kind {
             READ_DATA => self.delay(),
             _ => Duration::ZERO,
         };
-        state.receiver.answers.push_back(Answer {
+        state.receiver.answers.push_back(PendingResponse {
             due: now + delay,
             link,
             header,
@@ -155,7 +155,7 @@ impl Engine {
         self.send_answers(qp, state, now);
     }
 
-    pub fn send_answers(&mut self, qp: &Qp, state: &mut State, now: Instant) {
+    pub fn send_answers(&mut self, qp: &Qp, state: &mut QpState, now: Instant) {
         while let Some(answer) = state.receiver.answers.front() {
             if answer.due > now {
                 return self.wake_at(answer.due, qp.number);
@@ -208,7 +208,7 @@ impl Engine {
 }
 
 /// A receive buffer for the message, which it keeps if it is sent again.
-fn take_buffer(qp: &Qp, state: &mut State) -> Result<(), Refusal> {
+fn take_buffer(qp: &Qp, state: &mut QpState) -> Result<(), Refusal> {
     if state.receiver.buffer.is_none() {
         state.receiver.buffer = Some(qp.recv.take().ok_or(NotReady)?);
     }
@@ -216,7 +216,7 @@ fn take_buffer(qp: &Qp, state: &mut State) -> Result<(), Refusal> {
 }
 
 /// The message is there.
-fn received(qp: &Arc<Qp>, state: &mut State, header: &Header, opcode: u32) {
+fn received(qp: &Arc<Qp>, state: &mut QpState, header: &Header, opcode: u32) {
     let Some(buffer) = state.receiver.buffer.take() else {
         return;
     };
@@ -231,7 +231,7 @@ fn received(qp: &Arc<Qp>, state: &mut State, header: &Header, opcode: u32) {
     qp.push_received(wc, header.flags & SOLICITED != 0);
 }
 
-fn write(qp: &Arc<Qp>, state: &mut State, header: &Header, data: &[u8]) -> Result<(), Refusal> {
+fn write(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Result<(), Refusal> {
     let has_immediate = header.flags & IMMEDIATE != 0;
     if has_immediate {
         take_buffer(qp, state)?;
@@ -255,13 +255,13 @@ fn write(qp: &Arc<Qp>, state: &mut State, header: &Header, data: &[u8]) -> Resul
 }
 
 /// The message does not fit where it belongs; the receiver is told.
-fn spoilt(qp: &Arc<Qp>, state: &mut State, status: u32) {
+fn spoilt(qp: &Arc<Qp>, state: &mut QpState, status: u32) {
     if let Some(buffer) = state.receiver.buffer.take() {
         qp.push_received(qp.completion(buffer.wr_id, status, 0), false);
     }
 }
 
-fn send(qp: &Arc<Qp>, state: &mut State, header: &Header, data: &[u8]) -> Result<(), Refusal> {
+fn send(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Result<(), Refusal> {
     take_buffer(qp, state)?;
     let Some(buffer) = &state.receiver.buffer else {
         return Err(NotReady);
@@ -286,14 +286,14 @@ fn send(qp: &Arc<Qp>, state: &mut State, header: &Header, data: &[u8]) -> Result
 }
 
 /// More at a time than was agreed upon are refused.
-fn is_within_depth(state: &State, header: &Header) -> Result<(), Refusal> {
+fn is_within_depth(state: &QpState, header: &Header) -> Result<(), Refusal> {
     match header.depth > state.attr.max_dest_rd_atomic {
         true => Err(INVALID),
         false => Ok(()),
     }
 }
 
-fn is_readable(qp: &Qp, state: &State, header: &Header) -> Result<(), Refusal> {
+fn is_readable(qp: &Qp, state: &QpState, header: &Header) -> Result<(), Refusal> {
     is_within_depth(state, header)?;
     if header.total == 0 {
         return Ok(());
@@ -308,7 +308,7 @@ fn is_readable(qp: &Qp, state: &State, header: &Header) -> Result<(), Refusal> {
     from.map(|_| ()).ok_or(DENIED)
 }
 
-fn atomic(qp: &Qp, state: &State, header: &Header) -> Result<u64, Refusal> {
+fn atomic(qp: &Qp, state: &QpState, header: &Header) -> Result<u64, Refusal> {
     is_within_depth(state, header)?;
     if !header.remote.is_multiple_of(8) {
         return Err(INVALID);

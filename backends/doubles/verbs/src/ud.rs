@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
-use crate::engine::Engine;
+use crate::engine::NicEngine;
 use crate::names::fail;
 use crate::packet::*;
 use crate::pd;
-use crate::qp::{Qp, State, route};
+use crate::qp::{Qp, QpState, route};
 
 /// A datagram's data begin behind this, whether there is a routing header or not.
 const ROUTING: u32 = 40;
@@ -19,7 +19,7 @@ const ROUTING: u32 = 40;
 const PRIVILEGED: u32 = 1 << 31;
 
 /// Where a datagram goes.
-pub struct Address {
+pub(crate) struct DatagramAddress {
     qp: u32,
     qkey: u32,
     route: u32,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(handle: *mut ibv_ah) -> c_int {
 ///
 /// # Safety
 /// The request is one for a queue pair of datagrams.
-pub unsafe fn address(wr: &ibv_send_wr, len: u64) -> Result<Address, c_int> {
+pub unsafe fn address(wr: &ibv_send_wr, len: u64) -> Result<DatagramAddress, c_int> {
     let handle = std::ptr::with_exposed_provenance::<Object>(wr.wr.remote_addr as usize);
     let is_sent = matches!(wr.opcode, IBV_WR_SEND | IBV_WR_SEND_WITH_IMM);
     if handle.is_null() || !is_sent || len > 4096 {
@@ -81,16 +81,16 @@ pub unsafe fn address(wr: &ibv_send_wr, len: u64) -> Result<Address, c_int> {
     // SAFETY:
     // - the request names a handle that is not destroyed.
     let to = unsafe { &(*handle).to };
-    Ok(Address {
+    Ok(DatagramAddress {
         qp: wr.wr.rkey_or_compare_add as u32,
         qkey: (wr.wr.rkey_or_compare_add >> 32) as u32,
         route: route(to),
     })
 }
 
-impl Engine {
+impl NicEngine {
     /// They are completed when they are on their way.
-    pub fn send_datagrams(&mut self, qp: &Arc<Qp>, state: &mut State) {
+    pub fn send_datagrams(&mut self, qp: &Arc<Qp>, state: &mut QpState) {
         let cut = qp.nic.device.is_cut(state.attr.port_num);
         while let Some(request) = state.sender.queue.front() {
             let Some(to) = &request.datagram else {
@@ -131,7 +131,7 @@ impl Engine {
                 }
             }
             match self.link_to(&qp.nic, nic_number(header.dest)) {
-                Ok(link) if self.is_full(link, qp) => return,
+                Ok(link) if self.wait_if_full(link, qp) => return,
                 Ok(link) if !cut => self.begin(link, &header).extend_from_slice(&data),
                 _ => {}
             }

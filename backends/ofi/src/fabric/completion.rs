@@ -14,7 +14,7 @@ const AT_ONCE: usize = 16;
 
 /// An event of the completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The operation with this context has succeeded. `len`: bytes received, for a receive.
     Ended {
         /// Context of the operation.

@@ -15,13 +15,13 @@ use std::ptr::null_mut;
 use unipgas_core::{Error, Result};
 use unipgas_libfabric_sys::*;
 
-pub use completion::Event;
-pub use posting::{Far, How, failure};
-pub use registration::Registration;
-pub use traits::Traits;
+pub(crate) use completion::Event;
+pub(crate) use posting::{AccessParameters, RemoteLocation, failure};
+pub(crate) use registration::OfiRegistration;
+pub(crate) use traits::Traits;
 
-use crate::choice::Info;
-use crate::library::Library;
+use crate::choice::ProviderInfo;
+use crate::library::LibfabricLibrary;
 
 /// Maximum length of an endpoint's name.
 const NAME: usize = 64;
@@ -38,8 +38,8 @@ macro_rules! call {
 use call;
 
 /// The objects.
-pub struct Fabric {
-    library: &'static Library,
+pub(crate) struct Fabric {
+    library: &'static LibfabricLibrary,
     fabric: *mut fid_fabric,
     domain: *mut fid_domain,
     av: *mut fid_av,
@@ -52,7 +52,7 @@ pub struct Fabric {
     /// Name of the endpoint, for the address vectors of peers.
     pub name: Vec<u8>,
     events: Option<RawFd>,
-    info: Info,
+    info: ProviderInfo,
 }
 
 // SAFETY:
@@ -64,8 +64,8 @@ unsafe impl Sync for Fabric {}
 
 impl Fabric {
     /// Opens the objects for `info`. Errors: [`Error::Unreachable`] with the failed call and its error.
-    pub fn open(info: Info) -> Result<Self> {
-        let library = Library::get().map_err(Error::Unreachable)?;
+    pub fn open(info: ProviderInfo) -> Result<Self> {
+        let library = LibfabricLibrary::get().map_err(Error::Unreachable)?;
         let mut info = info;
         info.be_modest(QUEUE);
         info.tell_all_ends();

@@ -67,7 +67,13 @@ impl Fabric {
     ///
     /// # Safety
     /// `len` bytes at `from` are valid and unchanged until the completion. With `inline`: until this returns.
-    pub unsafe fn write(&self, from: *const u8, len: usize, at: Far, how: How) -> Result<()> {
+    pub unsafe fn write(
+        &self,
+        from: *const u8,
+        len: usize,
+        at: RemoteLocation,
+        how: AccessParameters,
+    ) -> Result<()> {
         let told = FI_COMPLETION | FI_DELIVERY_COMPLETE;
         // SAFETY:
         // - contract of this function.
@@ -82,8 +88,8 @@ impl Fabric {
         &self,
         from: *const u8,
         len: usize,
-        at: Far,
-        how: How,
+        at: RemoteLocation,
+        how: AccessParameters,
     ) -> Result<()> {
         // SAFETY:
         // - contract of this function.
@@ -94,8 +100,8 @@ impl Fabric {
         &self,
         from: *const u8,
         len: usize,
-        at: Far,
-        how: How,
+        at: RemoteLocation,
+        how: AccessParameters,
         mut flags: u64,
     ) -> Result<()> {
         let iov = libc::iovec {
@@ -133,7 +139,13 @@ impl Fabric {
     ///
     /// # Safety
     /// `len` bytes at `into` are valid, and used by no other code, until the completion.
-    pub unsafe fn read_from(&self, into: *mut u8, len: usize, at: Far, how: How) -> Result<()> {
+    pub unsafe fn read_from(
+        &self,
+        into: *mut u8,
+        len: usize,
+        at: RemoteLocation,
+        how: AccessParameters,
+    ) -> Result<()> {
         // SAFETY:
         // - contract of this function.
         posted(unsafe {
@@ -155,7 +167,7 @@ impl Fabric {
 
 /// A place in a peer's memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Far {
+pub(crate) struct RemoteLocation {
     /// Number of the peer in the address vector.
     pub peer: u64,
     /// Address at the peer, or offset in the registration.
@@ -166,7 +178,7 @@ pub struct Far {
 
 /// Parameters of an access.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub(crate) struct AccessParameters {
     /// Descriptor of the local memory.
     pub desc: *mut c_void,
     /// Context of the completion.

@@ -20,7 +20,7 @@ impl Fabric {
         len: usize,
         rights: Rights,
         key: u64,
-    ) -> Result<Registration> {
+    ) -> Result<OfiRegistration> {
         let iov = libc::iovec {
             iov_base: base.cast(),
             iov_len: len,
@@ -63,7 +63,7 @@ impl Fabric {
                     self.traits.provider
                 )));
             }
-            let registration = Registration { mr };
+            let registration = OfiRegistration { mr };
             if self.traits.by_endpoint {
                 let of = mr.cast::<fid>();
                 let status = call!((*of).ops, bind, of, self.ep.cast(), 0);
@@ -77,18 +77,18 @@ impl Fabric {
 }
 
 /// Memory registered with the provider.
-pub struct Registration {
+pub(crate) struct OfiRegistration {
     mr: *mut fid_mr,
 }
 
 // SAFETY:
 // - as for Fabric.
-unsafe impl Send for Registration {}
+unsafe impl Send for OfiRegistration {}
 // SAFETY:
 // - as for Fabric.
-unsafe impl Sync for Registration {}
+unsafe impl Sync for OfiRegistration {}
 
-impl Registration {
+impl OfiRegistration {
     /// Descriptor for operands.
     pub fn desc(&self) -> *mut c_void {
         // SAFETY:
@@ -104,7 +104,7 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
+impl Drop for OfiRegistration {
     fn drop(&mut self) {
         // SAFETY:
         // - the registration is open, and has no other owner.

@@ -2,11 +2,11 @@
 
 use unipgas_libfabric_sys::*;
 
-use crate::choice::Info;
+use crate::choice::ProviderInfo;
 
 /// Properties of a provider.
 #[derive(Debug, Clone)]
-pub struct Traits {
+pub(crate) struct Traits {
     /// The provider's name.
     pub provider: String,
     /// Maximum number of bytes that a call copies.
@@ -40,7 +40,7 @@ pub struct Traits {
 }
 
 impl Traits {
-    pub(super) fn of(info: &Info) -> Self {
+    pub(super) fn of(info: &ProviderInfo) -> Self {
         let (tx, rx) = (info.tx_attr(), info.rx_attr());
         let (ep, domain) = (info.ep_attr(), info.domain_attr());
         let order = tx.msg_order & rx.msg_order;

@@ -8,14 +8,14 @@ use unipgas_core::streams::Accepted;
 use unipgas_core::streams::greeting::padded;
 use unipgas_core::{Deadline, Error, Result};
 
-use super::{Held, Net, key};
-use crate::address::Address;
+use super::{Held, OfiNet, key};
+use crate::address::OfiAddress;
 use crate::buffers::MESSAGE;
 use crate::conversation::{Conversation, First, Theirs, Whom};
-use crate::names::Name;
-use crate::operations::{Sender, What};
-use crate::riders::{self, Boarding, Rides};
-use crate::wire::{self, Head, Opening};
+use crate::names::AvEntry;
+use crate::operations::{MessageSender, What};
+use crate::piggyback::{self, PiggybackGuard, Rides};
+use crate::wire::{self, Head, OpenRequest};
 
 /// Maximum number of messages in flight per conversation. A peer that does not receive must not use up the send buffers.
 const SENT_TO_ONE: usize = 32;
@@ -25,7 +25,7 @@ const REFUSED: usize = 64;
 /// Time in which a refusal may wait for room.
 const REFUSAL: Duration = Duration::from_secs(5);
 
-impl Net {
+impl OfiNet {
     /// Maximum number of stream bytes in a message.
     pub fn body(&self) -> usize {
         MESSAGE.min(self.fabric.traits.longest) - size_of::<Head>()
@@ -36,7 +36,7 @@ impl Net {
         let (number, to) = (of.number, &of.with.name);
         let by = (number, &of.under_way, to);
         let head = bytemuck::bytes_of(head);
-        let Some(riders) = to.riders.board(self.turn()) else {
+        let Some(riders) = to.piggyback.board(self.turn()) else {
             return self.send_parts(by, [head, body, &[]]);
         };
         if riders.bytes().len() + head.len() + body.len() > self.body() {
@@ -52,7 +52,7 @@ impl Net {
 
     fn send_parts(
         &self,
-        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<Name>),
+        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<AvEntry>),
         parts: [&[u8]; 3],
     ) -> Result<()> {
         if under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
@@ -60,7 +60,7 @@ impl Net {
         }
         let buffer = self.send.take().ok_or(Error::NotNow)?;
         let at = self.send.at(buffer);
-        let sender = Sender {
+        let sender = MessageSender {
             number,
             under_way: under_way.clone(),
             _to: to.clone(),
@@ -94,11 +94,11 @@ impl Net {
 
     /// Holds back a piece of a stream until the next message to the same process. False: the piece must leave now.
     pub fn hold(&self, of: &Conversation, head: Head, body: &[u8]) -> bool {
-        if self.body() < riders::MOST {
+        if self.body() < piggyback::MOST {
             return false;
         }
         let to = &of.with.name;
-        let rides = to.riders.wait(self.turn(), head, body);
+        let rides = to.piggyback.wait(self.turn(), head, body);
         if rides == Rides::First {
             let mut held = self.held.lock();
             held.push(Held {
@@ -115,8 +115,8 @@ impl Net {
     }
 
     /// Notes that a piece that was not held back has left.
-    pub fn has_left(&self, of: &Conversation) {
-        of.with.name.riders.passed(self.turn());
+    pub fn note_sent(&self, of: &Conversation) {
+        of.with.name.piggyback.passed(self.turn());
     }
 
     /// Number of the current round of progress; never 0.
@@ -137,8 +137,8 @@ impl Net {
             return;
         };
         held.retain(|one| {
-            let Some(riders) = one.to.riders.leave(turn, late) else {
-                return one.to.riders.any();
+            let Some(riders) = one.to.piggyback.leave(turn, late) else {
+                return one.to.piggyback.any();
             };
             self.leaves(one, riders) == Err(Error::NotNow)
         });
@@ -147,7 +147,7 @@ impl Net {
         }
     }
 
-    fn leaves(&self, one: &Held, riders: Boarding<'_>) -> Result<()> {
+    fn leaves(&self, one: &Held, riders: PiggybackGuard<'_>) -> Result<()> {
         let by = (one.number, &one.under_way, &one.to);
         let sent = self.send_parts(by, [riders.bytes(), &[], &[]]);
         if sent != Err(Error::NotNow) {
@@ -176,11 +176,11 @@ impl Net {
         };
         if posted.is_err() {
             self.operations.end(context);
-            self.is_unposted(buffer);
+            self.mark_unposted(buffer);
         }
     }
 
-    pub(super) fn is_unposted(&self, buffer: usize) {
+    pub(super) fn mark_unposted(&self, buffer: usize) {
         self.unposted.lock().push(buffer);
         self.waits.store(true, Ordering::Release);
     }
@@ -211,7 +211,7 @@ impl Net {
         let mut next = &[][..];
         match head.kind {
             wire::ACCEPT => {
-                let (accepted, _) = wire::split::<wire::Accepted>(body)?;
+                let (accepted, _) = wire::split::<wire::Acceptance>(body)?;
                 one.accept(Theirs {
                     conversation: accepted.conversation,
                     cookie: accepted.cookie,
@@ -226,7 +226,7 @@ impl Net {
             wire::CLOSE => one.fail(),
             wire::ASK => return one.answer(self),
             wire::HERE => return Some(()),
-            wire::REFUSE if one.is_begun_here() => one.is_refused(),
+            wire::REFUSE if one.is_begun_here() => one.on_refused(),
             _ => return None,
         }
         let call = if one.is_begun_here() {
@@ -257,9 +257,9 @@ impl Net {
 
     /// Handles a request to begin a conversation.
     fn greet(&self, body: &[u8]) -> Option<()> {
-        let (opening, _) = wire::split::<Opening>(body)?;
+        let (opening, _) = wire::split::<OpenRequest>(body)?;
         let address = opening.address.get(..opening.len as usize)?;
-        let from = Address::decode(address)?;
+        let from = OfiAddress::decode(address)?;
         let with = Whom::of(self, &from).ok()?;
         let theirs = Theirs {
             conversation: opening.conversation,

@@ -13,21 +13,21 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
-use crate::address::{self, Address};
+use crate::address::{self, OfiAddress};
 use crate::buffers::Buffers;
-use crate::choice::Info;
+use crate::choice::ProviderInfo;
+use crate::confirm_target::ConfirmTarget;
 use crate::contact::Here;
 use crate::conversation::{Conversation, First, Theirs, Whom};
-use crate::fabric::{Fabric, Far};
-use crate::gathered::Landing;
-use crate::lifeline::Lifeline;
-use crate::names::{Name, Names};
+use crate::fabric::{Fabric, RemoteLocation};
+use crate::liveness_listener::LivenessListener;
+use crate::names::{AvEntry, AvTable};
 use crate::operations::Operations;
-use crate::wire::{Opening, PROTOCOL};
-use crate::word::Words;
+use crate::wire::{OpenRequest, PROTOCOL};
+use crate::word::WordNumbers;
 
 /// Receives that are posted at once, for all peers.
 const RECEIVED: usize = 256;
@@ -35,15 +35,15 @@ const RECEIVED: usize = 256;
 const SENT: usize = 512;
 
 /// The network of this process.
-pub struct Net {
+pub(crate) struct OfiNet {
     // Fields are dropped in this order: registrations before `fabric`. `drop` closes the endpoint first, so the provider no longer uses memory of
     // operations.
     receive: Buffers,
     send: Buffers,
     /// Target of the signaled writes by which peers confirm unsignaled ones.
-    pub landing: Landing,
+    pub landing: ConfirmTarget,
     /// Words that peers notify.
-    pub words: Arc<Words>,
+    pub words: Arc<WordNumbers>,
     /// Registered local memory, if the provider needs registered operands.
     pub operands: Arc<Operands>,
     /// The libfabric objects.
@@ -52,13 +52,13 @@ pub struct Net {
     /// Operations in flight.
     pub operations: Operations,
     /// This object.
-    pub me: Weak<Net>,
+    pub me: Weak<OfiNet>,
     conversations: RwLock<Slab<Arc<Conversation>>>,
     guests: Mutex<VecDeque<Accepted>>,
     /// Landings of peers, by tag.
-    pub landings: RwLock<HashMap<u32, Far>>,
+    pub landings: RwLock<HashMap<u32, RemoteLocation>>,
     /// Endpoints in the address vector.
-    pub names: Names,
+    pub names: AvTable,
     /// Peers that have departed.
     pub departed: Departed,
     /// Conversations that wait for room for their first message.
@@ -81,7 +81,7 @@ pub struct Net {
     turn_calls: AtomicBool,
     /// Accesses have ended.
     ended: AtomicBool,
-    lifeline: Option<Lifeline>,
+    liveness: Option<LivenessListener>,
     /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
     pub provider: u32,
@@ -91,19 +91,19 @@ pub struct Net {
     pub here: Here,
     /// The user has been warned that a lifeline does not answer.
     pub deaf_told: AtomicBool,
-    /// Conversations with [held-back pieces](crate::riders::Riders), one per endpoint.
+    /// Conversations with [held-back pieces](crate::riders::Piggyback), one per endpoint.
     held: Mutex<Vec<Held>>,
     holds: AtomicBool,
     /// Rounds of progress.
     turns: AtomicU32,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
 }
 
 /// The conversation that sends the held-back pieces of an endpoint.
 struct Held {
     number: u32,
     under_way: Arc<AtomicUsize>,
-    to: Arc<Name>,
+    to: Arc<AvEntry>,
 }
 
 /// Returns freed memory of the provider to the system: tens of megabytes in small pieces. The allocator keeps it while memory above it is in use.
@@ -125,9 +125,9 @@ pub fn key() -> Result<u64> {
     Ok(u64::from_ne_bytes(random()?))
 }
 
-impl Net {
+impl OfiNet {
     /// Opens the objects of `info`, and posts receives. Errors: [`Error::Unreachable`], [`Error::Os`], [`Error::Exhausted`].
-    pub fn open(info: Info, owner: Arc<Owner>) -> Result<Arc<Self>> {
+    pub fn open(info: ProviderInfo, owner: Arc<EventReceiver>) -> Result<Arc<Self>> {
         let ip = info.address().filter(|ip| !ip.is_unspecified());
         let here = Here {
             provider: info.provider(),
@@ -136,12 +136,12 @@ impl Net {
         };
         let fabric = Fabric::open(info)?;
         let lifeline = match ip.or_else(|| crate::choice::ip(&fabric.name)) {
-            Some(ip) if !ip.is_unspecified() => Some(Lifeline::open(ip)?),
+            Some(ip) if !ip.is_unspecified() => Some(LivenessListener::open(ip)?),
             _ => None,
         };
         let provider = address::number(&fabric.traits.provider);
         let secret = random()?;
-        let address = Address {
+        let address = OfiAddress {
             secret,
             provider,
             lifeline: lifeline.as_ref().map(|lifeline| lifeline.address),
@@ -159,9 +159,9 @@ impl Net {
             Buffers::new(RECEIVED, &fabric, key()?)?,
             Buffers::new(SENT, &fabric, key()?)?,
         );
-        let landing = Landing::new(&fabric, key()?)?;
+        let landing = ConfirmTarget::new(&fabric, key()?)?;
         let driver = Driver::of_this_process()?;
-        let net = Arc::new_cyclic(|me| Net {
+        let net = Arc::new_cyclic(|me| OfiNet {
             receive,
             send,
             landing,
@@ -174,7 +174,7 @@ impl Net {
             me: me.clone(),
             conversations: RwLock::default(),
             guests: Mutex::default(),
-            names: Names::default(),
+            names: AvTable::default(),
             departed: Departed::default(),
             mute: Mutex::default(),
             unposted: Mutex::default(),
@@ -187,7 +187,7 @@ impl Net {
             guests_call: AtomicBool::new(false),
             turn_calls: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            lifeline,
+            liveness: lifeline,
             secret,
             provider,
             address,
@@ -210,13 +210,13 @@ impl Net {
     }
 
     /// The port that shows peers whether this process lives.
-    pub fn lifeline(&self) -> Option<&Lifeline> {
-        self.lifeline.as_ref()
+    pub fn lifeline(&self) -> Option<&LivenessListener> {
+        self.liveness.as_ref()
     }
 
     /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
-        let to = Address::decode(address).ok_or_else(|| {
+        let to = OfiAddress::decode(address).ok_or_else(|| {
             let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
             Error::Unreachable(match theirs {
                 Some(theirs) => format!(
@@ -236,7 +236,7 @@ impl Net {
             return Err(why);
         }
         let with = Whom::of(self, &to)?;
-        let mut opening = Opening::zeroed();
+        let mut opening = OpenRequest::zeroed();
         opening.secret = to.secret;
         opening.len = self.address.len() as u32;
         opening.address[..self.address.len()].copy_from_slice(&self.address);
@@ -297,7 +297,7 @@ impl Net {
     pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
             if one.with.name.tag == tag {
-                one.is_given_up();
+                one.on_unreachable();
             }
         }
         self.streams.store(true, Ordering::Release);
@@ -318,7 +318,7 @@ impl Net {
     }
 }
 
-impl Drop for Net {
+impl Drop for OfiNet {
     fn drop(&mut self) {
         for _ in std::mem::take(self.mute.get_mut()) {
             self.blocked(false);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::streams::{News, Ticket};
+use unipgas_core::streams::{ProgressEvents, Ticket};
 use unipgas_core::{Error, Result};
 
-use super::Net;
+use super::OfiNet;
+use crate::confirm_target;
 use crate::fabric::{Event, failure};
-use crate::gathered;
 use crate::operations::What;
 
 /// Clears a flag and returns its old value. Loads first, since most flags are clear.
@@ -16,7 +16,7 @@ fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-impl Net {
+impl OfiNet {
     /// Notes that a conversation waits for room, or no longer waits. No event reports room, so the progress thread polls from time to time.
     pub fn blocked(&self, more: bool) {
         match more {
@@ -76,7 +76,7 @@ impl Net {
 
     /// Handles completions, unless another thread does. `turn`: the agent then looks at all conversations. `alone`: the program does not make
     /// progress, so held-back pieces leave.
-    pub fn progress(&self, turn: bool, alone: bool) -> News {
+    pub fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
         self.let_leave(alone);
         if let Some(_reading) = self.reading.try_lock() {
             while self.fabric.read(|event| self.take(event)) {}
@@ -85,7 +85,7 @@ impl Net {
         if taken(&self.turn_calls) && !turn {
             self.owner.wake();
         }
-        News {
+        ProgressEvents {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             // Accesses without room are retried.
@@ -124,7 +124,7 @@ impl Net {
                 self.owner.written();
             }
             Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}
-            Event::Failed { context, .. } if let Some(tag) = gathered::owner(context) => {
+            Event::Failed { context, .. } if let Some(tag) = confirm_target::owner(context) => {
                 self.lose(tag);
             }
             Event::Ended { context, len } => match self.operations.end(context) {
@@ -148,7 +148,7 @@ impl Net {
             },
             Event::Failed { context, error } => match self.operations.end(context) {
                 // For example, the endpoint is being closed.
-                What::Receive(buffer) => self.is_unposted(buffer),
+                What::Receive(buffer) => self.mark_unposted(buffer),
                 What::Send(buffer, sender) => {
                     self.send.give_back(buffer);
                     sender.under_way.fetch_sub(1, Ordering::AcqRel);

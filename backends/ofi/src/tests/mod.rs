@@ -8,14 +8,14 @@ use std::ptr::null_mut;
 
 use unipgas_core::{Error, Rights};
 
-use crate::choice::{Wish, choose};
-use crate::fabric::{Event, Fabric, Far, How};
+use crate::choice::{ProviderSelector, choose};
+use crate::fabric::{AccessParameters, Event, Fabric, RemoteLocation};
 
 /// Providers without special hardware.
 const PROVIDERS: [&str; 3] = ["tcp", "udp", "sockets"];
 
 fn fabric(provider: &str) -> Option<Fabric> {
-    let wish = Wish {
+    let wish = ProviderSelector {
         provider: Some(provider.into()),
         interface: None,
     };
@@ -52,7 +52,7 @@ fn progress(fabrics: [&Fabric; 2], events: &mut [Vec<Event>; 2]) {
     }
 }
 
-const PLAIN: How = How {
+const PLAIN: AccessParameters = AccessParameters {
     desc: null_mut(),
     context: 0,
     data: None,
@@ -82,14 +82,14 @@ fn writes_carry_a_word_and_reads_see_what_was_written() {
         } else {
             0
         };
-        let far = Far {
+        let far = RemoteLocation {
             peer: one.insert(&two.name).unwrap(),
             address: base,
             key: mr.key(),
         };
         for round in 1..200u64 {
             let (data, context) = (Some(round << 32 | 5), 1 << 20 | round as usize);
-            let how = How {
+            let how = AccessParameters {
                 data,
                 context,
                 ..PLAIN
@@ -116,7 +116,12 @@ fn writes_carry_a_word_and_reads_see_what_was_written() {
             // SAFETY:
             // - the landing lives until the completion.
             insist(both, &mut events, || unsafe {
-                one.read_from((&raw mut landing).cast(), 8, far, How { context, ..PLAIN })
+                one.read_from(
+                    (&raw mut landing).cast(),
+                    8,
+                    far,
+                    AccessParameters { context, ..PLAIN },
+                )
             });
             while events[0].is_empty() {
                 progress(both, &mut events);

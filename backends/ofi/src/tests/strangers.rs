@@ -1,16 +1,16 @@
 //! Peers of another job, of another release, or dead; and missing providers and interfaces.
 
 use unipgas_core::Error;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::Transport;
 
 use crate::Ofi;
-use crate::address::Address;
-use crate::choice::{Wish, choose};
+use crate::address::OfiAddress;
+use crate::choice::{ProviderSelector, choose};
 
 /// `None`: libfabric is not installed.
-pub fn place() -> Option<OverStreams<Ofi>> {
-    let wish = Wish {
+pub fn place() -> Option<StreamTransport<Ofi>> {
+    let wish = ProviderSelector {
         provider: Some("tcp".into()),
         interface: None,
     };
@@ -21,7 +21,7 @@ pub fn place() -> Option<OverStreams<Ofi>> {
 }
 
 /// The error of a connection to `address` with a changed byte.
-fn refusal(one: &OverStreams<Ofi>, address: &[u8], at: usize) -> String {
+fn refusal(one: &StreamTransport<Ofi>, address: &[u8], at: usize) -> String {
     let mut wrong = address.to_vec();
     wrong[at] ^= 1;
     match one.connect(&wrong) {
@@ -60,7 +60,7 @@ fn who_has_gone_is_not_asked_again() {
     one.connect(&address).unwrap();
     drop(two);
     // The process seems to live until its farewell arrives.
-    let secret = Address::decode(&address).unwrap().secret;
+    let secret = OfiAddress::decode(&address).unwrap().secret;
     while one.net.departed.why(&secret).is_none() {
         let _ = one.connect(&address);
     }
@@ -80,7 +80,7 @@ fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
         ("shm", "shm"),
         ("udp;ofi_rxd", "reads"),
     ] {
-        let wish = Wish {
+        let wish = ProviderSelector {
             provider: Some(provider.into()),
             interface: None,
         };
@@ -93,7 +93,7 @@ fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
 
 #[test]
 fn an_interface_that_is_not_here_is_named_with_those_that_are() {
-    let wish = |interface: &str| Wish {
+    let wish = |interface: &str| ProviderSelector {
         provider: Some("tcp".into()),
         interface: Some(interface.into()),
     };

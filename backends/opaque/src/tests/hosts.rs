@@ -10,10 +10,10 @@ use unipgas_core::transport::Life;
 
 use super::*;
 
-fn tcp() -> Options {
-    Options {
+fn tcp() -> OpaqueOptions {
+    OpaqueOptions {
         tcp: true,
-        ..Options::default()
+        ..OpaqueOptions::default()
     }
 }
 
@@ -87,7 +87,7 @@ fn a_process_that_has_stopped_is_not_dead() {
     std::thread::sleep(Duration::from_secs(12));
     assert_eq!(node.connect(&played.0.address).life(), Life::Alive);
     for context in puts {
-        let (head, message) = end.next::<Envelope>();
+        let (head, message) = end.next::<RequestHeader>();
         assert!(matches!(
             Request::decode(&message),
             Ok(Request::Put { bytes, .. }) if bytes.len() == 1 << 20

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use unipgas_core::agent::{Answer, Place, Request};
+use unipgas_core::agent::{Answer, RegisteredPlace, Request};
 use unipgas_core::region::Memory;
-use unipgas_core::streams::OverStreams;
-use unipgas_core::streams::envelope::{self, Envelope};
+use unipgas_core::streams::StreamTransport;
+use unipgas_core::streams::envelope::{self, RequestHeader};
 use unipgas_core::streams::greeting::{HELLO, greeted, greeting};
 use unipgas_core::transport::{Channel, Peer, Transport};
 use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 
 use crate::stream::{self, Listener};
-use crate::{Opaque, Options};
+use crate::{Opaque, OpaqueOptions};
 
 const LEN: usize = 4096;
 /// Place of the only region of a mock process.
-const PLACE: Place = Place {
+const PLACE: RegisteredPlace = RegisteredPlace {
     slot: 3,
     generation: 5,
     offset: 0,
@@ -45,11 +45,11 @@ fn await_input(socket: impl AsFd) {
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: OverStreams<Opaque>,
+    transport: StreamTransport<Opaque>,
 }
 
 impl Node {
-    fn open(options: Options) -> Node {
+    fn open(options: OpaqueOptions) -> Node {
         let transport = Opaque::open(options, None).unwrap();
         Node {
             channel: transport.open_channel().unwrap(),
@@ -144,7 +144,7 @@ impl End {
     }
 
     fn ask(&self, number: u64, request: &Request<'_>) {
-        let head = Envelope {
+        let head = RequestHeader {
             number,
             channel: 1,
             ordered: 0,
@@ -191,8 +191,8 @@ impl End {
     }
 
     /// Checks that the node serves this peer.
-    fn is_served(&mut self) {
-        let place = Place { slot: 99, ..PLACE };
+    fn check_served(&mut self) {
+        let place = RegisteredPlace { slot: 99, ..PLACE };
         self.ask(7, &Request::Import { place });
         assert!(matches!(self.next_answer(7), Answer::Failed(_)));
     }
@@ -265,7 +265,7 @@ impl Played {
 impl End {
     /// The number of the next request, which must import the mock region.
     fn next_import(&mut self) -> u64 {
-        let (head, message) = self.next::<Envelope>();
+        let (head, message) = self.next::<RequestHeader>();
         assert_eq!(
             Request::decode(&message),
             Ok(Request::Import { place: PLACE })

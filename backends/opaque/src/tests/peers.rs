@@ -9,8 +9,8 @@ use super::*;
 #[test]
 fn only_operations_to_the_peer_that_is_read_from_wait() {
     let (node, other) = (
-        Node::open(Options::default()),
-        Node::open(Options::default()),
+        Node::open(OpaqueOptions::default()),
+        Node::open(OpaqueOptions::default()),
     );
     let there = node.import(&other);
     let slow = Played::open(false);
@@ -26,7 +26,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
     assert_eq!(node.next_end(), (5, Ok(())));
     node.put(&there, 8, Flags::ORDERED, 6);
     assert_eq!(node.next_end(), (6, Ok(())));
-    let (head, message) = end.next::<Envelope>();
+    let (head, message) = end.next::<RequestHeader>();
     assert!(matches!(
         Request::decode(&message),
         Ok(Request::Get { len: 8, .. })
@@ -34,7 +34,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
     end.answer(head.number, &Answer::Done(vec![9; 8]));
     assert_eq!(node.next_end(), (1, Ok(())));
     for context in [3, 4] {
-        let (head, message) = end.next::<Envelope>();
+        let (head, message) = end.next::<RequestHeader>();
         assert!(
             matches!(Request::decode(&message), Ok(Request::Put { bytes, .. }) if bytes == [9; 8])
         );
@@ -45,7 +45,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
 
 #[test]
 fn what_is_refused_is_current_for_nobody() {
-    let node = Node::open(Options::default());
+    let node = Node::open(OpaqueOptions::default());
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, LEN);
     assert!(region.is_current());
@@ -61,7 +61,7 @@ fn what_is_refused_is_current_for_nobody() {
 
 #[test]
 fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
-    let node = Node::open(Options::default());
+    let node = Node::open(OpaqueOptions::default());
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, LEN);
     let peer = node.connect(&played.0.address);
@@ -70,7 +70,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
     end.next_import();
     assert!(region.is_current());
     end.answer(0, &Answer::Released(PLACE));
-    let (_, message) = end.next::<Envelope>();
+    let (_, message) = end.next::<RequestHeader>();
     let forgotten = Request::Forgotten { place: PLACE };
     assert_eq!(Request::decode(&message), Ok(forgotten));
     assert!(!region.is_current());
@@ -78,7 +78,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
 
 #[test]
 fn what_no_frame_carries_is_refused_and_harms_nobody() {
-    let node = Node::open(Options::default());
+    let node = Node::open(OpaqueOptions::default());
     let limits = node.transport.capabilities().limits;
     // Comparands double the length.
     assert!(2 * limits.largest <= LONGEST);
@@ -100,7 +100,7 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     }
     assert_eq!(node.channel.pending(), 0);
     node.put(&region, 8, Flags::empty(), 2);
-    let (head, _) = end.next::<Envelope>();
+    let (head, _) = end.next::<RequestHeader>();
     end.answer(head.number, &Answer::Done(Vec::new()));
     assert_eq!(node.next_end(), (2, Ok(())));
 }
@@ -108,8 +108,8 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
 #[test]
 fn an_answer_that_nobody_waits_for_ends_that_stream_only() {
     let (node, other) = (
-        Node::open(Options::default()),
-        Node::open(Options::default()),
+        Node::open(OpaqueOptions::default()),
+        Node::open(OpaqueOptions::default()),
     );
     let there = node.import(&other);
     let played = Played::open(false);

@@ -3,15 +3,15 @@
 use std::os::unix::net::UnixStream;
 
 use unipgas_core::driver::Driven;
-use unipgas_core::streams::Home;
+use unipgas_core::streams::StreamNode;
 
 use super::*;
 use crate::network::Sockets;
 
 /// A process, and a second process that has connected to it.
 fn two() -> (Node, Node, RemoteRegion) {
-    let node = Node::open(Options::default());
-    let other = Node::open(Options::default());
+    let node = Node::open(OpaqueOptions::default());
+    let other = Node::open(OpaqueOptions::default());
     let region = other.import(&node);
     (node, other, region)
 }
@@ -25,7 +25,7 @@ fn nobody_is_served_who_does_not_know_the_secret() {
     end.await_end();
     other.reaches(&region);
     // The changed bit was the cause.
-    End::greeted(&node).is_served();
+    End::greeted(&node).check_served();
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn who_says_nothing_makes_room_for_others() {
     let silent: Vec<_> = (0..512).map(|_| End::silent(&node).0).collect();
     first.await_end();
     peers.push(End::greeted(&node));
-    peers.iter_mut().for_each(End::is_served);
+    peers.iter_mut().for_each(End::check_served);
     other.reaches(&region);
     drop(silent);
 }
@@ -48,17 +48,17 @@ fn who_makes_no_sense_is_closed_and_nobody_else_is() {
     let (node, other, region) = two();
     let mut peer = End::greeted(&node);
     let unknown = {
-        let mut bytes = vec![0; size_of::<Envelope>()];
+        let mut bytes = vec![0; size_of::<RequestHeader>()];
         bytes.extend(4u32.to_le_bytes());
         bytes.extend([0xff; 4]);
         bytes
     };
     for bytes in [vec![0xff; 64], unknown] {
         let mut end = End::greeted(&node);
-        end.is_served();
+        end.check_served();
         end.say(&bytes);
         end.await_end();
-        peer.is_served();
+        peer.check_served();
         other.reaches(&region);
     }
 }
@@ -69,7 +69,7 @@ fn regions_are_imported_whole() {
     let mut end = End::greeted(&node);
     let key = node.memory.key();
     let word = |at: usize| u32::from_le_bytes(key[at..at + 4].try_into().unwrap());
-    let place = Place {
+    let place = RegisteredPlace {
         slot: word(0),
         generation: word(4),
         offset: 0,
@@ -77,7 +77,7 @@ fn regions_are_imported_whole() {
     end.ask(1, &Request::Import { place });
     assert!(matches!(end.next_answer(1), Answer::Done(_)));
     for offset in [1, 8, u64::MAX] {
-        let place = Place { offset, ..place };
+        let place = RegisteredPlace { offset, ..place };
         end.ask(2, &Request::Import { place });
         assert!(matches!(end.next_answer(2), Answer::Failed(_)));
     }
@@ -100,12 +100,12 @@ fn regions_are_imported_whole() {
 
 #[test]
 fn an_offset_beyond_all_memory_is_a_failure() {
-    let mut options = Options::default();
+    let mut options = OpaqueOptions::default();
     // So that puts are written in parts.
     options.limits.lines = false;
     let node = Node::open(options);
     let mut end = End::greeted(&node);
-    let to = Place {
+    let to = RegisteredPlace {
         slot: 0,
         generation: 1,
         offset: u64::MAX - 15,
@@ -118,17 +118,17 @@ fn an_offset_beyond_all_memory_is_a_failure() {
     };
     end.ask(1, &put);
     assert!(matches!(end.next_answer(1), Answer::Failed(_)));
-    end.is_served();
+    end.check_served();
 }
 
-impl Listens for Home {
+impl Listens for StreamNode {
     fn address(&self) -> Vec<u8> {
         self.network().address().to_vec()
     }
 }
 
 /// Takes turns until `end` is readable.
-fn drive_until_heard(home: &Home, end: &End) {
+fn drive_until_heard(home: &StreamNode, end: &End) {
     let can_be_read = |end: &End| {
         let mut polled = [PollFd::new(&end.socket, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
@@ -140,7 +140,7 @@ fn drive_until_heard(home: &Home, end: &End) {
 }
 
 /// Takes turns until no turn is due.
-fn drive_until_rest(home: &Home) {
+fn drive_until_rest(home: &StreamNode) {
     let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
     let mut polled = [PollFd::new(home, PollFlags::IN)];
     while poll(&mut polled, Some(&Timespec::default())).unwrap() > 0 {
@@ -164,8 +164,8 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         // SAFETY:
         // - this thread gets its own descriptor table. It closes only descriptors that it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
-        let home = Home::open(
-            Arc::new(Sockets::open(Options::default(), Arc::default()).unwrap()),
+        let home = StreamNode::open(
+            Arc::new(Sockets::open(OpaqueOptions::default(), Arc::default()).unwrap()),
             None,
         )
         .unwrap();

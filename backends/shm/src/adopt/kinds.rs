@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use unipgas_core::user_memory::maps::{Mapping, all, cover};
+use unipgas_core::user_memory::maps::{MemoryMapping, all, cover};
 
 use super::Refusal;
 
@@ -15,7 +15,7 @@ pub(super) enum Kind {
     FilePrivate,
 }
 
-fn kind(mapping: &Mapping) -> Result<Kind, Refusal> {
+fn kind(mapping: &MemoryMapping) -> Result<Kind, Refusal> {
     let huge = ["/anon_hugepage", "/dev/hugepages", "/SYSV-huge"]
         .iter()
         .any(|n| mapping.name.starts_with(n));
@@ -45,7 +45,7 @@ fn kind(mapping: &Mapping) -> Result<Kind, Refusal> {
 }
 
 /// Whether `mappings` cover `range` without a hole and can all be adopted.
-pub(super) fn classify(mappings: &[Mapping], range: &Range<usize>) -> Result<Kind, Refusal> {
+pub(super) fn classify(mappings: &[MemoryMapping], range: &Range<usize>) -> Result<Kind, Refusal> {
     covers(mappings, range)?;
     let mut all = Kind::Anonymous;
     for mapping in mappings {
@@ -57,7 +57,7 @@ pub(super) fn classify(mappings: &[Mapping], range: &Range<usize>) -> Result<Kin
 }
 
 /// Refuses a hole.
-pub(super) fn covers(mappings: &[Mapping], range: &Range<usize>) -> Result<(), Refusal> {
+pub(super) fn covers(mappings: &[MemoryMapping], range: &Range<usize>) -> Result<(), Refusal> {
     match cover(mappings, range) {
         true => Ok(()),
         false => Err(Refusal::Unmapped),
@@ -65,12 +65,12 @@ pub(super) fn covers(mappings: &[Mapping], range: &Range<usize>) -> Result<(), R
 }
 
 /// Whether it is initialised data of a program or library.
-pub(super) fn is_private_file_data(mapping: &Mapping) -> bool {
+pub(super) fn is_private_file_data(mapping: &MemoryMapping) -> bool {
     matches!(kind(mapping), Ok(Kind::FilePrivate))
 }
 
 /// Every private, writable mapping of the program's own file.
-pub(super) fn static_data() -> Result<Vec<Mapping>, Refusal> {
+pub(super) fn static_data() -> Result<Vec<MemoryMapping>, Refusal> {
     let exe = std::fs::read_link("/proc/self/exe");
     let exe = exe.map_err(|e| Refusal::Os(format!("cannot read /proc/self/exe: {e}")))?;
     let exe = exe.to_string_lossy();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Result<Kind, Refusal> {
-        let mapping = Mapping::parse(line).expect("a line of /proc/self/maps");
+        let mapping = MemoryMapping::parse(line).expect("a line of /proc/self/maps");
         classify(std::slice::from_ref(&mapping), &mapping.range)
     }
 
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn holes_are_seen() {
-        let a = Mapping::parse("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
-        let b = Mapping::parse("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
+        let a = MemoryMapping::parse("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
+        let b = MemoryMapping::parse("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
         assert_eq!(
             classify(std::slice::from_ref(&a), &(0x1000..0x2000)),
             Ok(Kind::Anonymous)

@@ -41,8 +41,8 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use kinds::Kind;
 use threads::SignalsBlocked;
 use uffd::Uffd;
-use unipgas_core::user_memory::maps::{Maps, Names};
-use unipgas_core::userfaultfd::Faults;
+use unipgas_core::user_memory::maps::{FileNames, Maps};
+use unipgas_core::userfaultfd::FaultKinds;
 use window::{Direction, Failure, Stage, Swap};
 
 /// From this many bytes on, threads share the copy.
@@ -165,7 +165,7 @@ pub fn available() -> Result<(), String> {
 
 /// How memory of a program with several threads is adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AdoptionMethod {
     /// Threads that write wait meanwhile.
     Userfaultfd,
     /// All threads are stopped meanwhile.
@@ -176,9 +176,9 @@ pub enum Way {
 ///
 /// # Errors
 /// One line that says why there is none: then only programs of one thread adopt memory.
-pub fn way() -> Result<Way, String> {
+pub fn way() -> Result<AdoptionMethod, String> {
     if available().is_ok() {
-        return Ok(Way::Userfaultfd);
+        return Ok(AdoptionMethod::Userfaultfd);
     }
     let len = rustix::param::page_size();
     let os = |e: Errno| format!("a file in memory: {e}");
@@ -199,7 +199,7 @@ pub fn way() -> Result<Way, String> {
         over.store(true, Ordering::Release);
         other.thread().unpark();
         adopted
-            .map(|()| Way::Halt)
+            .map(|()| AdoptionMethod::Halt)
             .map_err(|refusal| refusal.to_string())
     })
 }
@@ -226,7 +226,7 @@ pub unsafe fn adopt(
     let range = whole_pages(file_offset, first_page, len)?;
     let mut locked = lock();
     let tools = tools(&mut locked)?;
-    let mappings = tools.maps.within(&range, Names::Read)?;
+    let mappings = tools.maps.within(&range, FileNames::Read)?;
     let kind = kinds::classify(&mappings, &range)?;
     let guard = guard(tools, kind, &range)?;
 
@@ -330,7 +330,7 @@ fn look_adopted(
     file_offset: u64,
     range: &Range<usize>,
 ) -> Result<(), Refusal> {
-    let mappings = tools.maps.within(range, Names::Unread)?;
+    let mappings = tools.maps.within(range, FileNames::Unread)?;
     kinds::covers(&mappings, range)?;
     let file = rustix::fs::fstat(fd).map_err(|e| Refusal::os("look at the file", e))?;
     let device = (
@@ -490,9 +490,9 @@ unsafe fn swap(
                 .map_err(|e| Refusal::os("bring the pages in", e))?;
         }
         let new = fresh.start..fresh.start + len;
-        uffd.register(&new, Faults::Missing)
+        uffd.register(&new, FaultKinds::Missing)
             .map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
-        uffd.register(&range, Faults::Protected).map_err(|e| {
+        uffd.register(&range, FaultKinds::Protected).map_err(|e| {
             // Several mappings may lie in the range, and the first of them be registered.
             uffd.unregister(&range).ok();
             Refusal::os("register the pages with userfaultfd", e)

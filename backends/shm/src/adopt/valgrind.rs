@@ -9,7 +9,7 @@ pub(crate) fn on_valgrind() -> bool {
 }
 
 /// Tells that the memory between these addresses is a stack, so that going there and back is no news.
-pub(super) fn is_a_stack(start: usize, end: usize) {
+pub(super) fn register_stack(start: usize, end: usize) {
     request([STACK_REGISTER, start as u64, end as u64, 0, 0, 0]);
 }
 

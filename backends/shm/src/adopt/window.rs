@@ -54,7 +54,7 @@ impl Stage {
             len,
             page,
         };
-        valgrind::is_a_stack(stage.base + page, stage.top());
+        valgrind::register_stack(stage.base + page, stage.top());
         // SAFETY:
         // - the first page of the mapping just made; nothing points into it
         unsafe { mm::mprotect(base, page, mm::MprotectFlags::empty()) }?;

@@ -6,9 +6,9 @@ use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{AtomicOp, AtomicType, Rights};
 
 use super::{By, free_orphans, serve_all};
-use crate::control::{Entry, Kind, MESSAGE, POSTED};
-use crate::pool::Pool;
-use crate::registration::Home;
+use crate::control::{MESSAGE, POSTED, RegionKind, SlotEntry};
+use crate::pool::MemoryPool;
+use crate::registration::RegistrationState;
 
 /// What a record says: slot and generation, offset, kind, operand, comparand.
 const RECORD: usize = 88;
@@ -16,7 +16,7 @@ const RECORD: usize = 88;
 /// Requests, one behind the other, to an agent with three regions.
 pub(crate) fn asked(bytes: &[u8]) {
     let mut memory = [7u64; 48];
-    let home = Home::new(Pool::create(1).expect("a pool"), false);
+    let home = RegistrationState::new(MemoryPool::create(1).expect("a pool"), false);
     let control = home.pool.view().control();
     let base = memory.as_mut_ptr().wrapping_add(16);
     for (slot, (rights, len)) in [
@@ -27,8 +27,8 @@ pub(crate) fn asked(bytes: &[u8]) {
     .into_iter()
     .enumerate()
     {
-        control.slots[slot].open(Entry {
-            kind: Kind::Private,
+        control.slots[slot].open(SlotEntry {
+            kind: RegionKind::Private,
             rights,
             offset: 0,
             len,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::driver::give_way;
-use unipgas_core::op::{Completion, Outcome, Remote, Reply};
+use unipgas_core::op::{Completion, Outcome, Remote, ReplyBuffer};
 use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Error, Result};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::control::{Control, DONE, MESSAGE, POSTED, REQUESTS};
 use crate::peer::{PeerProcess, ShmPeer};
-use crate::registration::Home;
+use crate::registration::RegistrationState;
 
 /// Most are carried out in this time, in which their callers look.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ const OFTEN: u32 = 64;
 
 /// What is asked for.
 enum What {
-    Message(Box<[u8]>, Reply),
+    Message(Box<[u8]>, ReplyBuffer),
     /// One element, and where the caller wants what was there before.
     Change {
         operand: Value,
@@ -51,7 +51,7 @@ struct Asked {
 
 /// One channel's, in the order in which they were asked for.
 #[derive(Default)]
-pub struct Late {
+pub(crate) struct Late {
     asked: Mutex<VecDeque<Asked>>,
     count: AtomicUsize,
     polls: Mutex<u32>,
@@ -61,10 +61,10 @@ impl Late {
     /// Has `peer`'s agent hand `message` over; the end may be reported later. Errors: as for [`send`](super::send).
     pub fn send(
         &self,
-        home: &Home,
+        home: &RegistrationState,
         peer: &Arc<PeerProcess>,
         to: Remote<'_>,
-        (message, reply): (&[u8], Reply),
+        (message, reply): (&[u8], ReplyBuffer),
         context: u64,
     ) -> Result<Outcome> {
         check_handled(peer, to)?;
@@ -87,7 +87,7 @@ impl Late {
     /// `result` is null, or valid for writes of `size` bytes until the operation is complete.
     pub unsafe fn change(
         &self,
-        home: &Home,
+        home: &RegistrationState,
         peer: &Arc<PeerProcess>,
         dst: Remote<'_>,
         (code, operand, compare): (u64, Value, Value),
@@ -112,7 +112,7 @@ impl Late {
         )
     }
 
-    fn ask(&self, home: &Home, mut new: Asked) -> Result<Outcome> {
+    fn ask(&self, home: &RegistrationState, mut new: Asked) -> Result<Outcome> {
         let mut asked = self.asked.lock();
         let is_first = !asked.iter().any(|known| known.is_to(&new.peer));
         if is_first && new.post() {

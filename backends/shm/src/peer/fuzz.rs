@@ -83,7 +83,7 @@ pub(crate) fn slots() -> Vec<Vec<u8>> {
         inode: 4,
     };
     let mut all = Vec::new();
-    for kind in [Kind::Pool, Kind::Mirror, Kind::Private] {
+    for kind in [RegionKind::Pool, RegionKind::Mirror, RegionKind::Private] {
         for slot in 0..2 {
             let key = ShmKey {
                 slot,

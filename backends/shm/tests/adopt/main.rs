@@ -17,7 +17,7 @@ const SLOW: &str = "UNIPGAS_TEST_SLOW";
 
 /// So many, or fewer where each has to wait until all threads have come to a core.
 fn rounds_of(rounds: usize) -> usize {
-    if adopt::way() == Ok(adopt::Way::Halt) || std::env::var_os(SLOW).is_some() {
+    if adopt::way() == Ok(adopt::AdoptionMethod::Halt) || std::env::var_os(SLOW).is_some() {
         (rounds / 100).max(2)
     } else {
         rounds
@@ -74,7 +74,7 @@ fn deny_userfaultfd() -> std::io::Result<()> {
 fn as_an_ordinary_user() {
     if std::env::var_os(ORDINARY).is_some() {
         assert!(adopt::available().is_err(), "there is a userfaultfd");
-        assert_eq!(adopt::way(), Ok(adopt::Way::Halt));
+        assert_eq!(adopt::way(), Ok(adopt::AdoptionMethod::Halt));
         return;
     }
     if !rustix::process::geteuid().is_root() {

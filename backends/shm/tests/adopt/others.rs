@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::MapFlags;
-use unipgas_shm::adopt::{Refusal, Way, way as adopt_way};
+use unipgas_shm::adopt::{AdoptionMethod, Refusal, way as adopt_way};
 
 use crate::memory::{PAGE, adopt, bump, map, memfd, read, release, unmap};
 use crate::rounds_of;
@@ -12,19 +12,19 @@ use crate::rounds_of;
 /// mremap of memory that a network watches waits for the thread that reads the event.
 #[test]
 fn watched_memory_is_adopted() {
-    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    use unipgas_core::userfaultfd::{FaultKinds, Features, Userfaultfd};
     let Ok(events) = Userfaultfd::of_user_code() else {
         return;
     };
     let wanted =
         Features::WP | Features::EVENT_REMAP | Features::EVENT_REMOVE | Features::EVENT_UNMAP;
-    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(AdoptionMethod::Halt) {
         return;
     }
     let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
     let range = at as usize..at as usize + PAGE;
     events
-        .register(&range, Faults::Protected)
+        .register(&range, FaultKinds::Protected)
         .expect("private memory");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -56,19 +56,19 @@ const VICTIM: &str = "UNIPGAS_TEST_VICTIM";
 #[test]
 fn watched_memory_is_adopted_unless_the_process_is_killed() {
     use std::process::{Command, Stdio};
-    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    use unipgas_core::userfaultfd::{FaultKinds, Features, Userfaultfd};
     let Ok(events) = Userfaultfd::of_user_code() else {
         return;
     };
     let wanted = Features::WP | Features::EVENT_REMAP | Features::EVENT_UNMAP;
-    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(AdoptionMethod::Halt) {
         return;
     }
     if std::env::var_os(VICTIM).is_some() {
         let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
         let range = at as usize..at as usize + PAGE;
         events
-            .register(&range, Faults::Protected)
+            .register(&range, FaultKinds::Protected)
             .expect("private memory");
         let _ = adopt(&fd, 0, at, PAGE);
         panic!("adopted although the event is not read");

@@ -212,11 +212,11 @@ macro_rules! table {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
         /// The functions of a loaded library.
         #[derive(Debug, Clone, Copy)]
-        pub struct Functions {
+        pub struct UtofuFunctions {
             $(pub $name: unsafe extern "C" fn($($parameter: $ty),*) -> $result,)*
         }
 
-        impl Functions {
+        impl UtofuFunctions {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
@@ -238,7 +238,7 @@ macro_rules! table {
                         return Err(stringify!($name));
                     }
                 )*
-                Ok(Functions {
+                Ok(UtofuFunctions {
                     $($name: {
                         // SAFETY:
                         // - not null, so the function of this name by the caller's word; its type is that of the header.

@@ -5,13 +5,13 @@ use std::fmt;
 use unipgas_schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule};
 
 use crate::figures::Figures;
-use crate::job::Job;
-use crate::sim::{Fidelity, Outcome, Setting, simulate};
+use crate::job::JobLayout;
+use crate::sim::{Fidelity, SimResult, SimSetting, simulate};
 use crate::{Error, Result, wrong};
 
 /// A collective operation of all ranks of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum CollectiveOperation {
     /// A barrier.
     Barrier,
     /// Each member gets the combination of all values.
@@ -20,18 +20,18 @@ pub enum Operation {
     Broadcast,
 }
 
-impl Operation {
+impl CollectiveOperation {
     /// All of them.
-    pub const ALL: [Operation; 3] = [
-        Operation::Barrier,
-        Operation::AllReduce,
-        Operation::Broadcast,
+    pub const ALL: [CollectiveOperation; 3] = [
+        CollectiveOperation::Barrier,
+        CollectiveOperation::AllReduce,
+        CollectiveOperation::Broadcast,
     ];
 }
 
 /// One way to carry an operation out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Plan {
+pub enum CollectiveAlgorithm {
     /// A barrier of the engine's groups.
     Barrier(Barrier),
     /// One of their all-reduces.
@@ -53,74 +53,91 @@ const FLAT: u32 = FEW;
 /// The most members of a counting barrier: all come to one word.
 const COUNTED: u32 = 1 << 14;
 
-impl Plan {
+impl CollectiveAlgorithm {
     /// The steps of rank `me`. Broadcasts begin at rank 0.
-    pub fn schedule(self, me: u32, job: &Job) -> Schedule {
+    pub fn schedule(self, me: u32, job: &JobLayout) -> Schedule {
         let (n, per_node) = (job.processes, job.per_node);
         match self {
-            Plan::Barrier(shape) => shape.schedule(me, n),
-            Plan::AllReduce(shape) => shape.schedule(me, n),
-            Plan::Broadcast(shape) => shape.schedule(me, n, 0),
-            Plan::GateBarrier => Barrier::ByNode(per_node, 2).schedule(me, n),
-            Plan::GateAllReduce => AllReduce::ByNode(per_node, 2).schedule(me, n),
+            CollectiveAlgorithm::Barrier(shape) => shape.schedule(me, n),
+            CollectiveAlgorithm::AllReduce(shape) => shape.schedule(me, n),
+            CollectiveAlgorithm::Broadcast(shape) => shape.schedule(me, n, 0),
+            CollectiveAlgorithm::GateBarrier => Barrier::ByNode(per_node, 2).schedule(me, n),
+            CollectiveAlgorithm::GateAllReduce => AllReduce::ByNode(per_node, 2).schedule(me, n),
         }
     }
 
     /// Whether a group of the engine can take it; else it is the interface's.
     pub fn is_of_groups(self) -> bool {
-        !matches!(self, Plan::GateBarrier | Plan::GateAllReduce)
+        !matches!(
+            self,
+            CollectiveAlgorithm::GateBarrier | CollectiveAlgorithm::GateAllReduce
+        )
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for CollectiveAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Plan::Barrier(shape) => shape.fmt(f),
-            Plan::AllReduce(shape) => shape.fmt(f),
-            Plan::Broadcast(shape) => shape.fmt(f),
-            Plan::GateBarrier | Plan::GateAllReduce => write!(f, "barrier gates"),
+            CollectiveAlgorithm::Barrier(shape) => shape.fmt(f),
+            CollectiveAlgorithm::AllReduce(shape) => shape.fmt(f),
+            CollectiveAlgorithm::Broadcast(shape) => shape.fmt(f),
+            CollectiveAlgorithm::GateBarrier | CollectiveAlgorithm::GateAllReduce => {
+                write!(f, "barrier gates")
+            }
         }
     }
 }
 
 /// The plans for an operation of that many bytes. The ones without an alternative's advantage at that size are left out: a flat all-reduce of many, a counter of
 /// very many, gates for more than they take.
-pub fn plans(operation: Operation, job: &Job, bytes: u64) -> Vec<Plan> {
+pub fn plans(
+    operation: CollectiveOperation,
+    job: &JobLayout,
+    bytes: u64,
+) -> Vec<CollectiveAlgorithm> {
     let (n, per_node) = (job.processes, job.per_node.min(job.processes));
     let nodes = job.nodes_in_use();
     let by_node = per_node > 1 && nodes > 1;
     let mut plans = Vec::new();
     match operation {
-        Operation::Barrier => {
-            plans.push(Plan::Barrier(Barrier::Dissemination));
-            plans.extend([4, 8].map(|radix| Plan::Barrier(Barrier::Radix(radix))));
+        CollectiveOperation::Barrier => {
+            plans.push(CollectiveAlgorithm::Barrier(Barrier::Dissemination));
+            plans.extend([4, 8].map(|radix| CollectiveAlgorithm::Barrier(Barrier::Radix(radix))));
             if by_node {
-                let shapes = [2, 4, 8].map(|radix| Plan::Barrier(Barrier::ByNode(per_node, radix)));
+                let shapes = [2, 4, 8]
+                    .map(|radix| CollectiveAlgorithm::Barrier(Barrier::ByNode(per_node, radix)));
                 plans.extend(shapes);
             }
             if n <= COUNTED {
-                plans.push(Plan::Barrier(Barrier::Counting));
+                plans.push(CollectiveAlgorithm::Barrier(Barrier::Counting));
             }
         }
-        Operation::AllReduce => {
-            plans.push(Plan::AllReduce(AllReduce::Doubling));
-            plans.extend([4, 8].map(|radix| Plan::AllReduce(AllReduce::Radix(radix))));
-            plans.extend([2, 4].map(|radix| Plan::AllReduce(AllReduce::Tree(radix))));
+        CollectiveOperation::AllReduce => {
+            plans.push(CollectiveAlgorithm::AllReduce(AllReduce::Doubling));
+            plans.extend(
+                [4, 8].map(|radix| CollectiveAlgorithm::AllReduce(AllReduce::Radix(radix))),
+            );
+            plans
+                .extend([2, 4].map(|radix| CollectiveAlgorithm::AllReduce(AllReduce::Tree(radix))));
             if by_node {
-                let shapes =
-                    [2, 4, 8].map(|radix| Plan::AllReduce(AllReduce::ByNode(per_node, radix)));
+                let shapes = [2, 4, 8].map(|radix| {
+                    CollectiveAlgorithm::AllReduce(AllReduce::ByNode(per_node, radix))
+                });
                 plans.extend(shapes);
             }
             if n <= FLAT {
-                plans.push(Plan::AllReduce(AllReduce::Flat));
+                plans.push(CollectiveAlgorithm::AllReduce(AllReduce::Flat));
             }
         }
-        Operation::Broadcast => {
-            plans.push(Plan::Broadcast(Broadcast::Binomial));
-            plans.extend([2, 4, 8].map(|radix| Plan::Broadcast(Broadcast::Tree(radix))));
+        CollectiveOperation::Broadcast => {
+            plans.push(CollectiveAlgorithm::Broadcast(Broadcast::Binomial));
+            plans.extend(
+                [2, 4, 8].map(|radix| CollectiveAlgorithm::Broadcast(Broadcast::Tree(radix))),
+            );
             if by_node {
-                let shapes =
-                    [2, 4, 8].map(|radix| Plan::Broadcast(Broadcast::ByNode(per_node, radix)));
+                let shapes = [2, 4, 8].map(|radix| {
+                    CollectiveAlgorithm::Broadcast(Broadcast::ByNode(per_node, radix))
+                });
                 plans.extend(shapes);
             }
         }
@@ -128,8 +145,10 @@ pub fn plans(operation: Operation, job: &Job, bytes: u64) -> Vec<Plan> {
     let rounds = nodes.next_power_of_two().trailing_zeros();
     if nodes > 1 && rounds + 2 <= RELAYS {
         match operation {
-            Operation::Barrier => plans.push(Plan::GateBarrier),
-            Operation::AllReduce if bytes <= GATE_BYTES => plans.push(Plan::GateAllReduce),
+            CollectiveOperation::Barrier => plans.push(CollectiveAlgorithm::GateBarrier),
+            CollectiveOperation::AllReduce if bytes <= GATE_BYTES => {
+                plans.push(CollectiveAlgorithm::GateAllReduce)
+            }
             _ => {}
         }
     }
@@ -138,13 +157,13 @@ pub fn plans(operation: Operation, job: &Job, bytes: u64) -> Vec<Plan> {
 
 /// Simulates one of them. Errors: as [`simulate`].
 pub fn run(
-    job: &Job,
+    job: &JobLayout,
     figures: &Figures,
     fidelity: Fidelity,
-    plan: Plan,
+    plan: CollectiveAlgorithm,
     bytes: u64,
-) -> Result<Outcome> {
-    let setting = Setting {
+) -> Result<SimResult> {
+    let setting = SimSetting {
         job,
         figures,
         fidelity,
@@ -156,13 +175,13 @@ pub fn run(
 
 /// The best of the `allowed` plans, and its time in ns. Of equal plans it is the first. Errors: none is allowed; as [`simulate`].
 pub fn best_of(
-    operation: Operation,
-    job: &Job,
+    operation: CollectiveOperation,
+    job: &JobLayout,
     figures: &Figures,
     bytes: u64,
-    allowed: impl Fn(Plan) -> bool,
-) -> Result<(Plan, f64)> {
-    let mut best: Option<(Plan, f64)> = None;
+    allowed: impl Fn(CollectiveAlgorithm) -> bool,
+) -> Result<(CollectiveAlgorithm, f64)> {
+    let mut best: Option<(CollectiveAlgorithm, f64)> = None;
     for plan in plans(operation, job, bytes)
         .into_iter()
         .filter(|plan| allowed(*plan))
@@ -176,20 +195,25 @@ pub fn best_of(
 }
 
 /// The best plan for this number of members on full nodes, with the model's figures. Errors: as [`best_of`], and no members.
-pub fn best(operation: Operation, members: u32, per_node: u32, bytes: u64) -> Result<(Plan, f64)> {
+pub fn best(
+    operation: CollectiveOperation,
+    members: u32,
+    per_node: u32,
+    bytes: u64,
+) -> Result<(CollectiveAlgorithm, f64)> {
     if members == 0 {
         return wrong("an operation has at least one member");
     }
-    let job = Job::of(members, per_node)?;
+    let job = JobLayout::of(members, per_node)?;
     best_of(operation, &job, &Figures::default(), bytes, |_| true)
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for CollectiveOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Operation::Barrier => write!(f, "barrier"),
-            Operation::AllReduce => write!(f, "all-reduce"),
-            Operation::Broadcast => write!(f, "broadcast"),
+            CollectiveOperation::Barrier => write!(f, "barrier"),
+            CollectiveOperation::AllReduce => write!(f, "all-reduce"),
+            CollectiveOperation::Broadcast => write!(f, "broadcast"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Result, wrong};
 
 /// How a figure is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum FigureSource {
     /// It has been published there.
     Published(&'static str),
     /// It has not been published, as far as is known here: why this value.
@@ -23,7 +23,7 @@ pub struct Figure {
     /// What it is.
     pub about: &'static str,
     /// How it is known.
-    pub source: Source,
+    pub source: FigureSource,
 }
 
 /// What the model computes with. Times in ns, bandwidths in GB/s, that is bytes a ns.
@@ -108,8 +108,16 @@ impl Figures {
         bytes as f64 / busy.max(self.post_ns)
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut f64, &'static str, &'static str, Source); 13] {
-        use Source::{Assumed, Published};
+    fn fields(
+        &mut self,
+    ) -> [(
+        &'static str,
+        &mut f64,
+        &'static str,
+        &'static str,
+        FigureSource,
+    ); 13] {
+        use FigureSource::{Assumed, Published};
         #[rustfmt::skip]
         let fields = [
             ("put", &mut self.put_ns, "ns", "put of 8 bytes to a neighbour", Published(PAPER)),

@@ -1,12 +1,12 @@
 //! A job: processes on the nodes of a box.
 
 use crate::route::{self, PathRule};
-use crate::shape::Shape;
+use crate::shape::TorusShape;
 use crate::{Result, wrong};
 
 /// In which order the ranks go to the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum RankOrder {
     /// Ranks that follow each other share a node, as far as it has room.
     #[default]
     Node,
@@ -16,15 +16,15 @@ pub enum Order {
 
 /// Processes on nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Job {
+pub struct JobLayout {
     /// The box.
-    pub shape: Shape,
+    pub shape: TorusShape,
     /// Processes that a node has room for.
     pub per_node: u32,
     /// Ranks.
     pub processes: u32,
     /// Of the ranks.
-    pub order: Order,
+    pub order: RankOrder,
     /// Of all packets.
     pub path: PathRule,
 }
@@ -32,36 +32,36 @@ pub struct Job {
 /// The most processes that the model takes on a node: one for each core of an A64FX.
 pub const MOST_PER_NODE: u32 = 48;
 
-impl Job {
+impl JobLayout {
     /// A job that fills a box. Errors: no processes on a node, or more than [`MOST_PER_NODE`].
-    pub fn full(shape: Shape, per_node: u32) -> Result<Self> {
+    pub fn full(shape: TorusShape, per_node: u32) -> Result<Self> {
         if !(1..=MOST_PER_NODE).contains(&per_node) {
             return wrong(format!(
                 "a node has 1 to {MOST_PER_NODE} processes, not {per_node}"
             ));
         }
-        Ok(Job {
+        Ok(JobLayout {
             shape,
             per_node,
             processes: shape.nodes() * per_node,
-            order: Order::default(),
+            order: RankOrder::default(),
             path: PathRule::default(),
         })
     }
 
-    /// A job of so many processes, in a box that has room for them. Errors: as [`Job::full`] and [`Shape::for_nodes`].
+    /// A job of so many processes, in a box that has room for them. Errors: as [`JobLayout::full`] and [`TorusShape::for_nodes`].
     pub fn of(processes: u32, per_node: u32) -> Result<Self> {
         let nodes = processes.div_ceil(per_node.max(1));
-        let job = Job::full(Shape::for_nodes(nodes)?, per_node)?;
-        Ok(Job { processes, ..job })
+        let job = JobLayout::full(TorusShape::for_nodes(nodes)?, per_node)?;
+        Ok(JobLayout { processes, ..job })
     }
 
     /// The node of a rank.
     #[inline]
     pub fn node(&self, rank: u32) -> u32 {
         match self.order {
-            Order::Node => rank / self.per_node,
-            Order::Cyclic => rank % self.nodes_in_use(),
+            RankOrder::Node => rank / self.per_node,
+            RankOrder::Cyclic => rank % self.nodes_in_use(),
         }
     }
 
@@ -69,8 +69,8 @@ impl Job {
     #[inline]
     pub fn place(&self, rank: u32) -> u32 {
         match self.order {
-            Order::Node => rank % self.per_node,
-            Order::Cyclic => rank / self.nodes_in_use(),
+            RankOrder::Node => rank % self.per_node,
+            RankOrder::Cyclic => rank / self.nodes_in_use(),
         }
     }
 
@@ -78,8 +78,8 @@ impl Job {
     pub fn rank(&self, node: u32, place: u32) -> Option<u32> {
         let nodes = self.nodes_in_use();
         let rank = match self.order {
-            Order::Node => node * self.per_node + place,
-            Order::Cyclic => place * nodes + node,
+            RankOrder::Node => node * self.per_node + place,
+            RankOrder::Cyclic => place * nodes + node,
         };
         (node < nodes && place < self.per_node && rank < self.processes).then_some(rank)
     }
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn ranks_have_places_and_come_back() {
         for (processes, per_node) in [(1, 4), (7, 4), (48, 4), (100, 3), (13, 1)] {
-            for order in [Order::Node, Order::Cyclic] {
-                let job = Job {
+            for order in [RankOrder::Node, RankOrder::Cyclic] {
+                let job = JobLayout {
                     order,
-                    ..Job::of(processes, per_node).unwrap()
+                    ..JobLayout::of(processes, per_node).unwrap()
                 };
                 for rank in 0..processes {
                     let (node, place) = (job.node(rank), job.place(rank));
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn all_interfaces_are_used_and_none_is_shared_as_long_as_there_are_enough() {
         for per_node in 1..=12 {
-            let job = Job::of(per_node, per_node).unwrap();
+            let job = JobLayout::of(per_node, per_node).unwrap();
             let mut users = [0; 6];
             for place in 0..per_node {
                 assert!(job.tnis(place, 6).len() > 0);

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::job::Job;
+use crate::job::JobLayout;
 use crate::shape::{AXES, PORTS};
 use crate::{Error, Result, wrong};
 
 /// A pattern of messages of one size. All are on their way at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
+pub enum TrafficPattern {
     /// From one rank to another; without ranks, from rank 0 to the first one of the next node.
     Pair(Option<(u32, u32)>),
     /// Each rank to the next one, the last one to rank 0.
@@ -26,9 +26,9 @@ pub enum Pattern {
     Random(u64),
 }
 
-impl Pattern {
+impl TrafficPattern {
     /// Errors: a rank that the job does not have, or an axis without links.
-    pub fn check(&self, job: &Job) -> Result<()> {
+    pub fn check(&self, job: &JobLayout) -> Result<()> {
         let rank = |rank: u32| match rank < job.processes {
             true => Ok(()),
             false => wrong(format!(
@@ -37,10 +37,10 @@ impl Pattern {
             )),
         };
         match *self {
-            Pattern::Pair(Some((from, to))) if from == to => wrong("a pair has two ranks"),
-            Pattern::Pair(Some((from, to))) => rank(from).and(rank(to)),
-            Pattern::AllToOne(root) => rank(root),
-            Pattern::Shift(axis, by) => match by < job.shape.lengths()[axis] && by > 0 {
+            TrafficPattern::Pair(Some((from, to))) if from == to => wrong("a pair has two ranks"),
+            TrafficPattern::Pair(Some((from, to))) => rank(from).and(rank(to)),
+            TrafficPattern::AllToOne(root) => rank(root),
+            TrafficPattern::Shift(axis, by) => match by < job.shape.lengths()[axis] && by > 0 {
                 true => Ok(()),
                 false => wrong(format!(
                     "a shift along {} of {} is by 1 to {}",
@@ -54,18 +54,18 @@ impl Pattern {
         }
     }
 
-    /// Calls `send` with sender and receiver of each message, in the order in which a sender posts them. Not of [`Pattern::AllToAll`] for many
+    /// Calls `send` with sender and receiver of each message, in the order in which a sender posts them. Not of [`TrafficPattern::AllToAll`] for many
     /// processes: they are as many as their square.
-    pub(crate) fn messages(&self, job: &Job, mut send: impl FnMut(u32, u32)) {
+    pub(crate) fn messages(&self, job: &JobLayout, mut send: impl FnMut(u32, u32)) {
         let all = 0..job.processes;
         let place = |node: u32, rank: u32| job.rank(node, job.place(rank));
         match *self {
-            Pattern::Pair(pair) => {
+            TrafficPattern::Pair(pair) => {
                 let (from, to) = pair.unwrap_or((0, job.rank(1, 0).unwrap_or(1)));
                 send(from, to);
             }
-            Pattern::Ring => all.for_each(|rank| send(rank, (rank + 1) % job.processes)),
-            Pattern::Shift(axis, by) => {
+            TrafficPattern::Ring => all.for_each(|rank| send(rank, (rank + 1) % job.processes)),
+            TrafficPattern::Shift(axis, by) => {
                 for rank in all {
                     let mut at = job.shape.coords(job.node(rank));
                     at[axis] = (at[axis] + by) % job.shape.lengths()[axis];
@@ -74,7 +74,7 @@ impl Pattern {
                     }
                 }
             }
-            Pattern::Halo => {
+            TrafficPattern::Halo => {
                 for rank in all {
                     for port in 0..PORTS {
                         let (axis, up) = (port / 2, port % 2 == 1);
@@ -85,17 +85,17 @@ impl Pattern {
                     }
                 }
             }
-            Pattern::AllToAll => {
+            TrafficPattern::AllToAll => {
                 for from in all.clone() {
                     let others = (1..job.processes).map(|by| (from + by) % job.processes);
                     others.for_each(|to| send(from, to));
                 }
             }
-            Pattern::AllToOne(root) => {
+            TrafficPattern::AllToOne(root) => {
                 all.filter(|rank| *rank != root)
                     .for_each(|rank| send(rank, root));
             }
-            Pattern::Random(seed) => {
+            TrafficPattern::Random(seed) => {
                 for (from, to) in permutation(job.processes, seed).into_iter().enumerate() {
                     if from as u32 != to {
                         send(from as u32, to);
@@ -125,7 +125,7 @@ fn permutation(n: u32, seed: u64) -> Vec<u32> {
     all
 }
 
-impl FromStr for Pattern {
+impl FromStr for TrafficPattern {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -140,42 +140,44 @@ impl FromStr for Pattern {
         };
         let number = |text: &str| text.parse().map_err(|_| bad(text));
         match (name, more) {
-            ("pair", None) => Ok(Pattern::Pair(None)),
+            ("pair", None) => Ok(TrafficPattern::Pair(None)),
             ("pair", Some(ranks)) => {
                 let (from, to) = ranks.split_once('-').ok_or_else(|| bad(text))?;
-                Ok(Pattern::Pair(Some((number(from)?, number(to)?))))
+                Ok(TrafficPattern::Pair(Some((number(from)?, number(to)?))))
             }
-            ("ring", None) => Ok(Pattern::Ring),
+            ("ring", None) => Ok(TrafficPattern::Ring),
             ("shift", more) => {
                 let (axis, by) = match more.unwrap_or("X").split_once('+') {
                     Some((axis, by)) => (axis, number(by)?),
                     None => (more.unwrap_or("X"), 1),
                 };
                 let axis = AXES.iter().position(|known| axis == known.to_string());
-                Ok(Pattern::Shift(axis.ok_or_else(|| bad(text))?, by))
+                Ok(TrafficPattern::Shift(axis.ok_or_else(|| bad(text))?, by))
             }
-            ("halo", None) => Ok(Pattern::Halo),
-            ("alltoall", None) => Ok(Pattern::AllToAll),
-            ("alltoone", None) => Ok(Pattern::AllToOne(0)),
-            ("alltoone", Some(root)) => Ok(Pattern::AllToOne(number(root)?)),
-            ("random", None) => Ok(Pattern::Random(0)),
-            ("random", Some(seed)) => Ok(Pattern::Random(seed.parse().map_err(|_| bad(text))?)),
+            ("halo", None) => Ok(TrafficPattern::Halo),
+            ("alltoall", None) => Ok(TrafficPattern::AllToAll),
+            ("alltoone", None) => Ok(TrafficPattern::AllToOne(0)),
+            ("alltoone", Some(root)) => Ok(TrafficPattern::AllToOne(number(root)?)),
+            ("random", None) => Ok(TrafficPattern::Random(0)),
+            ("random", Some(seed)) => {
+                Ok(TrafficPattern::Random(seed.parse().map_err(|_| bad(text))?))
+            }
             _ => Err(bad(text)),
         }
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for TrafficPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Pattern::Pair(None) => write!(f, "pair"),
-            Pattern::Pair(Some((from, to))) => write!(f, "pair:{from}-{to}"),
-            Pattern::Ring => write!(f, "ring"),
-            Pattern::Shift(axis, by) => write!(f, "shift:{}+{by}", AXES[axis]),
-            Pattern::Halo => write!(f, "halo"),
-            Pattern::AllToAll => write!(f, "alltoall"),
-            Pattern::AllToOne(root) => write!(f, "alltoone:{root}"),
-            Pattern::Random(seed) => write!(f, "random:{seed}"),
+            TrafficPattern::Pair(None) => write!(f, "pair"),
+            TrafficPattern::Pair(Some((from, to))) => write!(f, "pair:{from}-{to}"),
+            TrafficPattern::Ring => write!(f, "ring"),
+            TrafficPattern::Shift(axis, by) => write!(f, "shift:{}+{by}", AXES[axis]),
+            TrafficPattern::Halo => write!(f, "halo"),
+            TrafficPattern::AllToAll => write!(f, "alltoall"),
+            TrafficPattern::AllToOne(root) => write!(f, "alltoone:{root}"),
+            TrafficPattern::Random(seed) => write!(f, "random:{seed}"),
         }
     }
 }
@@ -197,7 +199,7 @@ mod tests {
             "alltoone:3",
             "random:7",
         ] {
-            assert_eq!(name.parse::<Pattern>().unwrap().to_string(), name);
+            assert_eq!(name.parse::<TrafficPattern>().unwrap().to_string(), name);
         }
         for bad in [
             "",
@@ -208,7 +210,7 @@ mod tests {
             "random:x",
             "alltoone:-1",
         ] {
-            assert!(bad.parse::<Pattern>().is_err(), "{bad}");
+            assert!(bad.parse::<TrafficPattern>().is_err(), "{bad}");
         }
     }
 
@@ -224,9 +226,9 @@ mod tests {
 
     #[test]
     fn each_pattern_sends_as_often_as_it_says() {
-        let job = Job::full("3x2x1x2x3x2".parse().unwrap(), 2).unwrap();
+        let job = JobLayout::full("3x2x1x2x3x2".parse().unwrap(), 2).unwrap();
         let n = job.processes as usize;
-        let count = |pattern: Pattern| {
+        let count = |pattern: TrafficPattern| {
             let mut count = 0;
             pattern.messages(&job, |from, to| {
                 assert_ne!(from, to);
@@ -234,11 +236,11 @@ mod tests {
             });
             count
         };
-        assert_eq!(count(Pattern::Ring), n);
-        assert_eq!(count(Pattern::Shift(0, 2)), n);
+        assert_eq!(count(TrafficPattern::Ring), n);
+        assert_eq!(count(TrafficPattern::Shift(0, 2)), n);
         // X and B are rings, Y, A and C are links; there is no Z.
-        assert_eq!(count(Pattern::Halo), n * (2 + 1 + 1 + 2 + 1));
-        assert_eq!(count(Pattern::AllToAll), n * (n - 1));
-        assert_eq!(count(Pattern::AllToOne(3)), n - 1);
+        assert_eq!(count(TrafficPattern::Halo), n * (2 + 1 + 1 + 2 + 1));
+        assert_eq!(count(TrafficPattern::AllToAll), n * (n - 1));
+        assert_eq!(count(TrafficPattern::AllToOne(3)), n - 1);
     }
 }

@@ -6,13 +6,13 @@
 //! waiting for more than one resource in turn, are left out: this is a lower bound where several are nearly as busy.
 
 use crate::figures::Figures;
-use crate::job::Job;
-use crate::pattern::Pattern;
+use crate::job::JobLayout;
+use crate::pattern::TrafficPattern;
 use crate::route;
-use crate::shape::{PORTS, Shape};
+use crate::shape::{PORTS, TorusShape};
 use crate::{Result, wrong};
 
-/// Most messages that are followed one by one. [`Pattern::AllToAll`] of larger jobs is folded.
+/// Most messages that are followed one by one. [`TrafficPattern::AllToAll`] of larger jobs is folded.
 const WAYS: u64 = 1 << 22;
 /// Most messages that a folded pattern follows.
 const FOLDED: u64 = 1 << 24;
@@ -103,8 +103,13 @@ pub struct Prediction {
     pub loads: Loads,
 }
 
-/// The time of a pattern of messages of `bytes`. Errors: those of [`Pattern::check`]; too many messages to follow.
-pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Result<Prediction> {
+/// The time of a pattern of messages of `bytes`. Errors: those of [`TrafficPattern::check`]; too many messages to follow.
+pub fn predict(
+    job: &JobLayout,
+    figures: &Figures,
+    pattern: TrafficPattern,
+    bytes: u64,
+) -> Result<Prediction> {
     pattern.check(job)?;
     job.path.check(&job.shape)?;
     let tnis = figures.tnis as u32;
@@ -151,17 +156,17 @@ pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Re
     })
 }
 
-fn loads(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Result<Loads> {
+fn loads(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> Result<Loads> {
     let n = u64::from(job.processes);
     match pattern {
-        Pattern::AllToAll if n * n > WAYS => folded(job, tnis, bytes),
+        TrafficPattern::AllToAll if n * n > WAYS => folded(job, tnis, bytes),
         _ => Ok(followed(job, tnis, pattern, bytes)),
     }
 }
 
 /// Loads of each node, TNI and process, while messages are followed one by one.
 struct Followed<'a> {
-    job: &'a Job,
+    job: &'a JobLayout,
     tnis: u32,
     bytes: u64,
     loads: Loads,
@@ -215,7 +220,7 @@ impl Followed<'_> {
 }
 
 /// The loads of a pattern, message by message.
-fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
+fn followed(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> Loads {
     let (nodes, processes) = (job.shape.nodes() as usize, job.processes as usize);
     let mut followed = Followed {
         job,
@@ -235,7 +240,7 @@ fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
 }
 
 /// The loads of [`Pattern::AllToAll`] on a full box. Nodes that differ only by steps around rings load links alike, so such links share one sum.
-fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
+fn folded(job: &JobLayout, tnis: u32, bytes: u64) -> Result<Loads> {
     let nodes = job.shape.nodes();
     let folds: Vec<u32> = (0..nodes).map(|node| fold(&job.shape, node)).collect();
     let sources: Vec<u32> = (0..nodes)
@@ -280,7 +285,7 @@ fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
 }
 
 /// The node whose coordinates are 0 around each ring, and those of `node` elsewhere.
-fn fold(shape: &Shape, node: u32) -> u32 {
+fn fold(shape: &TorusShape, node: u32) -> u32 {
     let mut at = shape.coords(node);
     (0..3)
         .filter(|axis| shape.is_ring(*axis))
@@ -289,7 +294,7 @@ fn fold(shape: &Shape, node: u32) -> u32 {
 }
 
 /// Messages of the busiest TNI of a node, if each process sends `far` of them.
-fn most_of_a_tni(job: &Job, tnis: u32, far: u64) -> u64 {
+fn most_of_a_tni(job: &JobLayout, tnis: u32, far: u64) -> u64 {
     let mut tni = vec![0; tnis as usize];
     for place in 0..job.per_node {
         let own = job.tnis(place, tnis);

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::shape::{Coords, PORTS, Shape};
+use crate::shape::{NodeCoords, PORTS, TorusShape};
 use crate::{Error, Result, wrong};
 
 /// The order in which the axes are taken, each by its shortest way: to the path's A, B, C, then X, Y, Z, then the target's A, B, C. The guide says no more; the
@@ -25,8 +25,8 @@ pub enum PathRule {
 }
 
 impl PathRule {
-    fn coords(self, shape: &Shape, from: &Coords, to: &Coords) -> [u32; 3] {
-        let of = |at: &Coords| [at[3], at[4], at[5]];
+    fn coords(self, shape: &TorusShape, from: &NodeCoords, to: &NodeCoords) -> [u32; 3] {
+        let of = |at: &NodeCoords| [at[3], at[4], at[5]];
         match self {
             PathRule::Target => of(to),
             PathRule::Source => of(from),
@@ -39,7 +39,7 @@ impl PathRule {
     }
 
     /// Errors: path coordinates that the box does not have.
-    pub fn check(self, shape: &Shape) -> Result<()> {
+    pub fn check(self, shape: &TorusShape) -> Result<()> {
         let PathRule::Fixed(path) = self else {
             return Ok(());
         };
@@ -86,7 +86,7 @@ pub fn link(node: u32, axis: usize, up: bool) -> usize {
 /// the one upwards.
 #[inline]
 pub fn walk(
-    shape: &Shape,
+    shape: &TorusShape,
     rule: PathRule,
     from: u32,
     to: u32,
@@ -129,7 +129,7 @@ pub fn walk(
 
 /// How many hops [`walk`] makes.
 #[inline]
-pub fn hops(shape: &Shape, rule: PathRule, from: u32, to: u32) -> u32 {
+pub fn hops(shape: &TorusShape, rule: PathRule, from: u32, to: u32) -> u32 {
     if from == to {
         return 0;
     }
@@ -150,7 +150,7 @@ mod tests {
     use std::collections::VecDeque;
 
     /// Hops from one node to all others, by looking at the links alone.
-    fn breadth_first(shape: &Shape, from: u32) -> Vec<u32> {
+    fn breadth_first(shape: &TorusShape, from: u32) -> Vec<u32> {
         let mut hops = vec![u32::MAX; shape.nodes() as usize];
         hops[from as usize] = 0;
         let mut queue = VecDeque::from([from]);
@@ -167,7 +167,7 @@ mod tests {
         hops
     }
 
-    fn ends(shape: &Shape, rule: PathRule, from: u32, to: u32) -> (u32, u32) {
+    fn ends(shape: &TorusShape, rule: PathRule, from: u32, to: u32) -> (u32, u32) {
         let (mut node, mut count) = (from, 0);
         let hops = walk(shape, rule, from, to, |link| {
             assert_eq!(link / PORTS, node as usize, "links follow each other");
@@ -188,7 +188,7 @@ mod tests {
             x in 1..6u32, y in 1..5u32, z in 1..4u32, a in 1..3u32, b in 1..4u32, c in 1..3u32,
             open: bool, seed: u32,
         ) {
-            let mut shape = Shape::new([x, y, z, a, b, c]).unwrap();
+            let mut shape = TorusShape::new([x, y, z, a, b, c]).unwrap();
             if open {
                 shape = shape.open();
             }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn the_longest_way_is_the_diameter() {
         for shape in ["4x3x5x2x3x2", "2x2x1x2x3x1", "6x1x1x1x1x1"] {
-            let shape: Shape = shape.parse().unwrap();
+            let shape: TorusShape = shape.parse().unwrap();
             let longest = breadth_first(&shape, 0).into_iter().max();
             assert_eq!(longest, Some(shape.diameter()), "{shape}");
         }
@@ -221,7 +221,7 @@ mod tests {
     /// The example of the guide's figure 2.18: X, B (1,0) to (4,2) by each B.
     #[test]
     fn a_path_is_taken_before_x() {
-        let shape: Shape = "6x1x1x1x3x1".parse().unwrap();
+        let shape: TorusShape = "6x1x1x1x3x1".parse().unwrap();
         let (from, to) = (
             shape.node(&[1, 0, 0, 0, 0, 0]),
             shape.node(&[4, 0, 0, 0, 2, 0]),

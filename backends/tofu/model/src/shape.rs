@@ -6,11 +6,11 @@ use std::str::FromStr;
 use crate::{Error, Result, wrong};
 
 /// X, Y, Z, A, B, C of a node.
-pub type Coords = [u32; 6];
+pub type NodeCoords = [u32; 6];
 
 /// Names of the axes.
 pub const AXES: [char; 6] = ['X', 'Y', 'Z', 'A', 'B', 'C'];
-/// Ends of links of a node, both directions of each axis; [`Shape::has_link`] says which of them lead anywhere.
+/// Ends of links of a node, both directions of each axis; [`TorusShape::has_link`] says which of them lead anywhere.
 pub const PORTS: usize = 12;
 /// The most that A, B and C can be.
 const UNIT: [u32; 3] = [2, 3, 2];
@@ -21,12 +21,12 @@ pub const MAX_NODES: u32 = 1 << 20;
 
 /// Lengths of the six axes, and which of them are rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct TorusShape {
     lengths: [u32; 6],
     rings: [bool; 6],
 }
 
-impl Shape {
+impl TorusShape {
     /// Fugaku: 158,976 nodes.
     pub const FUGAKU: [u32; 6] = [24, 23, 24, 2, 3, 2];
 
@@ -48,7 +48,7 @@ impl Shape {
             ));
         }
         let ring = |axis: usize| lengths[axis] > 2;
-        Ok(Shape {
+        Ok(TorusShape {
             lengths,
             rings: [ring(0), ring(1), ring(2), false, ring(4), false],
         })
@@ -61,7 +61,7 @@ impl Shape {
     }
 
     /// A box for `nodes` nodes. Below twelve the smallest part of a unit of 2 x 3 x 2; else units, with the shortest ways of all boxes that are at most a
-    /// quarter too large. Errors: as [`Shape::new`].
+    /// quarter too large. Errors: as [`TorusShape::new`].
     pub fn for_nodes(nodes: u32) -> Result<Self> {
         if nodes == 0 || nodes > MAX_NODES {
             return wrong(format!("a job has 1 to {MAX_NODES} nodes, not {nodes}"));
@@ -69,7 +69,7 @@ impl Shape {
         let parts = [[1, 1, 1], [2, 1, 1], [1, 3, 1], [2, 1, 2], [2, 3, 1], UNIT];
         let part = |part: &&[u32; 3]| part.iter().product::<u32>() >= nodes;
         if let Some([a, b, c]) = parts.iter().find(part) {
-            return Shape::new([1, 1, 1, *a, *b, *c]);
+            return TorusShape::new([1, 1, 1, *a, *b, *c]);
         }
         let units = nodes.div_ceil(12);
         let mut best: Option<([u32; 3], (bool, u32, u32))> = None;
@@ -84,7 +84,7 @@ impl Shape {
             }
         }
         match best {
-            Some(([x, y, z], _)) => Shape::new([x, y, z, UNIT[0], UNIT[1], UNIT[2]]),
+            Some(([x, y, z], _)) => TorusShape::new([x, y, z, UNIT[0], UNIT[1], UNIT[2]]),
             None => wrong(format!("there is no box for {nodes} nodes")),
         }
     }
@@ -111,15 +111,15 @@ impl Shape {
 
     /// The number of the node at `at`, which is in the box: C counts fastest, X slowest.
     #[inline]
-    pub fn node(&self, at: &Coords) -> u32 {
+    pub fn node(&self, at: &NodeCoords) -> u32 {
         at.iter()
             .zip(self.lengths)
             .fold(0, |node, (at, length)| node * length + at)
     }
 
-    /// Where node `node` is, which is below [`Shape::nodes`].
+    /// Where node `node` is, which is below [`TorusShape::nodes`].
     #[inline]
-    pub fn coords(&self, mut node: u32) -> Coords {
+    pub fn coords(&self, mut node: u32) -> NodeCoords {
         let mut at = [0; 6];
         for (at, length) in at.iter_mut().zip(self.lengths).rev() {
             *at = node % length;
@@ -173,13 +173,13 @@ impl Shape {
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for TorusShape {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let lengths: Option<Vec<u32>> = text.split(['x', 'X']).map(|l| l.parse().ok()).collect();
         match lengths.and_then(|lengths| lengths.try_into().ok()) {
-            Some(lengths) => Shape::new(lengths),
+            Some(lengths) => TorusShape::new(lengths),
             None => wrong(format!(
                 "{text:?} is no shape: six lengths are needed, as in 4x2x3x2x3x2"
             )),
@@ -187,7 +187,7 @@ impl FromStr for Shape {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for TorusShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z, a, b, c] = self.lengths;
         write!(f, "{x}x{y}x{z}x{a}x{b}x{c}")
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_box_is_large_enough_and_not_much_larger() {
         for nodes in (1..3000).chain([12_000, 100_000, 158_976, 158_977, MAX_NODES - 20_000]) {
-            let shape = Shape::for_nodes(nodes).unwrap();
+            let shape = TorusShape::for_nodes(nodes).unwrap();
             assert!(shape.nodes() >= nodes, "{nodes}: {shape}");
             let units = nodes.div_ceil(12);
             let most = if nodes <= 12 {
@@ -212,17 +212,17 @@ mod tests {
             assert!(shape.nodes() <= most, "{nodes}: {shape}");
             assert_eq!(shape.to_string().parse(), Ok(shape));
         }
-        let fugaku = Shape::for_nodes(158_976).unwrap();
+        let fugaku = TorusShape::for_nodes(158_976).unwrap();
         let mut lengths = fugaku.lengths();
         lengths[..3].sort_unstable();
-        let mut known = Shape::FUGAKU;
+        let mut known = TorusShape::FUGAKU;
         known[..3].sort_unstable();
         assert_eq!(lengths, known);
     }
 
     #[test]
     fn nodes_have_coordinates_and_come_back() {
-        let shape: Shape = "3x2x4x2x3x2".parse().unwrap();
+        let shape: TorusShape = "3x2x4x2x3x2".parse().unwrap();
         for node in 0..shape.nodes() {
             assert_eq!(shape.node(&shape.coords(node)), node);
         }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_node_of_a_full_box_has_ten_links() {
-        let shape = Shape::new([4, 3, 5, 2, 3, 2]).unwrap();
+        let shape = TorusShape::new([4, 3, 5, 2, 3, 2]).unwrap();
         for node in 0..shape.nodes() {
             let links = (0..PORTS).filter(|port| shape.has_link(node, *port));
             assert_eq!(links.count(), 10);
@@ -253,7 +253,7 @@ mod tests {
             "1x1x1x1x1x1x1",
             "-1x1x1x1x1x1",
         ] {
-            assert!(bad.parse::<Shape>().is_err(), "{bad}");
+            assert!(bad.parse::<TorusShape>().is_err(), "{bad}");
         }
     }
 }

@@ -61,30 +61,36 @@ pub fn shapes(members: u32, per_node: u32, bytes: u64) -> Shapes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::{Operation, Plan, best_of};
+    use crate::collectives::{CollectiveAlgorithm, CollectiveOperation, best_of};
     use crate::figures::Figures;
-    use crate::job::Job;
+    use crate::job::JobLayout;
 
     const PER_NODE: u32 = 4;
     const BYTES: [u64; 2] = [8, unipgas_schedule::PAYLOAD as u64];
 
     fn simulated(nodes: u32, per_node: u32) -> Row {
-        let job = Job::of(nodes * per_node, per_node).unwrap();
+        let job = JobLayout::of(nodes * per_node, per_node).unwrap();
         let best = |operation, bytes| {
             let figures = Figures::default();
-            best_of(operation, &job, &figures, bytes, Plan::is_of_groups)
-                .unwrap()
-                .0
+            best_of(
+                operation,
+                &job,
+                &figures,
+                bytes,
+                CollectiveAlgorithm::is_of_groups,
+            )
+            .unwrap()
+            .0
         };
-        let Plan::Barrier(barrier) = best(Operation::Barrier, 0) else {
+        let CollectiveAlgorithm::Barrier(barrier) = best(CollectiveOperation::Barrier, 0) else {
             panic!("a barrier")
         };
-        let all_reduce = BYTES.map(|bytes| match best(Operation::AllReduce, bytes) {
-            Plan::AllReduce(shape) => shape,
+        let all_reduce = BYTES.map(|bytes| match best(CollectiveOperation::AllReduce, bytes) {
+            CollectiveAlgorithm::AllReduce(shape) => shape,
             other => panic!("{other}"),
         });
-        let broadcast = BYTES.map(|bytes| match best(Operation::Broadcast, bytes) {
-            Plan::Broadcast(shape) => shape,
+        let broadcast = BYTES.map(|bytes| match best(CollectiveOperation::Broadcast, bytes) {
+            CollectiveAlgorithm::Broadcast(shape) => shape,
             other => panic!("{other}"),
         });
         (nodes, barrier, all_reduce, broadcast)

@@ -1,15 +1,15 @@
 //! Cards of peers, answers on own cards, and the rings that they describe.
 
 use super::*;
-use crate::edata::About;
-use crate::mail::{self, Kind, Outbox};
+use crate::edata::NoticeType;
+use crate::mail::{self, MessageType, RingWriter};
 
 const VCQ: u64 = 77;
 const HERE: u64 = 78;
 const RING: u64 = 4096;
 
-fn end() -> End {
-    End {
+fn end() -> StreamEnd {
+    StreamEnd {
         ring: RING,
         len: 4096,
         promised: 16,
@@ -34,26 +34,26 @@ pub(crate) fn answer(bytes: &[u8]) {
         return;
     };
     let answer: Answer = bytemuck::pod_read_unaligned(answer);
-    if let Ok(Some(Verdict::Accepted(end))) = answer.to(&end()) {
+    if let Ok(Some(GreetingReply::Accepted(end))) = answer.to(&end()) {
         write_to(end, rest);
     }
 }
 
 /// Writes messages to the ring that a peer describes. `read`: its read positions.
-fn write_to(end: End, read: &[u8]) {
+fn write_to(end: StreamEnd, read: &[u8]) {
     let len = end.len as usize;
-    let mut out = Outbox::new(len, end.promised as usize, end.first);
+    let mut out = RingWriter::new(len, end.promised as usize, end.first);
     let behind = end.ring + u64::from(end.len);
     for word in read.as_chunks().0 {
         out.have_been_read(u64::from_le_bytes(*word));
         for body in [mail::most(len), 0, 9] {
             let size = mail::size(body);
-            while let Some((at, takes, _)) = out.place(Kind::Bytes, size) {
+            while let Some((at, takes, _)) = out.place(MessageType::Bytes, size) {
                 assert!(at + size <= len && end.ring + ((at + size) as u64) <= behind);
-                out.is_written((at, takes), size);
+                out.mark_written((at, takes), size);
             }
         }
-        assert!(out.place(Kind::Close, mail::size(0)).is_some());
+        assert!(out.place(MessageType::Close, mail::size(0)).is_some());
     }
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn notice(bytes: &[u8]) {
         if let Some((_, body, _)) = mail::split(word) {
             assert!(mail::size(body) <= 1 << 17);
         }
-        let _ = About::of(word);
+        let _ = NoticeType::of(word);
         for card in [places::card_at_door(word), places::answered(word)] {
             assert!(card.is_none_or(|card| (card as usize) < CARDS));
         }
-        let _ = Address::decode(bytes);
+        let _ = TofuAddress::decode(bytes);
         let _ = crate::address::protocol(bytes);
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn cards() -> Vec<Vec<u8>> {
         secret: [7; SECRET],
         to: HERE,
         end: end(),
-        from: Address::new([8; SECRET], VCQ),
+        from: TofuAddress::new([8; SECRET], VCQ),
         protocol: PROTOCOL,
         pad: [0; 4],
     };
@@ -106,13 +106,13 @@ pub(crate) fn answers() -> Vec<Vec<u8>> {
 
 pub(crate) fn notices() -> Vec<Vec<u8>> {
     let words = [
-        mail::trailer(Kind::Bytes, 100, 7),
-        mail::trailer(Kind::Close, 0, 8),
+        mail::trailer(MessageType::Bytes, 100, 7),
+        mail::trailer(MessageType::Close, 0, 8),
         places::door(3) + 8,
         places::answer(2) + 9,
-        About::Mail.to(0),
+        NoticeType::Mail.to(0),
     ];
-    let address = Address::new([8; SECRET], VCQ);
+    let address = TofuAddress::new([8; SECRET], VCQ);
     vec![
         bytemuck::bytes_of(&words).to_vec(),
         bytemuck::bytes_of(&address).to_vec(),
@@ -127,21 +127,21 @@ mod tests {
     fn a_ring_in_which_nothing_has_room_is_no_end() {
         assert!(end().is_possible());
         for wrong in [
-            End { len: 0, ..end() },
-            End { len: 63, ..end() },
-            End {
+            StreamEnd { len: 0, ..end() },
+            StreamEnd { len: 63, ..end() },
+            StreamEnd {
                 len: u32::MAX,
                 ..end()
             },
-            End {
+            StreamEnd {
                 len: 4096 + 8,
                 ..end()
             },
-            End {
+            StreamEnd {
                 promised: 0,
                 ..end()
             },
-            End {
+            StreamEnd {
                 ring: u64::MAX - 4096,
                 ..end()
             },

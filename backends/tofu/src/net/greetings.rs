@@ -7,12 +7,12 @@ use unipgas_core::streams::{Accepted, Stream};
 use unipgas_core::{Error, Result};
 
 use super::targets::data_of;
-use super::{NOTICE, Net, Target};
-use crate::conversation::Conversation;
-use crate::edata::About;
-use crate::greeting::{Fetched, Greeted, Stranger, Verdict, places};
-use crate::lanes::Ends;
-use crate::vcq::Vcq;
+use super::{NOTICE, PeerVcq, TofuNet};
+use crate::conversation::TofuStream;
+use crate::edata::NoticeType;
+use crate::greeting::{Fetched, Greeted, GreetingReply, Stranger, places};
+use crate::lanes::PendingWork;
+use crate::vcq::RawVcq;
 
 /// Work of a greeting that found no room.
 pub(super) enum Mute {
@@ -21,10 +21,10 @@ pub(super) enum Mute {
     /// Fetch a card: VCQ of the peer, and number of the card.
     Fetch(u64, u32),
     /// Answer a card.
-    Answer(Fetched, Option<Arc<Conversation>>),
+    Answer(Fetched, Option<Arc<TofuStream>>),
 }
 
-impl Net {
+impl TofuNet {
     /// Does work of a greeting; retries later if there is no room.
     pub(super) fn try_again(&self, what: Mute) {
         if let Some(later) = self.speak(what) {
@@ -50,12 +50,12 @@ impl Net {
         };
         self.desk
             .write(card as u32, &one.with, self.address, one.own_end());
-        match self.knock(&one, card as u32) {
+        match self.post_greeting(&one, card as u32) {
             Ok(()) => cards[card] = Some(number),
             Err(Error::NotNow) => return Some(Mute::Greet(number)),
             Err(error) => {
                 drop(cards);
-                one.is_refused(error);
+                one.on_refused(error);
                 self.call(&one);
             }
         }
@@ -63,17 +63,17 @@ impl Net {
     }
 
     /// Puts a word at the peer's door for this card.
-    pub(super) fn knock(&self, one: &Conversation, card: u32) -> Result<()> {
+    pub(super) fn post_greeting(&self, one: &TofuStream, card: u32) -> Result<()> {
         let (target, nothing) = (&one.target, [0u8; 8]);
         let door = target.desk + places::door(card);
-        let knock = |vcq: &Vcq, flags| {
-            let about = (About::Greeting.to(target.number), flags | NOTICE);
+        let knock = |vcq: &RawVcq, flags| {
+            let about = (NoticeType::Greeting.to(target.number), flags | NOTICE);
             let bytes = (nothing.as_ptr(), nothing.len());
             // SAFETY:
             // - `nothing` has `nothing.len()` bytes.
             unsafe { vcq.put_piggyback(target.route, bytes, door, about, data_of(target)) }
         };
-        self.post(target, knock, || Ends::Greeted(one.number))
+        self.post(target, knock, || PendingWork::Greeted(one.number))
     }
 
     /// Repeats an unanswered greeting.
@@ -84,7 +84,7 @@ impl Net {
             .iter()
             .position(|card| *card == Some(number));
         if let (Some(card), Some(one)) = (card, self.find(number)) {
-            let _ = self.knock(&one, card as u32);
+            let _ = self.post_greeting(&one, card as u32);
         }
     }
 
@@ -96,12 +96,12 @@ impl Net {
         let fetched = Fetched::new(block, target.clone(), card);
         let (into, len) = fetched.place();
         let at = target.desk + places::card(card);
-        let get = |vcq: &Vcq, flags| {
+        let get = |vcq: &RawVcq, flags| {
             // SAFETY:
             // - the block lives until completion.
             unsafe { vcq.get(target.route, (into, at), len, flags, data_of(&target)) }
         };
-        match self.post(&target, get, || Ends::Fetched(fetched)) {
+        match self.post(&target, get, || PendingWork::Fetched(fetched)) {
             Ok(()) => None,
             Err(Error::NotNow) => Some(Mute::Fetch(from, card)),
             Err(error) => {
@@ -112,27 +112,23 @@ impl Net {
         }
     }
 
-    pub(super) fn answer(
-        &self,
-        fetched: Fetched,
-        begun: Option<Arc<Conversation>>,
-    ) -> Option<Mute> {
+    pub(super) fn answer(&self, fetched: Fetched, begun: Option<Arc<TofuStream>>) -> Option<Mute> {
         let target = fetched.from.clone();
         let (answer, len) = fetched.answered();
         let at = target.desk + places::answer(fetched.card);
-        let put = |vcq: &Vcq, flags| {
-            let about = (About::Answer.to(target.number), flags | NOTICE);
+        let put = |vcq: &RawVcq, flags| {
+            let about = (NoticeType::Answer.to(target.number), flags | NOTICE);
             // SAFETY:
             // - the block lives until completion.
             unsafe { vcq.put(target.route, (answer, at), len, about, data_of(&target)) }
         };
         let mut kept = Some(fetched);
-        let answered = self.post(&target, put, || Ends::Answered(kept.take()));
+        let answered = self.post(&target, put, || PendingWork::Answered(kept.take()));
         match (answered, kept) {
             (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
             (Ok(()), _) => {
                 if let Some(one) = begun {
-                    self.is_accepted(one);
+                    self.on_accepted(one);
                 }
             }
             (Err(error), _) => {
@@ -146,7 +142,7 @@ impl Net {
         None
     }
 
-    pub(super) fn is_accepted(&self, one: Arc<Conversation>) {
+    pub(super) fn on_accepted(&self, one: Arc<TofuStream>) {
         self.guests.lock().push_back(Accepted {
             known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
                 &one.with,
@@ -162,7 +158,7 @@ impl Net {
     }
 
     /// Handles a fetched greeting.
-    pub(super) fn is_greeted(&self, mut fetched: Fetched) {
+    pub(super) fn on_greeting(&self, mut fetched: Fetched) {
         let (verdict, begun) = match fetched.read(self.address.vcq) {
             Greeted::Nobody => {
                 tracing::debug!("tofu: a greeting that is over is not answered");
@@ -171,7 +167,7 @@ impl Net {
             Greeted::Refused(verdict) => (verdict, None),
             Greeted::By(stranger) if stranger.secret != self.secret => {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
-                (Verdict::Stranger, None)
+                (GreetingReply::Stranger, None)
             }
             Greeted::By(stranger) if self.departed.has_ended(&stranger.address.secret) => {
                 tracing::debug!("tofu: a greeting of a process that has died is not answered");
@@ -184,7 +180,7 @@ impl Net {
                 fetched.from = target.clone();
                 match self.begun_with(&stranger) {
                     // The answer is lost, or still in flight.
-                    Some(known) => (Verdict::Accepted(known.own_end()), None),
+                    Some(known) => (GreetingReply::Accepted(known.own_end()), None),
                     None => self.welcome(&stranger, target),
                 }
             }
@@ -194,7 +190,7 @@ impl Net {
     }
 
     /// The target of the initiator. `None`: the card may be older than a change of the VCQ's owner. The caller fetches it again.
-    fn whose(&self, fetched: &Fetched, stranger: &Stranger) -> Option<Arc<Target>> {
+    fn whose(&self, fetched: &Fetched, stranger: &Stranger) -> Option<Arc<PeerVcq>> {
         let target = &fetched.from;
         if target.is_lost() {
             return None;
@@ -213,23 +209,23 @@ impl Net {
     fn welcome(
         &self,
         stranger: &Stranger,
-        target: Arc<Target>,
-    ) -> (Verdict, Option<Arc<Conversation>>) {
+        target: Arc<PeerVcq>,
+    ) -> (GreetingReply, Option<Arc<TofuStream>>) {
         match self.begin(stranger.address, target, false) {
             Ok(begun) => {
-                begun.is_ready(stranger.end);
-                (Verdict::Accepted(begun.own_end()), Some(begun))
+                begun.mark_ready(stranger.end);
+                (GreetingReply::Accepted(begun.own_end()), Some(begun))
             }
             Err(error) => {
                 tracing::warn!("tofu: a process that begins a stream is refused: {error}");
-                (Verdict::Full, None)
+                (GreetingReply::Full, None)
             }
         }
     }
 
     /// The stream that this greeting has begun before.
-    pub(super) fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
-        let begun = |one: &Arc<Conversation>| {
+    pub(super) fn begun_with(&self, stranger: &Stranger) -> Option<Arc<TofuStream>> {
+        let begun = |one: &Arc<TofuStream>| {
             let is_his = one.with == stranger.address && one.is_to(stranger.end);
             !one.begun_here && is_his && !one.has_ended()
         };
@@ -237,7 +233,7 @@ impl Net {
     }
 
     /// Handles the answer on this card.
-    pub(super) fn is_answered(&self, card: u32) {
+    pub(super) fn on_answer(&self, card: u32) {
         let number = self.cards.lock()[card as usize];
         let Some(one) = number.and_then(|number| self.find(number)) else {
             return;
@@ -252,17 +248,19 @@ impl Net {
         };
         match answer {
             Ok(None) => {}
-            Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
-            Ok(Some(Verdict::Stranger)) => {
+            Ok(Some(GreetingReply::Accepted(end))) => one.mark_ready(end),
+            Ok(Some(GreetingReply::Stranger)) => {
                 // Another process has its VCQ.
                 self.departed.add(one.with.secret, false, Error::PeerDead);
-                one.is_refused(Error::PeerDead);
+                one.on_refused(Error::PeerDead);
             }
-            Ok(Some(Verdict::OtherVersion)) => one.is_refused(refused(
+            Ok(Some(GreetingReply::OtherVersion)) => one.on_refused(refused(
                 "has another release of unipgas: install one release on all nodes",
             )),
-            Ok(Some(Verdict::Full)) => one.is_refused(refused("has no room for another stream")),
-            Err(error) => one.is_refused(error),
+            Ok(Some(GreetingReply::Full)) => {
+                one.on_refused(refused("has no room for another stream"))
+            }
+            Err(error) => one.on_refused(error),
         }
         self.call(&one);
     }

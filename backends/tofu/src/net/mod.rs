@@ -14,26 +14,26 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Stream};
 use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;
 
-use crate::address::{self, Address, PROTOCOL};
+use crate::address::{self, PROTOCOL, TofuAddress};
 use crate::blocks::{Block, Blocks};
 use crate::clock::Clock;
-use crate::conversation::{Conversation, New};
-use crate::edata::About;
-use crate::gates::Vbgs;
-use crate::greeting::{CARD, CARDS, Desk, End, TAG, places};
-use crate::lanes::{Ends, Findings, Lanes};
-use crate::library::Library;
+use crate::conversation::{StreamParts, TofuStream};
+use crate::edata::NoticeType;
+use crate::gates::TofuGates;
+use crate::greeting::{CARD, CARDS, GreetingSlots, StreamEnd, TAG, places};
+use crate::lanes::{Findings, Lanes, PendingWork};
+use crate::library::UtofuLibrary;
 use crate::mail::{self, BEHIND, MESSAGE};
 use crate::memory::Memories;
-use crate::vcq::{self, Vcq};
+use crate::vcq::{self, RawVcq};
 
 use greetings::Mute;
 use targets::Targets;
-pub use targets::{Target, data_of};
+pub(crate) use targets::{PeerVcq, data_of};
 
 /// Maximum operations of a channel to a peer in flight.
 pub const DEPTH: usize = 128;
@@ -52,7 +52,7 @@ const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 #[derive(Default)]
 struct Conversations {
     /// Keyed by number. Numbers are never reused.
-    all: HashMap<u32, Arc<Conversation>>,
+    all: HashMap<u32, Arc<TofuStream>>,
     next: u32,
     /// Keyed by ring.
     rings: HashMap<u32, u32>,
@@ -65,7 +65,7 @@ struct Sending {
 }
 
 /// The network state of this process.
-pub struct Net {
+pub(crate) struct TofuNet {
     conversations: RwLock<Conversations>,
     targets: RwLock<Targets>,
     /// Streams that have ended here, but not at the peer.
@@ -86,7 +86,7 @@ pub struct Net {
     fetches: Arc<Blocks>,
     /// Memory for operations.
     pub memories: Arc<Memories>,
-    desk: Desk,
+    desk: GreetingSlots,
     desk_stadd: u64,
     /// Bytes of a ring.
     ring: usize,
@@ -94,7 +94,7 @@ pub struct Net {
     /// The VCQs.
     pub lanes: Arc<Lanes>,
     /// Barrier gates of the TNIs.
-    pub gates: Vbgs,
+    pub gates: TofuGates,
     /// Capabilities of the TNIs.
     pub caps: utofu_onesided_caps,
     clock: Clock,
@@ -114,20 +114,20 @@ pub struct Net {
     /// Why the VCQs of this process are unusable.
     broken: OnceLock<Error>,
     /// Reference to itself.
-    me: Weak<Net>,
+    me: Weak<TofuNet>,
     /// Peers that know it may begin a stream.
     pub secret: [u8; SECRET],
     /// Address for peers.
-    pub address: Address,
-    owner: Arc<Owner>,
+    pub address: TofuAddress,
+    owner: Arc<EventReceiver>,
     process: u32,
 }
 
-impl Net {
+impl TofuNet {
     /// Loads the machine's library, and accepts greetings. `incarnation`: number of earlier processes of this rank. Errors: [`Error::Unreachable`],
     /// [`Error::Exhausted`], [`Error::Os`].
-    pub fn open(owner: Arc<Owner>, incarnation: u32) -> Result<Arc<Self>> {
-        let library = Library::get().map_err(Error::Unreachable)?;
+    pub fn open(owner: Arc<EventReceiver>, incarnation: u32) -> Result<Arc<Self>> {
+        let library = UtofuLibrary::get().map_err(Error::Unreachable)?;
         let tnis = vcq::tnis(library)?;
         let job = JobName::from_env().ok();
         let (rank, size) = job.map_or((None, None), |job| (job.rank(), job.size()));
@@ -142,10 +142,10 @@ impl Net {
             _ => (4 << 10, (PROMISED_TO_ALL / (2 * peers)).clamp(4, 16)),
         };
         let (secret, clock) = (random()?, Clock::new()?);
-        let desk = Desk::new(&secret)?;
+        let desk = GreetingSlots::new(&secret)?;
         let (base, len) = desk.place();
         // SAFETY:
-        // - the desk lives as long as `Net`. `Net::drop` deregisters it first.
+        // - the desk lives as long as `TofuNet`. `TofuNet::drop` deregisters it first.
         let desk_stadd = unsafe { first.register(base, len, false, Some(TAG)) }?;
         let blocks = |size, together, most, skipped| {
             let blocks = Arc::new(Blocks::new(&first, size, together, most, skipped));
@@ -155,8 +155,8 @@ impl Net {
         let rings = blocks(ring + BEHIND, 16, STREAMS, skipped)?;
         let sends = blocks(MESSAGE, 32, SENT, 0)?;
         let fetches = blocks(CARD, 16, STREAMS, 0)?;
-        let address = Address::new(secret, first.vcq.id);
-        Ok(Arc::new_cyclic(|me| Net {
+        let address = TofuAddress::new(secret, first.vcq.id);
+        Ok(Arc::new_cyclic(|me| TofuNet {
             conversations: RwLock::default(),
             targets: RwLock::default(),
             closing: Mutex::default(),
@@ -176,7 +176,7 @@ impl Net {
             desk_stadd,
             ring,
             promised,
-            gates: Vbgs::find(library, nth),
+            gates: TofuGates::find(library, nth),
             caps,
             clock,
             guests: Mutex::default(),
@@ -197,8 +197,8 @@ impl Net {
     }
 
     /// Begins a stream. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn reach(&self, bytes: &[u8]) -> Result<Arc<Conversation>> {
-        let to = Address::decode(bytes).ok_or_else(|| {
+    pub fn reach(&self, bytes: &[u8]) -> Result<Arc<TofuStream>> {
+        let to = TofuAddress::decode(bytes).ok_or_else(|| {
             let theirs = address::protocol(bytes).filter(|theirs| *theirs != PROTOCOL);
             Error::Unreachable(match theirs {
                 Some(theirs) => format!(
@@ -218,10 +218,10 @@ impl Net {
     /// Creates a stream that is not open yet.
     fn begin(
         &self,
-        with: Address,
-        target: Arc<Target>,
+        with: TofuAddress,
+        target: Arc<PeerVcq>,
         begun_here: bool,
-    ) -> Result<Arc<Conversation>> {
+    ) -> Result<Arc<TofuStream>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unreachable("the process leaves the network".into()));
         }
@@ -230,7 +230,7 @@ impl Net {
         }
         let block = self.rings.take();
         let block = block.ok_or_else(|| Error::Exhausted("rings for streams".into()))?;
-        let own = End {
+        let own = StreamEnd {
             ring: block.stadd,
             len: self.ring as u32,
             promised: self.promised,
@@ -239,7 +239,7 @@ impl Net {
         let mut conversations = self.conversations.write();
         let number = conversations.next;
         conversations.next += 1;
-        let new = Arc::new(Conversation::new(New {
+        let new = Arc::new(TofuStream::new(StreamParts {
             net: self.me.clone(),
             number,
             with,
@@ -253,11 +253,11 @@ impl Net {
         Ok(new)
     }
 
-    fn find(&self, number: u32) -> Option<Arc<Conversation>> {
+    fn find(&self, number: u32) -> Option<Arc<TofuStream>> {
         self.conversations.read().all.get(&number).cloned()
     }
 
-    fn all(&self) -> Vec<Arc<Conversation>> {
+    fn all(&self) -> Vec<Arc<TofuStream>> {
         let conversations = self.conversations.read();
         conversations.all.values().cloned().collect()
     }
@@ -271,16 +271,16 @@ impl Net {
     /// Posts to a target on the first lane.
     fn post(
         &self,
-        to: &Target,
-        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
-        ends: impl FnOnce() -> Ends,
+        to: &PeerVcq,
+        post: impl FnOnce(&RawVcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> PendingWork,
     ) -> Result<()> {
         let lane = self.lanes.first();
         lane.post(&mut lane.queue(), to, post, ends)
     }
 
     /// Reports an event of a stream to the agent.
-    fn call(&self, one: &Conversation) {
+    fn call(&self, one: &TofuStream) {
         let call = match one.begun_here {
             true => &self.streams,
             false => &self.guests_call,
@@ -306,7 +306,7 @@ impl Net {
     }
 
     /// Writes a word to a peer's memory, after all earlier writes there. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
-    pub fn write_word(&self, to: &Target, word: [u8; 8], at: u64) -> Result<()> {
+    pub fn write_word(&self, to: &PeerVcq, word: [u8; 8], at: u64) -> Result<()> {
         self.lanes.first().post_untold(to, |vcq| {
             let (flags, bytes) = (
                 (0, UTOFU_ONESIDED_FLAG_STRONG_ORDER),
@@ -319,20 +319,20 @@ impl Net {
     }
 
     /// Probes whether the same process still owns the peer's VCQ. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
-    pub fn probe(&self, of: &Conversation) -> Result<()> {
+    pub fn probe(&self, of: &TofuStream) -> Result<()> {
         let to = &of.target;
         let block = self.fetches.take().ok_or(Error::NotNow)?;
         let ends = (block.stadd, to.desk + places::who());
-        let ask = |vcq: &Vcq, flags| {
+        let ask = |vcq: &RawVcq, flags| {
             // SAFETY:
             // - the block lives until completion.
             unsafe { vcq.get(to.route, ends, size_of::<u64>(), flags, data_of(to)) }
         };
-        self.post(to, ask, || Ends::Probe(of.number, block))
+        self.post(to, ask, || PendingWork::Probe(of.number, block))
     }
 
     /// Handles the result of a probe: the identity of the desk's owner.
-    fn has_found(&self, one: &Conversation, found: &Block) {
+    fn on_probed(&self, one: &TofuStream, found: &Block) {
         // SAFETY:
         // - the block belongs to this process and is aligned to a line. The network no longer writes it.
         let who = unsafe { found.base.cast::<u64>().read_volatile() };
@@ -346,8 +346,8 @@ impl Net {
         self.declare_dead(&one.target);
     }
 
-    /// Whether all quick writes to a peer have completed. Requests notices that are not due.
-    pub fn has_settled(&self, of: &Conversation) -> bool {
+    /// Whether all unsignaled writes to a peer have completed. Requests notices that are not due.
+    pub fn has_settled(&self, of: &TofuStream) -> bool {
         // `count` asks each lane; `all` would stop early.
         self.lanes
             .iter()
@@ -357,9 +357,9 @@ impl Net {
     }
 
     /// Sends a message: `bytes`, and `trailer` as its last word. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
-    pub fn send(&self, to: &Target, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
+    pub fn send(&self, to: &PeerVcq, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
         let size = mail::size(bytes.len());
-        let about = About::Mail.to(to.number);
+        let about = NoticeType::Mail.to(to.number);
         let write = |into: *mut u8| {
             // SAFETY:
             // - both callers have room for `size` bytes: the array by the check below, the block by its size.
@@ -400,7 +400,7 @@ impl Net {
     }
 
     /// Ends a stream after an error on this side.
-    pub fn stream_fails(&self, one: &Conversation, error: &Error) {
+    pub fn stream_fails(&self, one: &TofuStream, error: &Error) {
         self.tell_of(error);
         one.fail();
         self.call(one);
@@ -408,7 +408,7 @@ impl Net {
     }
 
     /// Forgets an ended stream, once the peer no longer writes to its ring.
-    pub fn forget(&self, ended: &Conversation) {
+    pub fn forget(&self, ended: &TofuStream) {
         self.closing.lock().push(ended.number);
         self.wait();
         self.owner.wake();
@@ -444,7 +444,7 @@ impl Net {
 
     /// Whether operations or messages may still be in flight.
     pub fn is_under_way(&self) -> bool {
-        let open = |one: &Arc<Conversation>| one.is_open() && !one.has_ended();
+        let open = |one: &Arc<TofuStream>| one.is_open() && !one.has_ended();
         let all: Vec<_> = self.all().into_iter().filter(open).collect();
         !self.sending.lock().is_empty()
             || all.iter().any(|one| {
@@ -474,7 +474,7 @@ impl Net {
 }
 
 /// Posts a write that completes after all earlier writes are visible at the peer. Errors: [`Error::NotNow`], [`Error::Os`].
-pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
+pub fn acknowledge(vcq: &RawVcq, to: &PeerVcq, flags: c_ulong) -> Result<()> {
     let nothing = [0u8; 8];
     let flags = flags | UTOFU_ONESIDED_FLAG_STRONG_ORDER;
     // SAFETY:
@@ -490,7 +490,7 @@ pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
     }
 }
 
-impl Drop for Net {
+impl Drop for TofuNet {
     fn drop(&mut self) {
         self.lanes.first().deregister(self.desk_stadd);
     }

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::streams::News;
+use unipgas_core::streams::ProgressEvents;
 use unipgas_utofu_sys::*;
 
-use super::Net;
+use super::TofuNet;
 use super::greetings::Mute;
-use crate::conversation::Conversation;
-use crate::edata::About;
+use crate::conversation::TofuStream;
+use crate::edata::NoticeType;
 use crate::greeting::places;
-use crate::lanes::{Ends, Findings};
+use crate::lanes::{Findings, PendingWork};
 
 /// Clears a flag, and returns its previous value. A load first, because most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-impl Net {
+impl TofuNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all streams afterwards.
-    pub fn progress(&self, turn: bool) -> News {
+    pub fn progress(&self, turn: bool) -> ProgressEvents {
         let mut something = false;
         if let Some(mut findings) = self.reader.try_lock() {
             something = self.look(&mut findings);
@@ -41,7 +41,7 @@ impl Net {
         if taken(&self.turn_calls) && !turn {
             self.owner.wake();
         }
-        News {
+        ProgressEvents {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             ended: taken(&self.ended),
@@ -68,7 +68,7 @@ impl Net {
             self.hear(&notice);
         }
         for (data, failed) in findings.read.drain(..) {
-            self.has_read(data, failed);
+            self.on_source_read(data, failed);
         }
         findings.over.clear();
         for (number, code) in findings.lost.drain(..) {
@@ -93,46 +93,48 @@ impl Net {
     }
 
     /// Handles the completion of own work.
-    fn end(&self, ends: Ends, value: u64) {
+    fn end(&self, ends: PendingWork, value: u64) {
         match ends {
-            Ends::Access(ticket) => {
-                Conversation::of(ticket.link()).hear();
+            PendingWork::Access(ticket) => {
+                TofuStream::of(ticket.link()).hear();
                 ticket.end(Ok(()));
                 self.ended.store(true, Ordering::Release);
             }
-            Ends::Value(ticket, landing) => {
-                Conversation::of(ticket.link()).hear();
+            PendingWork::Value(ticket, landing) => {
+                TofuStream::of(ticket.link()).hear();
                 // After the end of the stream, the place may have another use.
                 ticket.end_with(|| landing.set(value));
                 self.ended.store(true, Ordering::Release);
             }
-            Ends::Probe(number, found) => {
+            PendingWork::Probe(number, found) => {
                 if let Some(one) = self.find(number) {
-                    self.has_found(&one, &found);
+                    self.on_probed(&one, &found);
                 }
             }
-            Ends::Greeted(number) => {
+            PendingWork::Greeted(number) => {
                 if let Some(one) = self.find(number) {
                     one.answers();
                 }
             }
-            Ends::Fetched(fetched) => self.is_greeted(fetched),
-            Ends::Nothing | Ends::Answered(_) => self.ended.store(true, Ordering::Release),
+            PendingWork::Fetched(fetched) => self.on_greeting(fetched),
+            PendingWork::Nothing | PendingWork::Answered(_) => {
+                self.ended.store(true, Ordering::Release)
+            }
         }
     }
 
     /// Handles a notice of a peer's operation.
     fn hear(&self, notice: &utofu_mrq_notice) {
-        let about = About::of(notice.edata);
+        let about = NoticeType::of(notice.edata);
         let known = match (notice.notice_type, about) {
-            (UTOFU_MRQ_TYPE_RMT_PUT, Some(About::Mail)) => self.has_come(notice.rmt_stadd),
-            (UTOFU_MRQ_TYPE_RMT_PUT, Some(About::Greeting)) => {
+            (UTOFU_MRQ_TYPE_RMT_PUT, Some(NoticeType::Mail)) => self.has_come(notice.rmt_stadd),
+            (UTOFU_MRQ_TYPE_RMT_PUT, Some(NoticeType::Greeting)) => {
                 let card = places::card_at_door(notice.rmt_stadd.wrapping_sub(self.desk_stadd));
                 card.map(|card| self.try_again(Mute::Fetch(notice.vcq_id, card)))
             }
-            (UTOFU_MRQ_TYPE_RMT_PUT, Some(About::Answer)) => {
+            (UTOFU_MRQ_TYPE_RMT_PUT, Some(NoticeType::Answer)) => {
                 let card = places::answered(notice.rmt_stadd.wrapping_sub(self.desk_stadd));
-                card.map(|card| self.is_answered(card))
+                card.map(|card| self.on_answer(card))
             }
             _ => None,
         };
@@ -155,7 +157,7 @@ impl Net {
     }
 
     /// Handles a descriptor: its source has been read, or it failed.
-    fn has_read(&self, data: usize, failed: Option<i32>) {
+    fn on_source_read(&self, data: usize, failed: Option<i32>) {
         let target = match data {
             data if data & 1 == 1 => Some((data >> 2) as u32),
             data => {
@@ -190,7 +192,7 @@ impl Net {
     fn look_for_room(&self) {
         let waiting = self.waiting.lock().clone();
         let there = |number: u32| self.find(number);
-        let with_room: Vec<Arc<Conversation>> = waiting
+        let with_room: Vec<Arc<TofuStream>> = waiting
             .into_iter()
             .filter_map(there)
             .filter(|one| one.has_wanted_room())

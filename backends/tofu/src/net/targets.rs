@@ -11,9 +11,9 @@ use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
-use super::Net;
-use crate::address::Address;
-use crate::conversation::Conversation;
+use super::TofuNet;
+use crate::address::TofuAddress;
+use crate::conversation::TofuStream;
 use crate::greeting::{TAG, places};
 use crate::vcq;
 
@@ -23,7 +23,7 @@ const LATE: Duration = Duration::from_secs(5);
 const LAST_WORD: i32 = 0;
 
 /// A VCQ of a peer.
-pub struct Target {
+pub(crate) struct PeerVcq {
     /// Its number in this process.
     pub number: u32,
     /// Its ID in notices.
@@ -39,7 +39,7 @@ pub struct Target {
     lost: AtomicBool,
 }
 
-impl Target {
+impl PeerVcq {
     /// Whether no operation can reach it any more.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
@@ -66,12 +66,12 @@ pub(super) struct Targets {
     pub(super) numbers: HashMap<u64, u32>,
     /// VCQs of dead processes.
     pub(super) lost: HashSet<u64>,
-    pub(super) all: Slab<Arc<Target>>,
+    pub(super) all: Slab<Arc<PeerVcq>>,
 }
 
-impl Net {
+impl TofuNet {
     /// The target of this VCQ. Errors: [`Error::Os`].
-    pub(super) fn target(&self, vcq: u64) -> Result<Arc<Target>> {
+    pub(super) fn target(&self, vcq: u64) -> Result<Arc<PeerVcq>> {
         if let Some(known) = self.known(vcq) {
             return Ok(known);
         }
@@ -83,7 +83,7 @@ impl Net {
         }
         let again = targets.lost.contains(&vcq);
         let entry = targets.all.vacant_entry();
-        let new = Arc::new(Target {
+        let new = Arc::new(PeerVcq {
             number: entry.key() as u32,
             vcq,
             route,
@@ -98,7 +98,7 @@ impl Net {
     }
 
     /// The target of the process with this address. A target of another process with the same VCQ is declared dead. Errors: [`Error::Os`].
-    pub(super) fn target_of(&self, address: &Address) -> Result<Arc<Target>> {
+    pub(super) fn target_of(&self, address: &TofuAddress) -> Result<Arc<PeerVcq>> {
         loop {
             let target = self.target(address.vcq)?;
             if target.is_of(address.secret) {
@@ -108,11 +108,11 @@ impl Net {
         }
     }
 
-    pub(super) fn known(&self, vcq: u64) -> Option<Arc<Target>> {
+    pub(super) fn known(&self, vcq: u64) -> Option<Arc<PeerVcq>> {
         self.targets.read().find(vcq).cloned()
     }
 
-    pub(super) fn numbered(&self, number: u32) -> Option<Arc<Target>> {
+    pub(super) fn numbered(&self, number: u32) -> Option<Arc<PeerVcq>> {
         self.targets.read().all.get(number as usize).cloned()
     }
 
@@ -122,14 +122,14 @@ impl Net {
     }
 
     /// Whether an error of this VCQ may be about its earlier process.
-    pub(super) fn is_late(&self, target: &Arc<Target>) -> bool {
+    pub(super) fn is_late(&self, target: &Arc<PeerVcq>) -> bool {
         let follows = target.follows.is_some_and(|until| Instant::now() < until);
         let all = || self.all().into_iter();
         follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
     }
 
     /// Another source reports the death of the target's process. Late messages then cannot count for its successor.
-    pub fn declare_dead(&self, target: &Arc<Target>) {
+    pub fn declare_dead(&self, target: &Arc<PeerVcq>) {
         if let Some(secret) = target.process() {
             self.departed.add(*secret, false, Error::PeerDead);
         }
@@ -156,20 +156,20 @@ impl Net {
     }
 
     /// An operation for this VCQ has failed on this side. The peer may live and wait for it, so its streams are closed first.
-    pub(super) fn give_up(&self, target: &Arc<Target>) {
+    pub(super) fn give_up(&self, target: &Arc<PeerVcq>) {
         self.say_farewell(target);
         self.lose(target, LAST_WORD);
     }
 
-    pub(super) fn say_farewell(&self, target: &Arc<Target>) {
-        let with_it = |one: &Arc<Conversation>| Arc::ptr_eq(&one.target, target);
+    pub(super) fn say_farewell(&self, target: &Arc<PeerVcq>) {
+        let with_it = |one: &Arc<TofuStream>| Arc::ptr_eq(&one.target, target);
         for one in self.all().iter().filter(|one| with_it(one)) {
             one.close();
         }
     }
 
     /// Loses this VCQ: no operation can reach it any more.
-    pub(super) fn lose(&self, target: &Arc<Target>, code: i32) {
+    pub(super) fn lose(&self, target: &Arc<PeerVcq>, code: i32) {
         if code != LAST_WORD && self.is_late(target) {
             // Only greetings depend on it yet, and they are repeated.
             for lane in self.lanes.iter() {
@@ -199,7 +199,7 @@ impl Net {
         for one in self.all() {
             if Arc::ptr_eq(&one.target, target) {
                 if !one.is_open() {
-                    one.is_refused(Error::PeerDead);
+                    one.on_refused(Error::PeerDead);
                 }
                 one.fail();
                 self.call(&one);
@@ -233,13 +233,13 @@ fn is_of_this_side(code: i32) -> bool {
 }
 
 impl Targets {
-    pub(super) fn find(&self, vcq: u64) -> Option<&Arc<Target>> {
+    pub(super) fn find(&self, vcq: u64) -> Option<&Arc<PeerVcq>> {
         let number = *self.numbers.get(&vcq)?;
         self.all.get(number as usize)
     }
 }
 
 /// Data of a descriptor: its target, for a failure. Messages have a number of their own instead.
-pub fn data_of(to: &Target) -> usize {
+pub fn data_of(to: &PeerVcq) -> usize {
     (to.number as usize) << 2 | 1
 }

@@ -8,16 +8,16 @@ use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::streams::Accepted;
 use unipgas_core::streams::greeting::{SECRET, padded};
 use unipgas_core::{Error, Result};
 
 use super::is_one_of_many;
-use crate::address::Address;
+use crate::address::VerbsAddress;
 use crate::connection::Connection;
-use crate::net::Net;
-use crate::wire::{self, Answer, Ends, MAGIC, Opening, PROTOCOL};
+use crate::net::VerbsNet;
+use crate::wire::{self, ConnectReply, ConnectRequest, MAGIC, PROTOCOL, QpParameters};
 
 /// Bytes of a read.
 const READ: usize = 256;
@@ -38,7 +38,7 @@ pub(super) enum State {
 
 /// A TCP socket to a peer.
 pub(super) struct Contact {
-    pub(super) socket: Held,
+    pub(super) socket: ForkClosedFd,
     pub(super) connection: Option<Arc<Connection>>,
     pub(super) state: State,
     pub(super) said: Vec<u8>,
@@ -66,10 +66,10 @@ pub(super) fn no_way(to: &Connection, error: Errno) -> Error {
 /// Address of the peer that sent `opening`, checked against this process's secret and link type. Errors: the verdict to answer; `None`: malformed, no
 /// answer.
 pub(crate) fn caller(
-    opening: &Opening,
+    opening: &ConnectRequest,
     secret: &[u8; SECRET],
     ethernet: bool,
-) -> Result<Address, Option<u16>> {
+) -> Result<VerbsAddress, Option<u16>> {
     if opening.magic != MAGIC {
         return Err(None);
     }
@@ -83,13 +83,13 @@ pub(crate) fn caller(
         return Err(Some(wire::OTHER_LINK));
     }
     let address = opening.address.get(..usize::from(opening.len));
-    let with = address.and_then(Address::decode);
+    let with = address.and_then(VerbsAddress::decode);
     with.filter(|_| opening.ends.are_possible())
         .ok_or(Some(wire::OTHER_VERSION))
 }
 
 /// The peer's end, if the process at `door` accepts. Errors: [`Error::Unreachable`] with the reason.
-pub(crate) fn accepted(answer: &Answer, door: SocketAddr) -> Result<Ends> {
+pub(crate) fn accepted(answer: &ConnectReply, door: SocketAddr) -> Result<QpParameters> {
     if answer.magic != MAGIC {
         let why = format!("what listens at {door} is not unipgas");
         return Err(Error::Unreachable(why));
@@ -109,7 +109,12 @@ pub(crate) fn accepted(answer: &Answer, door: SocketAddr) -> Result<Ends> {
 }
 
 impl Contact {
-    pub(super) fn go_on(&mut self, net: &Net, events: &OwnedFd, data: u64) -> Result<(), Over> {
+    pub(super) fn go_on(
+        &mut self,
+        net: &VerbsNet,
+        events: &OwnedFd,
+        data: u64,
+    ) -> Result<(), Over> {
         if self.state == State::Knocking {
             return self.begin(net, events, data);
         }
@@ -173,7 +178,7 @@ impl Contact {
     }
 
     /// Sends the opening, once the peer's kernel has answered.
-    fn begin(&mut self, net: &Net, events: &OwnedFd, data: u64) -> Result<(), Over> {
+    fn begin(&mut self, net: &VerbsNet, events: &OwnedFd, data: u64) -> Result<(), Over> {
         let connection = self.connection.clone().ok_or(Over::Gone)?;
         let socket = self.socket.get().ok_or(Over::Gone)?;
         match sockopt::socket_error(socket) {
@@ -187,13 +192,13 @@ impl Contact {
             Err(_) => return Err(Over::Gone),
         }
         connection.answers();
-        let mut opening = Opening {
+        let mut opening = ConnectRequest {
             magic: MAGIC,
             protocol: PROTOCOL,
             len: net.address.len() as u16,
             ends: net.own_end(&connection),
             secret: connection.with.secret,
-            ..Opening::zeroed()
+            ..ConnectRequest::zeroed()
         };
         opening.address[..net.address.len()].copy_from_slice(&net.address);
         self.say(bytes_of(&opening))?;
@@ -204,8 +209,8 @@ impl Contact {
         Ok(())
     }
 
-    fn hear_answer(&mut self, net: &Net) -> Result<(), Over> {
-        let Some(answer) = self.said::<Answer>() else {
+    fn hear_answer(&mut self, net: &VerbsNet) -> Result<(), Over> {
+        let Some(answer) = self.said::<ConnectReply>() else {
             return Ok(());
         };
         let connection = self.connection.clone().ok_or(Over::Gone)?;
@@ -216,23 +221,23 @@ impl Contact {
             .connect(&net.port, &own, &theirs)
             .map_err(Over::Refused)?;
         connection.expects(theirs.credits);
-        connection.is_ready();
+        connection.mark_ready();
         self.say(&[wire::READY])?;
         self.state = State::Open;
         net.call(&connection);
         Ok(())
     }
 
-    fn hear_opening(&mut self, net: &Net) -> Result<(), Over> {
-        let Some(opening) = self.said::<Opening>() else {
+    fn hear_opening(&mut self, net: &VerbsNet) -> Result<(), Over> {
+        let Some(opening) = self.said::<ConnectRequest>() else {
             return Ok(());
         };
         let refuse = |verdict: u16| {
-            let answer = Answer {
+            let answer = ConnectReply {
                 magic: MAGIC,
                 protocol: PROTOCOL,
                 verdict,
-                ..Answer::zeroed()
+                ..ConnectReply::zeroed()
             };
             let _ = self.say(bytes_of(&answer));
             Err(Over::Gone)
@@ -266,7 +271,7 @@ impl Contact {
                 return refuse(wire::FULL);
             }
         };
-        let answer = Answer {
+        let answer = ConnectReply {
             magic: MAGIC,
             protocol: PROTOCOL,
             verdict: wire::ACCEPTED,
@@ -280,14 +285,14 @@ impl Contact {
     }
 
     /// Opens a connection that the peer began: both sides are ready.
-    fn opens(&mut self, net: &Net) {
+    fn opens(&mut self, net: &VerbsNet) {
         self.state = State::Open;
         if let Some(connection) = &self.connection {
-            connection.is_ready();
+            connection.mark_ready();
             // Returns the credits of messages that arrived before.
-            connection.has_read(net, 0, 0);
+            connection.on_read(net, 0, 0);
             let address = connection.with.encode();
-            net.is_accepted(Accepted {
+            net.on_accepted(Accepted {
                 stream: connection.clone(),
                 known: Some(padded(&address)),
             });

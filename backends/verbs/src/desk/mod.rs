@@ -16,11 +16,11 @@ use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
 use rustix::process::{Resource, getrlimit};
 use slab::Slab;
 use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
 use crate::connection::Connection;
-use crate::net::Net;
+use crate::net::VerbsNet;
 use crate::wire;
 use contact::{Contact, Over, State, no_way};
 
@@ -41,8 +41,8 @@ struct Contacts {
 }
 
 /// The port and its contacts.
-pub struct Desk {
-    listener: Held,
+pub(crate) struct Acceptor {
+    listener: ForkClosedFd,
     events: OwnedFd,
     contacts: Mutex<Contacts>,
     /// Contacts that are not open yet.
@@ -54,7 +54,7 @@ pub struct Desk {
 }
 
 /// Whether the socket's descriptor is so high that the program may soon lack descriptors.
-fn is_one_of_many(socket: &Held) -> bool {
+fn is_one_of_many(socket: &ForkClosedFd) -> bool {
     let most = getrlimit(Resource::Nofile).current;
     let number = socket.get().map_or(0, |fd| fd.as_raw_fd() as u64);
     most.is_some_and(|most| number >= most / 2)
@@ -71,7 +71,7 @@ fn os(what: &str) -> impl Fn(Errno) -> Error {
     move |error| Error::os(what, error)
 }
 
-impl Desk {
+impl Acceptor {
     /// Listens on any port of this host address. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
         let any = SocketAddr::new(ip, 0);
@@ -84,8 +84,8 @@ impl Desk {
         let events = events.map_err(os("epoll_create"))?;
         let data = epoll::EventData::new_u64(LISTENER);
         epoll::add(&events, &socket, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
-        Ok(Desk {
-            listener: Held::new(socket),
+        Ok(Acceptor {
+            listener: ForkClosedFd::new(socket),
             events,
             contacts: Mutex::default(),
             busy: AtomicUsize::new(0),
@@ -100,7 +100,7 @@ impl Desk {
     }
 
     /// Begins to connect. Errors: [`Error::PeerDead`], [`Error::Unreachable`], [`Error::Os`].
-    pub fn knock(&self, new: &Arc<Connection>) -> Result<()> {
+    pub fn connect(&self, new: &Arc<Connection>) -> Result<()> {
         let mut socket = tcp_socket(&new.with.door);
         if socket
             .as_ref()
@@ -116,10 +116,10 @@ impl Desk {
             Err(error) => return Err(no_way(new, error)),
         }
         let flags = epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
-        self.meet(socket, Some(new.clone()), State::Knocking, flags)
+        self.add(socket, Some(new.clone()), State::Knocking, flags)
     }
 
-    fn meet(
+    fn add(
         &self,
         socket: OwnedFd,
         connection: Option<Arc<Connection>>,
@@ -134,7 +134,7 @@ impl Desk {
         let data = epoll::EventData::new_u64(data);
         epoll::add(&self.events, &socket, data, flags).map_err(os("epoll_ctl"))?;
         entry.insert(Contact {
-            socket: Held::new(socket),
+            socket: ForkClosedFd::new(socket),
             connection,
             state,
             said: Vec::new(),
@@ -207,7 +207,7 @@ impl Desk {
     }
 
     /// Handles all events, without a wait. Returns connections with a lost peer.
-    pub fn attend(&self, net: &Net) -> Vec<Arc<Connection>> {
+    pub fn attend(&self, net: &VerbsNet) -> Vec<Arc<Connection>> {
         let mut lost = Vec::new();
         let mut events = Vec::with_capacity(64);
         let now = Some(&Timespec::default());
@@ -242,7 +242,7 @@ impl Desk {
             };
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            if let Err(error) = self.meet(socket, None, State::Hearing, flags) {
+            if let Err(error) = self.add(socket, None, State::Hearing, flags) {
                 tracing::warn!("verbs: a process that has connected is let go: {error}");
             }
             self.dismiss_strangers();
@@ -260,7 +260,7 @@ impl Desk {
         }
     }
 
-    fn go_on(&self, net: &Net, data: u64, lost: &mut Vec<Arc<Connection>>) {
+    fn go_on(&self, net: &VerbsNet, data: u64, lost: &mut Vec<Arc<Connection>>) {
         let place = (data & ((1 << PLACES) - 1)) as usize;
         let contacts = &mut *self.contacts.lock();
         let Some(contact) = contacts.all.get_mut(place) else {
@@ -289,14 +289,14 @@ impl Desk {
                     (net.departed).add(connection.with.secret, false, Error::PeerDead);
                 }
             }
-            Over::Refused(why) => connection.is_refused(why),
+            Over::Refused(why) => connection.on_refused(why),
             Over::Stays => return,
         }
         lost.push(connection);
     }
 }
 
-impl AsFd for Desk {
+impl AsFd for Acceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }

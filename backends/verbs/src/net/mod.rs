@@ -11,20 +11,20 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
-use crate::address::{self, Address};
+use crate::address::{self, VerbsAddress};
 use crate::buffers::Sends;
-use crate::choice::Port;
-use crate::connection::{Connection, INLINE, New, RESERVE};
-use crate::counts::Counts;
-use crate::desk::Desk;
+use crate::choice::DevicePort;
+use crate::connection::{Connection, ConnectionParts, INLINE, RESERVE};
+use crate::counts::ConnectionCounters;
+use crate::desk::Acceptor;
 use crate::device::{Context, Device};
 use crate::native::Nowhere;
-use crate::posting::Ends;
-use crate::queues::{Channel, Cq, Pair, Parts};
+use crate::posting::PostedWork;
+use crate::queues::{Channel, Cq, Pair, QueuePairParts};
 use crate::receive::{Receives, SharedQueue};
 use crate::staged::Staging;
 use crate::wire::{self, PROTOCOL};
@@ -56,7 +56,7 @@ struct Reader {
     armed: bool,
     completions: u64,
     found: Vec<ibv_wc>,
-    ends: Vec<Ends>,
+    ends: Vec<PostedWork>,
 }
 
 #[derive(Default)]
@@ -72,11 +72,11 @@ struct Table {
     /// Numbers of connections, keyed by queue pair number.
     pairs: HashMap<u32, u32>,
     /// Counters of removed connections.
-    gone: Counts,
+    gone: ConnectionCounters,
 }
 
 /// The network state of this process.
-pub struct Net {
+pub(crate) struct VerbsNet {
     // First, because queue pairs use the fields below.
     table: RwLock<Table>,
     /// Ended connections with a close message in flight.
@@ -84,7 +84,7 @@ pub struct Net {
     /// Ended connections after their close message has completed.
     gone: Mutex<Vec<Arc<Connection>>>,
     /// TCP port for peers.
-    pub desk: Desk,
+    pub acceptor: Acceptor,
     reader: Mutex<Reader>,
     receive: Arc<Cq>,
     shared: Arc<SharedQueue>,
@@ -95,9 +95,9 @@ pub struct Net {
     /// Memory for operations.
     pub operands: Arc<Operands>,
     pub device: Arc<Device>,
-    pub port: Port,
+    pub port: DevicePort,
     /// Reference to itself.
-    pub me: Weak<Net>,
+    pub me: Weak<VerbsNet>,
     /// Connections keep it until their queue pair is destroyed.
     pub lives: Arc<()>,
     /// Dead and departed peers.
@@ -126,7 +126,7 @@ pub struct Net {
     pub secret: [u8; SECRET],
     /// Address for peers.
     pub address: Vec<u8>,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
     process: u32,
 }
 
@@ -134,9 +134,12 @@ fn at_most(wanted: u32, limit: i32) -> u32 {
     wanted.min(limit.max(1) as u32)
 }
 
-impl Net {
+impl VerbsNet {
     /// Opens the device, and accepts connections. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn open((context, port): (Context, Port), owner: Arc<Owner>) -> Result<Arc<Self>> {
+    pub fn open(
+        (context, port): (Context, DevicePort),
+        owner: Arc<EventReceiver>,
+    ) -> Result<Arc<Self>> {
         let device = Device::open(context)?;
         let limits = &device.limits;
         let job = JobName::from_env().ok().and_then(|job| job.size());
@@ -159,12 +162,12 @@ impl Net {
         let ip = port.ip().unwrap_or_else(|| host::own_address().into());
         let secret = random()?;
         // In a container, the port's address may belong to the host only.
-        let desk = Desk::open(ip).or_else(|_| Desk::open(host::own_address().into()))?;
+        let desk = Acceptor::open(ip).or_else(|_| Acceptor::open(host::own_address().into()))?;
         let native = match limits.atomic_cap {
             IBV_ATOMIC_GLOB | IBV_ATOMIC_HCA => Some(Nowhere::new(&device)?),
             _ => None,
         };
-        let address = Address {
+        let address = VerbsAddress {
             secret,
             door: desk.address,
         };
@@ -176,11 +179,11 @@ impl Net {
             found: Vec::new(),
             ends: Vec::new(),
         };
-        let mut net = Net {
+        let mut net = VerbsNet {
             table: RwLock::default(),
             closing: Mutex::default(),
             gone: Mutex::default(),
-            desk,
+            acceptor: desk,
             reader: Mutex::new(reader),
             receive,
             shared,
@@ -234,7 +237,7 @@ impl Net {
     }
 
     fn pair(&self, inline: u32) -> Result<Pair> {
-        Pair::open(Parts {
+        Pair::open(QueuePairParts {
             device: &self.device,
             port: &self.port,
             sends: self.claim()?,
@@ -264,10 +267,10 @@ impl Net {
     }
 
     /// This side's end of a connection.
-    pub fn own_end(&self, connection: &Connection) -> wire::Ends {
+    pub fn own_end(&self, connection: &Connection) -> wire::QpParameters {
         let limits = &self.device.limits;
         let few = |count: i32| count.clamp(1, 128) as u8;
-        wire::Ends {
+        wire::QpParameters {
             pair: connection.pair.number,
             first: connection.number & 0xff_ffff,
             credits: self.promised,
@@ -288,7 +291,7 @@ impl Net {
 
     /// Begins a connection. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Connection>> {
-        let to = Address::decode(address).ok_or_else(|| {
+        let to = VerbsAddress::decode(address).ok_or_else(|| {
             let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
             Error::Unreachable(match theirs {
                 Some(theirs) => format!(
@@ -301,7 +304,7 @@ impl Net {
             return Err(why);
         }
         let new = self.begin(to, true)?;
-        if let Err(error) = self.desk.knock(&new) {
+        if let Err(error) = self.acceptor.connect(&new) {
             self.forget(&new);
             return Err(error);
         }
@@ -309,7 +312,7 @@ impl Net {
     }
 
     /// Creates a connection with `with`, which is not open yet.
-    pub fn begin(&self, with: Address, begun_here: bool) -> Result<Arc<Connection>> {
+    pub fn begin(&self, with: VerbsAddress, begun_here: bool) -> Result<Arc<Connection>> {
         if self.dead.load(Ordering::Acquire) {
             return Err(Error::Unreachable(format!(
                 "the device {} has failed",
@@ -326,7 +329,7 @@ impl Net {
         let at = &mut table.places[place as usize];
         at.used = at.used.wrapping_add(1);
         let number = at.used << PLACES | place;
-        let new = Arc::new(Connection::new(New {
+        let new = Arc::new(Connection::new(ConnectionParts {
             net: self.me.clone(),
             number,
             with,
@@ -364,7 +367,7 @@ impl Net {
             }
             return;
         }
-        self.desk.forget(ended.number);
+        self.acceptor.forget(ended.number);
         self.remove(&found);
     }
 
@@ -398,13 +401,13 @@ impl Net {
     pub fn accept(&self) -> Result<Option<Accepted>> {
         let next = self.guests.lock().pop_front();
         match next {
-            None => self.desk.has_room().map(|()| None),
+            None => self.acceptor.has_room().map(|()| None),
             next => Ok(next),
         }
     }
 
     /// Notes a connection that a peer has begun.
-    pub fn is_accepted(&self, accepted: Accepted) {
+    pub fn on_accepted(&self, accepted: Accepted) {
         self.guests.lock().push_back(accepted);
         self.turn_calls.store(true, Ordering::Release);
     }
@@ -419,7 +422,7 @@ impl Net {
     }
 
     /// Causes a turn if the connection has room, because a caller waits for it.
-    pub fn has_room(&self, connection: &Connection) {
+    pub fn call_if_room(&self, connection: &Connection) {
         if connection.queue().has_room() {
             self.call(connection);
             self.owner.wake();
@@ -434,7 +437,11 @@ impl Net {
 
     /// Descriptors with events for the progress thread.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.channel.as_fd(), self.desk.as_fd(), self.device.as_fd()]
+        vec![
+            self.channel.as_fd(),
+            self.acceptor.as_fd(),
+            self.device.as_fd(),
+        ]
     }
 
     fn all(&self) -> Vec<Arc<Connection>> {
@@ -444,14 +451,14 @@ impl Net {
     }
 
     /// Counters so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ConnectionCounters {
         let completions = self.reader.lock().completions;
         let table = self.table.read();
         let there = table.places.iter().filter_map(|at| at.connection.as_ref());
-        let of_all: Counts = there.map(|one| one.queue().counts()).sum();
-        let read = Counts {
+        let of_all: ConnectionCounters = there.map(|one| one.queue().counts()).sum();
+        let read = ConnectionCounters {
             completions,
-            ..Counts::default()
+            ..ConnectionCounters::default()
         };
         of_all + table.gone + read
     }
@@ -487,7 +494,7 @@ impl Net {
     }
 }
 
-impl Drop for Net {
+impl Drop for VerbsNet {
     fn drop(&mut self) {
         // Streams of other owners must not use the fields that are dropped now.
         self.all().iter().for_each(|one| one.fail());

@@ -3,23 +3,23 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use unipgas_core::Error;
-use unipgas_core::streams::{News, Stream};
+use unipgas_core::streams::{ProgressEvents, Stream};
 use unipgas_verbs_sys::*;
 
-use super::{Net, Reader};
+use super::{Reader, VerbsNet};
 use crate::connection::Connection;
-use crate::device::About;
-use crate::posting::Ends;
-use crate::wire::{self, Kind};
+use crate::device::EventSubject;
+use crate::posting::PostedWork;
+use crate::wire::{self, ImmediateKind};
 
 /// Clears a flag, and returns its previous value. A load first, because most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-impl Net {
+impl VerbsNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all connections afterwards.
-    pub fn progress(&self, turn: bool) -> News {
+    pub fn progress(&self, turn: bool) -> ProgressEvents {
         if turn {
             self.channel.hear();
             self.reader.lock().armed = false;
@@ -30,8 +30,8 @@ impl Net {
         }
         let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(look, Ordering::Relaxed);
-        let lost = match turn || self.desk.is_busy() && look.is_multiple_of(32) {
-            true => self.desk.attend(self),
+        let lost = match turn || self.acceptor.is_busy() && look.is_multiple_of(32) {
+            true => self.acceptor.attend(self),
             false => Vec::new(),
         };
         if let Some(mut reader) = self.reader.try_lock() {
@@ -39,7 +39,7 @@ impl Net {
         }
         let gone = std::mem::take(&mut *self.gone.lock());
         for one in gone {
-            self.desk.forget(one.number);
+            self.acceptor.forget(one.number);
             self.remove(&one);
         }
         // After the polls, so that data from before the peer's end counts.
@@ -53,7 +53,7 @@ impl Net {
         if taken(&self.turn_calls) && !turn {
             self.owner.wake();
         }
-        News {
+        ProgressEvents {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             ended: taken(&self.ended),
@@ -125,36 +125,39 @@ impl Net {
             let connection = number.and_then(|number| self.find(number));
             if let Some((connection, (kind, credits))) = connection.zip(said) {
                 match kind {
-                    Kind::Bytes => {
+                    ImmediateKind::Bytes => {
                         connection.take(receives.bytes(one.wr_id, one.byte_len as usize));
                         self.call(&connection);
                     }
-                    Kind::Written => self.owner.written(),
-                    Kind::Credits => {}
-                    Kind::Close => {
-                        connection.is_closed();
+                    ImmediateKind::Written => self.owner.written(),
+                    ImmediateKind::Credits => {}
+                    ImmediateKind::Close => {
+                        connection.close();
                         self.call(&connection);
                     }
                 }
                 connection.hear();
                 // Credit and close messages use reserved buffers.
-                let read = u32::from(matches!(kind, Kind::Bytes | Kind::Written));
+                let read = u32::from(matches!(
+                    kind,
+                    ImmediateKind::Bytes | ImmediateKind::Written
+                ));
                 from.push((connection, read, credits));
             }
         }
-        found.iter().for_each(|one| receives.is_read(one.wr_id));
+        found.iter().for_each(|one| receives.take_back(one.wr_id));
         // Before credits are returned for these buffers.
         receives.fill();
         for (connection, read, credits) in from {
-            connection.has_read(self, read, credits);
+            connection.on_read(self, read, credits);
             if credits > 0 {
-                self.has_moved_on(&connection);
+                self.on_room(&connection);
             }
         }
     }
 
     /// Handles new room.
-    fn has_moved_on(&self, connection: &Connection) {
+    fn on_room(&self, connection: &Connection) {
         self.ended.store(true, Ordering::Release);
         if connection.wants_room() {
             self.call(connection);
@@ -176,20 +179,20 @@ impl Net {
                 .queue()
                 .end(one.wr_id as u32, |what| ends.push(what));
             connection.hear();
-            self.has_moved_on(&connection);
+            self.on_room(&connection);
             for what in ends.drain(..) {
                 match what {
-                    Ends::Access(ticket) => {
+                    PostedWork::Access(ticket) => {
                         ticket.end(Ok(()));
                     }
-                    Ends::Close => self.has_closed(&connection),
-                    Ends::Message(_) | Ends::Probe | Ends::Nothing => {}
+                    PostedWork::Close => self.on_closed(&connection),
+                    PostedWork::Message(_) | PostedWork::Probe | PostedWork::Nothing => {}
                 }
             }
         }
     }
 
-    fn has_closed(&self, connection: &Connection) {
+    fn on_closed(&self, connection: &Connection) {
         let mut closing = self.closing.lock();
         if let Some(at) = closing
             .iter()
@@ -213,7 +216,7 @@ impl Net {
             (self.departed).add(connection.with.secret, true, Error::PeerDead);
         }
         self.lose(connection);
-        self.has_closed(connection);
+        self.on_closed(connection);
     }
 
     /// Handles asynchronous events of the device.
@@ -221,9 +224,9 @@ impl Net {
         while let Some((event, about)) = self.device.next_event() {
             let what = self.device.library().event(event);
             let pair = match about {
-                About::Pair(pair) => Some(pair),
-                About::Port(port) if port != self.port.number => continue,
-                About::Port(_) | About::Other => None,
+                EventSubject::Pair(pair) => Some(pair),
+                EventSubject::Port(port) if port != self.port.number => continue,
+                EventSubject::Port(_) | EventSubject::Other => None,
             };
             let place = format!("{} port {}", self.device.context.name, self.port.number);
             match event {

@@ -6,7 +6,7 @@ use unipgas_core::transport::Transport;
 use unipgas_core::{Flags, Rights};
 
 use crate::device::{count, requests};
-use crate::node::{Link, Node, until};
+use crate::node::{Node, PeerLink, until};
 use crate::process::alone;
 
 const MANY: u64 = 4096;
@@ -69,7 +69,7 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
 /// An operation in 16, and the end of all.
 const FEW: u64 = MANY / 16 + 1;
 
-fn two(name: &str, body: impl FnOnce(&Node, &Link, &Node)) {
+fn two(name: &str, body: impl FnOnce(&Node, &PeerLink, &Node)) {
     alone(name, "", &[], || {
         let (here, there) = (Node::open(), Node::open());
         let link = here.know(&there);
@@ -96,7 +96,7 @@ fn a_put_with_notice_is_two_requests_and_a_doorbell() {
             );
             // The other side's word of its room is one of those whose end is told now and then.
             let of_room = MANY / (PROMISED / 2) / 32 + 1;
-            check("put_quick", &quick, (2, MANY), 0, FEW + of_room);
+            check("put_unsignaled", &quick, (2, MANY), 0, FEW + of_room);
             let flags = Flags::GATHERED | Flags::ORDERED;
             let gathered = cost(
                 here,
@@ -251,7 +251,7 @@ fn what_is_held_leaves_by_one_doorbell() {
             let flags = Flags::INLINE | Flags::GATHERED;
             mostly(|round| {
                 let before = (count("doorbells"), requests());
-                here.channel.hold(&link.region);
+                here.channel.begin_batch(&link.region);
                 for nth in 0..TOGETHER as usize {
                     here.word(8 * nth)
                         .store(round + nth as u64, Ordering::Relaxed);
@@ -259,7 +259,7 @@ fn what_is_held_leaves_by_one_doorbell() {
                         .unwrap();
                 }
                 let held = count("doorbells") == before.0;
-                here.channel.let_go(&link.region, false);
+                here.channel.end_batch(&link.region, false);
                 let asked = (count("doorbells"), requests());
                 let together = asked == (before.0 + 1, before.1 + TOGETHER);
                 assert_eq!(here.settle(), []);
@@ -279,25 +279,25 @@ fn who_waits_waits_for_nothing_that_is_held() {
         "counts::who_waits_waits_for_nothing_that_is_held",
         |here, link, there| {
             for round in 1..100 {
-                here.channel.hold(&link.region);
+                here.channel.begin_batch(&link.region);
                 here.word(0).store(round, Ordering::Relaxed);
                 let flags = Flags::INLINE | Flags::GATHERED;
                 here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
                 assert_eq!(here.settle(), []);
                 assert_eq!(there.word(0).load(Ordering::Acquire), round);
-                here.channel.let_go(&link.region, false);
+                here.channel.end_batch(&link.region, false);
             }
         },
     );
 }
 
 /// A put of a word that says that more comes soon.
-fn put_and_promise(here: &Node, link: &Link, nth: usize, value: u64, flags: Flags) {
+fn put_and_promise(here: &Node, link: &PeerLink, nth: usize, value: u64, flags: Flags) {
     here.word(8 * nth).store(value, Ordering::Relaxed);
-    here.channel.hold(&link.region);
+    here.channel.begin_batch(&link.region);
     here.insist(|| here.put(link, 8 * nth, 8 * nth, 8, flags))
         .unwrap();
-    here.channel.let_go(&link.region, true);
+    here.channel.end_batch(&link.region, true);
 }
 
 #[test]
@@ -345,8 +345,8 @@ fn what_stays_leaves_when_somebody_waits() {
                 assert_eq!(there.word(8).load(Ordering::Acquire), round);
                 // Nothing follows.
                 put_and_promise(here, link, 2, round, Flags::empty());
-                here.channel.hold(&link.region);
-                here.channel.let_go(&link.region, false);
+                here.channel.begin_batch(&link.region);
+                here.channel.end_batch(&link.region, false);
                 while there.word(16).load(Ordering::Acquire) != round {
                     std::thread::yield_now();
                 }
@@ -388,8 +388,8 @@ fn what_stays_ends_with_its_peer() {
             drop(there);
             // It has left, or fails.
             here.settle();
-            here.channel.hold(&link.region);
-            here.channel.let_go(&link.region, true);
+            here.channel.begin_batch(&link.region);
+            here.channel.end_batch(&link.region, true);
         }
         // Others are not held up by it.
         let there = Node::open();

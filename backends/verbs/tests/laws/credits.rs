@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::op::{QuickPut, Reply};
+use unipgas_core::op::{ReplyBuffer, UnsignaledPut};
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
 use crate::device::count;
-use crate::node::{LEN, Link, Node, remote, until};
-use crate::process::{Wire, alone, with_others};
+use crate::node::{LEN, Node, PeerLink, remote, until};
+use crate::process::{ProcessPipe, alone, with_others};
 
 /// Counts what comes, and answers with it.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Handler for Echo {
 }
 
 /// Notices and messages by turns from a channel of its own, in all sizes.
-fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
+fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
     let channel = node.transport.open_channel().unwrap();
     let at = 1024 * (thread + 1);
     let mut left = 0;
@@ -38,7 +38,7 @@ fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
                 slot: remote(to, at),
                 value: nth,
             };
-            channel.put_quick(&QuickPut {
+            channel.put_unsignaled(&UnsignaledPut {
                 src: value.as_ptr(),
                 len: 8,
                 dst: remote(to, at + 8),
@@ -49,7 +49,7 @@ fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
         let len = [0, 8, 120, 1000][nth as usize % 4];
         let post = || {
             let to = remote(to, at);
-            channel.active_message(to, &message[..len], Reply::NONE, Flags::empty(), 1)
+            channel.active_message(to, &message[..len], ReplyBuffer::NONE, Flags::empty(), 1)
         };
         while left > 64 || !quick && nth.is_multiple_of(2) && left > 0 {
             channel.poll(&mut |end| {
@@ -82,7 +82,7 @@ fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
 const THREADS: usize = 3;
 const ROUNDS: u32 = 1500;
 
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     wire.say(&node.name());
     let to = node.find(&wire.hear());

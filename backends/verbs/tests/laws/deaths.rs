@@ -3,11 +3,11 @@
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Error, Flags, Outcome};
 
-use crate::node::{Link, Node, until};
-use crate::process::{Others, Wire, with_others};
+use crate::node::{Node, PeerLink, until};
+use crate::process::{OtherProcesses, ProcessPipe, with_others};
 
 /// Writes and reads without end, as fast as it goes, until it is refused; gives why, and what became of the rest.
-pub fn until_refused(node: &Node, to: &Link) -> (Error, Vec<Error>) {
+pub fn until_refused(node: &Node, to: &PeerLink) -> (Error, Vec<Error>) {
     let mut failed = Vec::new();
     let mut nth = 0;
     loop {
@@ -36,7 +36,7 @@ pub fn until_refused(node: &Node, to: &Link) -> (Error, Vec<Error>) {
 }
 
 /// The peer is not there any more: all has ended, and nothing begins.
-pub fn is_over(node: &Node, to: &Link, life: Life) {
+pub fn check_dead(node: &Node, to: &PeerLink, life: Life) {
     // Looking is what finds out where nothing else tells.
     until(&node.transport, || to.peer.life() != Life::Alive);
     assert_eq!(to.peer.life(), life);
@@ -56,7 +56,7 @@ pub fn is_over(node: &Node, to: &Link, life: Life) {
 }
 
 /// One that can be found, and does what it is told.
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     wire.say(&node.name());
     let to = node.find(&wire.hear());
@@ -85,11 +85,11 @@ fn other(mut wire: Wire) {
 
 struct Pair {
     node: Node,
-    link: Link,
+    link: PeerLink,
     other: crate::process::Other,
 }
 
-fn begin(others: &Others) -> Pair {
+fn begin(others: &OtherProcesses) -> Pair {
     let node = Node::open();
     let mut other = others.begin(&[]);
     let link = node.find(&other.wire.hear());
@@ -98,7 +98,7 @@ fn begin(others: &Others) -> Pair {
     Pair { node, link, other }
 }
 
-fn again(others: &Others, node: &Node) {
+fn again(others: &OtherProcesses, node: &Node) {
     let mut other = others.begin(&[]);
     let link = node.find(&other.wire.hear());
     other.wire.say(&node.name());
@@ -129,7 +129,7 @@ fn one_that_is_killed_in_the_midst_of_it() {
                     ends.join().unwrap()
                 });
                 assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
-                is_over(&node, &link, Life::Dead);
+                check_dead(&node, &link, Life::Dead);
                 again(others, &node);
             }
         },
@@ -152,7 +152,7 @@ fn one_that_ends_without_a_word() {
             } = begin(others);
             other.wire.say(b"exit");
             // Nothing is posted: to look is enough.
-            is_over(&node, &link, Life::Dead);
+            check_dead(&node, &link, Life::Dead);
             other.ends();
             again(others, &node);
         },
@@ -173,7 +173,7 @@ fn leaves(name: &str, how: &str) {
                     mut other,
                 } = begin(others);
                 other.wire.say(how.as_bytes());
-                is_over(&node, &link, Life::Left);
+                check_dead(&node, &link, Life::Left);
                 other.ends();
             }
         },

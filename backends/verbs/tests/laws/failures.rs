@@ -3,10 +3,10 @@
 use unipgas_core::Error;
 use unipgas_core::transport::{Life, Transport};
 
-use crate::deaths::{is_over, until_refused};
+use crate::deaths::{check_dead, until_refused};
 use crate::device::inject;
 use crate::node::{Node, open, until};
-use crate::process::{Wire, alone, with_others};
+use crate::process::{ProcessPipe, alone, with_others};
 
 /// What is expected of a line that the user reads.
 fn lines(told: &str, what: &str) -> usize {
@@ -44,13 +44,13 @@ fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<S
                 .map(|nth| node.word(nth * 8).load(std::sync::atomic::Ordering::SeqCst))
                 .collect();
             assert_eq!(before, after);
-            is_over(&node, &link, Life::Dead);
+            check_dead(&node, &link, Life::Dead);
             drop(link);
             then(node);
             other.wire.say(b"end");
             other.ends();
         },
-        |mut wire: Wire| {
+        |mut wire: ProcessPipe| {
             let node = Node::open();
             wire.say(&node.name());
             let to = node.find(&wire.hear());
@@ -58,7 +58,7 @@ fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<S
             wire.say(b"begins");
             let (why, _) = until_refused(&node, &to);
             assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
-            is_over(&node, &to, Life::Dead);
+            check_dead(&node, &to, Life::Dead);
             wire.say(b"over");
             // It can be used still.
             node.works(&node.know(&Node::open()));
@@ -119,7 +119,7 @@ fn a_queue_pair_dies() {
         // The first one is of either.
         inject("qp_fatal");
         until_refused(&node, &link);
-        is_over(&node, &link, Life::Dead);
+        check_dead(&node, &link, Life::Dead);
         drop(link);
         let link = node.know(&other);
         node.works(&link);

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::op::QuickPut;
+use unipgas_core::op::UnsignaledPut;
 use unipgas_core::transport::{Channel, Transport};
 use unipgas_core::{Error, Flags, Notice};
 
-use crate::node::{Link, Node, remote};
-use crate::process::{Wire, with_others};
+use crate::node::{Node, PeerLink, remote};
+use crate::process::{ProcessPipe, with_others};
 
 /// What a process has open.
 struct Mine {
     node: Node,
-    link: Link,
+    link: PeerLink,
 }
 
 impl Mine {
     /// In the midst of something all the time.
-    fn is_busy(&self, stops: &AtomicBool) {
+    fn work_until(&self, stops: &AtomicBool) {
         let channel = self.node.transport.open_channel().unwrap();
         let mut nth = 0u32;
         while !stops.load(Ordering::Relaxed) {
@@ -38,7 +38,7 @@ impl Mine {
         // SAFETY:
         // - the bytes are taken in the call, or are memory that stays.
         unsafe {
-            if !channel.put_quick(&QuickPut {
+            if !channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
                 len: 4,
                 dst: to,
@@ -66,7 +66,7 @@ fn in_child(body: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     wire.say(&node.name());
     let to = node.find(&wire.hear());
@@ -94,7 +94,7 @@ fn children(name: &str, body: impl Fn(Mine) -> i32) {
             for _ in 0..10 {
                 let stops = AtomicBool::new(false);
                 std::thread::scope(|scope| {
-                    scope.spawn(|| all.is_busy(&stops));
+                    scope.spawn(|| all.work_until(&stops));
                     (0..50).for_each(|_| std::thread::yield_now());
                     let status = in_child(|| {
                         // SAFETY:

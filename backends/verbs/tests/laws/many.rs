@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use unipgas_core::transport::{Life, Transport};
 
 use crate::node::{Node, until};
-use crate::process::{Wire, with_others};
+use crate::process::{ProcessPipe, with_others};
 use crate::raw::{Door, say, verdict};
 
 pub fn limit_descriptors(most: Option<u64>) {
@@ -164,7 +164,7 @@ fn more_connections_than_descriptors() {
         |mut wire| {
             let name = wire.hear();
             if std::env::var_os("VERBS_TEST_LATE").is_some() {
-                return is_late(wire, &name);
+                return join_late(wire, &name);
             }
             limit_descriptors(None);
             let door = Door::of(&name[8..]);
@@ -188,7 +188,7 @@ fn more_connections_than_descriptors() {
             println!("{gone} of {MANY} sockets are let go");
             assert!(gone > MANY / 3 && gone < MANY);
             wire.say(b"kept");
-            is_connected_to(&mut wire, door);
+            answer_strangers(&mut wire, door);
         },
     );
 }
@@ -238,7 +238,7 @@ fn who_comes_while_there_is_no_descriptor_waits() {
     );
 }
 
-fn is_late(mut wire: Wire, name: &[u8]) {
+fn join_late(mut wire: ProcessPipe, name: &[u8]) {
     let node = Node::open();
     let to = node.find(name);
     node.works(&to);
@@ -248,7 +248,7 @@ fn is_late(mut wire: Wire, name: &[u8]) {
 }
 
 /// A door behind which nobody is, who answers as if.
-fn is_connected_to(wire: &mut Wire, own: Door) {
+fn answer_strangers(wire: &mut ProcessPipe, own: Door) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = Door {
         at: listener.local_addr().unwrap(),

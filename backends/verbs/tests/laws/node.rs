@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use unipgas_core::op::{AtomicRequest, Completion, Notice, QuickPut};
+use unipgas_core::op::{AtomicRequest, Completion, Notice, UnsignaledPut};
 use unipgas_core::region::Memory;
 use unipgas_core::registry::Opening;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{
     AtomicOp, AtomicType, Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights,
@@ -16,19 +16,19 @@ use unipgas_verbs::Verbs;
 /// Bytes of a node's memory.
 pub const LEN: usize = 1 << 16;
 
-pub struct Node {
+pub(crate) struct Node {
     pub channel: Box<dyn Channel>,
     pub memory: Box<dyn Memory>,
-    pub transport: OverStreams<Verbs>,
+    pub transport: StreamTransport<Verbs>,
 }
 
 /// Another process, and its memory.
-pub struct Link {
+pub(crate) struct PeerLink {
     pub peer: Arc<dyn Peer>,
     pub region: RemoteRegion,
 }
 
-pub fn open() -> OverStreams<Verbs> {
+pub fn open() -> StreamTransport<Verbs> {
     Verbs::from_env(&Opening::on_one_host(2)).unwrap()
 }
 
@@ -55,18 +55,18 @@ impl Node {
     }
 
     /// The one with this name. Errors: those of the contract.
-    pub fn try_find(&self, name: &[u8]) -> Result<Link> {
+    pub fn try_find(&self, name: &[u8]) -> Result<PeerLink> {
         let (key, address) = name.split_at(8);
         let peer = self.transport.connect(address)?;
         let region = peer.import(key, Deadline::Never)?;
-        Ok(Link { peer, region })
+        Ok(PeerLink { peer, region })
     }
 
-    pub fn find(&self, name: &[u8]) -> Link {
+    pub fn find(&self, name: &[u8]) -> PeerLink {
         self.try_find(name).unwrap()
     }
 
-    pub fn know(&self, other: &Node) -> Link {
+    pub fn know(&self, other: &Node) -> PeerLink {
         self.find(&other.name())
     }
 
@@ -124,7 +124,7 @@ impl Node {
     /// Writes from its own memory to the other's.
     pub fn put(
         &self,
-        to: &Link,
+        to: &PeerLink,
         from: usize,
         at: usize,
         len: usize,
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// Reads the other's memory into its own.
-    pub fn get(&self, from: &Link, at: usize, into: usize, len: usize) -> Result<Outcome> {
+    pub fn get(&self, from: &PeerLink, at: usize, into: usize, len: usize) -> Result<Outcome> {
         assert!(into + len <= LEN);
         // SAFETY:
         // - as for `put`.
@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// Adds to a word of 8 bytes; what was there goes into its own memory.
-    pub fn add(&self, to: &Link, at: usize, into: usize, value: u64) -> Result<Outcome> {
+    pub fn add(&self, to: &PeerLink, at: usize, into: usize, value: u64) -> Result<Outcome> {
         let local = self.local(into);
         let request = AtomicRequest {
             op: AtomicOp::Sum,
@@ -172,7 +172,7 @@ impl Node {
     /// Writes 8 bytes and a notice.
     pub fn tell(
         &self,
-        to: &Link,
+        to: &PeerLink,
         at: usize,
         slot: usize,
         value: u32,
@@ -197,7 +197,7 @@ impl Node {
     }
 
     /// As [`tell`](Node::tell), with the least that is needed. False: it cannot go now.
-    pub fn tell_quickly(&self, to: &Link, at: usize, slot: usize, value: u32) -> bool {
+    pub fn tell_quickly(&self, to: &PeerLink, at: usize, slot: usize, value: u32) -> bool {
         let bytes = u64::from(value).to_ne_bytes();
         let notice = Notice {
             slot: remote(to, slot),
@@ -206,7 +206,7 @@ impl Node {
         // SAFETY:
         // - the bytes are there.
         unsafe {
-            self.channel.put_quick(&QuickPut {
+            self.channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
                 len: 8,
                 dst: remote(to, at),
@@ -229,7 +229,7 @@ impl Node {
     }
 
     /// A put comes through, and a get brings it back; where nothing else writes.
-    pub fn works(&self, with: &Link) {
+    pub fn works(&self, with: &PeerLink) {
         let (from, at, back) = (0x8000, 0x8008, 0x8010);
         let next = self.word(from).load(Ordering::Relaxed) + 1;
         self.word(from).store(next, Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl Node {
     }
 }
 
-pub fn remote(link: &Link, offset: usize) -> Remote<'_> {
+pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
     Remote {
         region: &link.region,
         offset,
@@ -250,7 +250,7 @@ pub fn remote(link: &Link, offset: usize) -> Remote<'_> {
 }
 
 /// Waits, and moves the network on.
-pub fn until(transport: &OverStreams<Verbs>, mut done: impl FnMut() -> bool) {
+pub fn until(transport: &StreamTransport<Verbs>, mut done: impl FnMut() -> bool) {
     while !done() {
         transport.progress();
         std::thread::yield_now();

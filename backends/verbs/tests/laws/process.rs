@@ -87,13 +87,13 @@ fn alone_as(
     Some(told)
 }
 
-/// As [`alone`]; `second` runs in processes that the first one [begins](Others::begin).
+/// As [`alone`]; `second` runs in processes that the first one [begins](OtherProcesses::begin).
 pub fn with_others(
     name: &str,
     verbs: &str,
     environment: &[(&str, &str)],
-    first: impl FnOnce(&Others),
-    second: impl FnOnce(Wire),
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
 ) -> Option<String> {
     let call = next_call();
     if role(&call).is_some_and(|role| role == "second") {
@@ -102,19 +102,19 @@ pub fn with_others(
         // SAFETY:
         // - this end of the stream was opened for this process, and nobody else takes it.
         let stream = unsafe { OwnedFd::from_raw_fd(stream) };
-        second(Wire(stream.into()));
+        second(ProcessPipe(stream.into()));
         return None;
     }
-    let others = Others { name: name.into() };
+    let others = OtherProcesses { name: name.into() };
     alone_as(&call, name, verbs, environment, || first(&others))
 }
 
 /// Begins processes.
-pub struct Others {
+pub(crate) struct OtherProcesses {
     name: String,
 }
 
-impl Others {
+impl OtherProcesses {
     /// Another one, with this environment besides.
     pub fn begin(&self, environment: &[(&str, &str)]) -> Other {
         let (here, there) = UnixStream::pair().unwrap();
@@ -128,15 +128,15 @@ impl Others {
             .unwrap();
         Other {
             child,
-            wire: Wire(here),
+            wire: ProcessPipe(here),
         }
     }
 }
 
 /// Another process, which ends with this.
-pub struct Other {
+pub(crate) struct Other {
     child: Child,
-    pub wire: Wire,
+    pub wire: ProcessPipe,
 }
 
 impl Other {
@@ -167,9 +167,9 @@ impl Drop for Other {
 }
 
 /// Bytes between processes.
-pub struct Wire(UnixStream);
+pub(crate) struct ProcessPipe(UnixStream);
 
-impl Wire {
+impl ProcessPipe {
     pub fn say(&mut self, bytes: &[u8]) {
         self.0
             .write_all(&(bytes.len() as u32).to_ne_bytes())

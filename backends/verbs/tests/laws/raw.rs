@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
 /// Of an address: the protocol, the secret, and where it listens.
-pub struct Door {
+pub(crate) struct Door {
     pub protocol: [u8; 2],
     pub secret: [u8; 16],
     pub at: SocketAddr,

@@ -1,6 +1,6 @@
 //! The device refuses something: who asks is told what helps, nothing is kept, and later all works.
 
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Error, Flags, Rights};
 
@@ -99,7 +99,7 @@ fn buffers_that_are_not_registered() {
             let mut answer = vec![0u8; 1000];
             // SAFETY:
             // - the bytes live until the end.
-            let reply = unsafe { Reply::new(answer.as_mut_ptr(), answer.len()) };
+            let reply = unsafe { ReplyBuffer::new(answer.as_mut_ptr(), answer.len()) };
             node.channel
                 .active_message(remote(&link, 0), &message, reply, Flags::empty(), 1)
                 .unwrap();

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::op::QuickPut;
+use unipgas_core::op::UnsignaledPut;
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Rights};
 
-use crate::node::{LEN, Link, Node, until};
-use crate::process::{Wire, with_others};
+use crate::node::{LEN, Node, PeerLink, until};
+use crate::process::{ProcessPipe, with_others};
 
 const PAGE: usize = 4096;
 
 /// Writes what is never 0 to all of the region, until it is refused. Gives why.
-fn writes(node: &Node, to: &Link) -> Error {
+fn writes(node: &Node, to: &PeerLink) -> Error {
     let words: Vec<u64> = vec![u64::MAX; PAGE / 8];
     let src = Local {
         ptr: words.as_ptr().cast_mut().cast(),
@@ -27,7 +27,7 @@ fn writes(node: &Node, to: &Link) -> Error {
                 0 => (node.channel).put(src, at, 8, Flags::INLINE | Flags::GATHERED, 1),
                 1 => (node.channel).put(node.local(0), at, 256, Flags::empty(), 1),
                 _ => {
-                    node.channel.put_quick(&QuickPut {
+                    node.channel.put_unsignaled(&UnsignaledPut {
                         src: src.ptr,
                         len: 64,
                         dst: at,
@@ -47,7 +47,7 @@ fn writes(node: &Node, to: &Link) -> Error {
     unreachable!()
 }
 
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     (0..LEN / 8).for_each(|nth| node.word(nth * 8).store(u64::MAX, Ordering::Relaxed));
     let peer = node.transport.connect(&wire.hear()).unwrap();
@@ -57,7 +57,7 @@ fn other(mut wire: Wire) {
             return;
         }
         let region = peer.import(&key, Deadline::Never).unwrap();
-        let link = Link {
+        let link = PeerLink {
             peer: peer.clone(),
             region,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unipgas_core::central::{CentralBarrier, Places};
+use unipgas_core::central::{BarrierPlaces, CentralBarrier};
 use unipgas_core::published::PublishedRegions;
 use unipgas_core::{Deadline, Error, Remote};
 
@@ -49,7 +49,7 @@ fn regions(rank: &Rank<'_>) -> Result<Arc<PublishedRegions>, String> {
 }
 
 fn barrier(rank: &Rank<'_>, home: u32) -> Result<CentralBarrier, String> {
-    let places = Places {
+    let places = BarrierPlaces {
         home,
         counters: COUNTERS,
         notice: NOTICE,
@@ -185,7 +185,7 @@ fn home(ctx: &Ctx) -> Verdict {
         let regions = regions(rank)?;
         let wrong = |error: &Error| matches!(error, Error::InvalidArgument(_));
         for home in [2, u32::MAX] {
-            let places = Places {
+            let places = BarrierPlaces {
                 home,
                 counters: COUNTERS,
                 notice: NOTICE,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unipgas_core::group::Group;
+use unipgas_core::group::RankGroup;
 use unipgas_core::schedule::PAYLOAD;
 use unipgas_core::{Deadline, Error, Remote, Result};
 
@@ -11,9 +11,9 @@ use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
-const BARRIER: &str = "GASPI 17.1 §11.2.1; unipgas core: Group::barrier";
-const REDUCE: &str = "GASPI 17.1 §11.3.1; unipgas core: Group::all_reduce";
-const BROADCAST: &str = "unipgas core: Group::broadcast";
+const BARRIER: &str = "GASPI 17.1 §11.2.1; unipgas core: RankGroup::barrier";
+const REDUCE: &str = "GASPI 17.1 §11.3.1; unipgas core: RankGroup::all_reduce";
+const BROADCAST: &str = "unipgas core: RankGroup::broadcast";
 const RESUME: &str = "GASPI 17.1 §11.1; unipgas core: Error::Timeout";
 const NOBODY: &str = "nobody leaves a barrier before all have entered it";
 const EVERYBODY: &str = "a reduction gives everybody the combination of all values";
@@ -57,7 +57,7 @@ laws! {
         RESUMED => resumes;
     "core.group.several", "GASPI 17.1 §6.1; unipgas core: Forming", 5 + ordering,
         "groups of some ranks, apart and overlapping, work beside each other" => several;
-    "core.collective.bounds", "unipgas core: Group::all_reduce", 2,
+    "core.collective.bounds", "unipgas core: RankGroup::all_reduce", 2,
         "values that are too long or of two lengths, and roots that do not exist, are refused" => bounds;
 }
 
@@ -249,7 +249,7 @@ fn several(ctx: &Ctx) -> Verdict {
             &[4],
             &[0, 2, 4],
         ];
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<RankGroup> = Vec::new();
         for (name, members) in all.iter().enumerate() {
             if members.contains(&ctx.rank) {
                 groups.push(rank.group(members, name as u64 + 1)?);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unipgas_core::group::{Forming, Group};
+use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::loopback::Loopback;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::{
-    Deadline, Endpoint, Engine, Error, Flags, Local, Notice, Notifications, Outcome, Region,
+    Deadline, Endpoint, Engine, Error, Flags, Local, Notice, NotificationArray, Outcome, Region,
     Remote, RemoteRegion, Result, Rights, World,
 };
 
@@ -23,7 +23,7 @@ const DATA: usize = 1;
 pub const EXTRA: usize = 10;
 
 /// Names the failed step in an error.
-pub trait Says<T> {
+pub(crate) trait Says<T> {
     /// The error as the text of the law.
     fn says(self, what: &str) -> std::result::Result<T, String>;
 }
@@ -40,7 +40,7 @@ pub fn late() -> Deadline {
 }
 
 /// One rank: its world, an endpoint, `len` bytes of data, notification words, and a source of the same length.
-pub struct Rank<'a> {
+pub(crate) struct Rank<'a> {
     /// Context of the body.
     pub ctx: &'a Ctx,
     /// Declared before the memory that it uses: fields are dropped in declaration order, and the endpoint goes first.
@@ -48,7 +48,7 @@ pub struct Rank<'a> {
     /// Memory that peers write and read.
     pub data: Region,
     /// Notification words that peers set.
-    pub notes: Notifications,
+    pub notes: NotificationArray,
     /// Source and destination of this rank's operations.
     pub scratch: Region,
     /// The engine with its job.
@@ -84,7 +84,7 @@ impl<'a> Rank<'a> {
             ctx,
             endpoint: engine.endpoint(u32::MAX)?,
             data: engine.allocate(len, Rights::FULL)?,
-            notes: Notifications::new(engine.allocate(NOTES * 4, Rights::FULL)?, NOTES)?,
+            notes: NotificationArray::new(engine.allocate(NOTES * 4, Rights::FULL)?, NOTES)?,
             scratch: engine.allocate(len, Rights::FULL)?,
             world,
         })
@@ -246,14 +246,14 @@ impl<'a> Rank<'a> {
     }
 
     /// A group of `members`.
-    pub fn group(&self, members: &[u32], name: u64) -> std::result::Result<Group, String> {
+    pub fn group(&self, members: &[u32], name: u64) -> std::result::Result<RankGroup, String> {
         Forming::new(&self.world, members, [0x6c61_7773, name])
             .and_then(|mut forming| forming.advance(late()))
             .says("forming a group")
     }
 
     /// A group of all ranks.
-    pub fn group_of_all(&self) -> std::result::Result<Group, String> {
+    pub fn group_of_all(&self) -> std::result::Result<RankGroup, String> {
         let members: Vec<u32> = (0..self.ctx.size).collect();
         self.group(&members, 0)
     }

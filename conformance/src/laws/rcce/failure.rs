@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use unipgas_launcher::Launch;
-use unipgas_launcher::{Exit, Outcome, Output};
+use unipgas_launcher::{Exit, JobOutcome, Output};
 
 use super::kit::*;
 use crate::job::leftovers;
@@ -358,7 +358,7 @@ fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
 }
 
 /// Runs a hidden law in a new job. Other UEs continue after one has ended.
-pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
+pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<JobOutcome, String> {
     job_of(ctx, law, size, ctx.seed)
 }
 
@@ -368,7 +368,7 @@ pub(in crate::laws) fn job_of(
     law: &str,
     size: u32,
     seed: u64,
-) -> Result<Outcome, String> {
+) -> Result<JobOutcome, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
     let mut launch = Launch::new(size, program);
     let item = format!("{law}@{seed}+1");

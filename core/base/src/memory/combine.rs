@@ -13,7 +13,7 @@ pub enum Combination {
 /// The type of an element, in the machine's own byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
-pub enum Element {
+pub enum ElementType {
     I32,
     U32,
     I64,
@@ -22,18 +22,18 @@ pub enum Element {
     F64,
 }
 
-impl Element {
+impl ElementType {
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
-            Element::I32 | Element::U32 | Element::F32 => 4,
-            Element::I64 | Element::U64 | Element::F64 => 8,
+            ElementType::I32 | ElementType::U32 | ElementType::F32 => 4,
+            ElementType::I64 | ElementType::U64 | ElementType::F64 => 8,
         }
     }
 }
 
 /// Combines `held` and `other`, in this order, element by element into `held`. The shorter slice sets the number of elements.
-pub fn combine(how: Combination, element: Element, held: &mut [u8], other: &[u8]) {
+pub fn combine(how: Combination, element: ElementType, held: &mut [u8], other: &[u8]) {
     macro_rules! run {
         ($ty:ty, $sum:expr, $product:expr) => {{
             const N: usize = size_of::<$ty>();
@@ -57,12 +57,12 @@ pub fn combine(how: Combination, element: Element, held: &mut [u8], other: &[u8]
         };
     }
     match element {
-        Element::I32 => integer!(i32),
-        Element::U32 => integer!(u32),
-        Element::I64 => integer!(i64),
-        Element::U64 => integer!(u64),
-        Element::F32 => run!(f32, |x, y| x + y, |x, y| x * y),
-        Element::F64 => run!(f64, |x, y| x + y, |x, y| x * y),
+        ElementType::I32 => integer!(i32),
+        ElementType::U32 => integer!(u32),
+        ElementType::I64 => integer!(i64),
+        ElementType::U64 => integer!(u64),
+        ElementType::F32 => run!(f32, |x, y| x + y, |x, y| x * y),
+        ElementType::F64 => run!(f64, |x, y| x + y, |x, y| x * y),
     }
 }
 
@@ -85,18 +85,21 @@ mod tests {
             combine(how, element, &mut held, &other);
             held
         };
-        assert_eq!(combined(Combination::Min, Element::I32), of([-7, -3, 1]));
         assert_eq!(
-            combined(Combination::Sum, Element::I32),
+            combined(Combination::Min, ElementType::I32),
+            of([-7, -3, 1])
+        );
+        assert_eq!(
+            combined(Combination::Sum, ElementType::I32),
             of([-2, 1, i32::MIN])
         );
         assert_eq!(
-            combined(Combination::Product, Element::I32),
+            combined(Combination::Product, ElementType::I32),
             of([-35, -12, i32::MAX])
         );
         // As unsigned, -7 is the larger.
         assert_eq!(
-            combined(Combination::Max, Element::U32),
+            combined(Combination::Max, ElementType::U32),
             of([-7, -3, i32::MAX])
         );
     }
@@ -106,7 +109,7 @@ mod tests {
         let mut held = 1e300f64.to_ne_bytes();
         combine(
             Combination::Product,
-            Element::F64,
+            ElementType::F64,
             &mut held,
             &1e10f64.to_ne_bytes(),
         );
@@ -114,7 +117,7 @@ mod tests {
         let mut held = f32::NAN.to_ne_bytes();
         combine(
             Combination::Min,
-            Element::F32,
+            ElementType::F32,
             &mut held,
             &2f32.to_ne_bytes(),
         );

@@ -1,6 +1,5 @@
 //! Bytes and elements of this process's memory: copies, atomic operations, the program's mappings.
 
-pub mod announced;
 pub mod atomic;
 pub mod cache;
 pub mod combine;
@@ -8,6 +7,7 @@ pub mod copy;
 pub mod exclusive;
 pub mod lines;
 pub mod pages;
+pub mod polled_line;
 pub mod prefetch;
 pub mod rights;
 pub mod user_memory;

@@ -82,7 +82,7 @@ bitflags::bitflags! {
 /// Kind of faults that a registered range reports.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
-pub enum Faults {
+pub enum FaultKinds {
     /// Accesses to missing pages.
     Missing = 1 << 0,
     /// Writes to write-protected pages.
@@ -128,7 +128,7 @@ impl Userfaultfd {
     }
 
     /// Reports faults in `range`, which is whole pages. Errors: as UFFDIO_REGISTER.
-    pub fn register(&self, range: &Range<usize>, faults: Faults) -> Result<(), Errno> {
+    pub fn register(&self, range: &Range<usize>, faults: FaultKinds) -> Result<(), Errno> {
         self.call::<UFFDIO_REGISTER, _>(&mut Register {
             range: span(range),
             mode: faults as u64,

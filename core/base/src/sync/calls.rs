@@ -1,13 +1,13 @@
 //! Calls of this process's threads, which may read objects that other threads take out of use. Each thread counts the begin and the end of its calls. The
-//! counts show when such objects can be freed ([`Limbo`](crate::limbo::Limbo)), and when the thread's next check of its peers' lives is due ([`Pace`]).
+//! counts show when such objects can be freed ([`Reclaimer`](crate::reclaimer::Reclaimer)), and when the thread's next check of its peers' lives is due ([`LivenessTimer`]).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 #[cfg(not(loom))]
 use crate::exit;
-use crate::limbo::Reader;
-use crate::pace::{MOST, Pace, now};
+use crate::liveness_timer::{LivenessTimer, MOST, now};
+use crate::reclaimer::EpochReader;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, fence, statics, thread_local};
 
@@ -233,7 +233,7 @@ mod count {
 /// State of a thread that has begun a call.
 struct Thread {
     entry: Arc<Entry>,
-    pace: Pace,
+    liveness: LivenessTimer,
 }
 
 /// The count of a thread. `None`: the thread has ended.
@@ -260,7 +260,7 @@ impl Thread {
         THREADS.lock().push(entry.clone());
         Thread {
             entry,
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
         }
     }
 }
@@ -295,7 +295,7 @@ pub fn thread_ends() {
     THREAD.with(Thread::leave);
 }
 
-impl Reader for Entry {
+impl EpochReader for Entry {
     fn under_way(&self) -> Option<u64> {
         let word = self.0.lock();
         // SAFETY:
@@ -309,7 +309,7 @@ impl Reader for Entry {
 #[cold]
 fn begin_count(count: count::Place) -> bool {
     let (due, calls) = THREAD
-        .try_with(|thread| thread.pace.end_count(now()))
+        .try_with(|thread| thread.liveness.end_count(now()))
         .unwrap_or_else(|_| {
             STRAYS.store(true, Ordering::SeqCst);
             (false, MOST)
@@ -342,7 +342,7 @@ pub fn wait_for_others() -> bool {
 }
 
 /// The threads that have begun calls. `None`: some threads are unknown.
-pub(crate) fn threads() -> Option<Vec<Arc<dyn Reader>>> {
+pub(crate) fn threads() -> Option<Vec<Arc<dyn EpochReader>>> {
     if STRAYS.load(Ordering::SeqCst) {
         return None;
     }

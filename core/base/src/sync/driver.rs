@@ -15,7 +15,7 @@ use rustix::event::{Timespec, epoll};
 use crate::alarm::{Alarm, Connected};
 use crate::bell::{Bell, armed_are_seen, slice_of};
 use crate::descriptor::{above, pipe};
-use crate::{Error, Result, own_thread, pace};
+use crate::{Error, Result, liveness_timer, own_thread};
 
 /// Time between two polls of operations in progress that have no descriptor.
 const BEAT: Duration = Duration::from_micros(200);
@@ -124,7 +124,7 @@ pub fn is_this_thread() -> bool {
 /// A waiting thread that made progress begins to sleep. The progress thread takes over.
 pub(crate) fn waiter_sleeps() {
     // Either the progress thread sees this store before it dozes, or this thread sees it doze.
-    SLEPT.store(pace::now(), Ordering::SeqCst);
+    SLEPT.store(liveness_timer::now(), Ordering::SeqCst);
     if DOZES.load(Ordering::SeqCst)
         && let Some(driver) = CURRENT.lock().upgrade()
     {

@@ -9,9 +9,9 @@ use parking_lot::Once;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sync::caller::calling;
-use crate::sync::tally;
+use crate::sync::counters;
 use crate::sync::waits::Telling;
-use crate::{exit, issued, trace};
+use crate::{exit, issue_totals, trace};
 
 /// A thread that uses its processor for longer between two notes computes, and does not wait.
 pub(super) const WORK: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ thread_local! {
 /// posts an operation, or when the thread computes. `check` names the needed ranks, as checks of waits do.
 #[inline]
 pub fn polled(came: bool, check: impl FnOnce()) {
-    if trace::is_on() || tally::is_told() {
+    if trace::is_on() || counters::is_told() {
         note(came, check);
     }
 }
@@ -86,7 +86,7 @@ fn note(came: bool, check: impl FnOnce()) {
             return;
         }
         earlier => {
-            let (used, posted) = (used(), issued::look());
+            let (used, posted) = (used(), issue_totals::look());
             let goes_on = |polls: &Polls| {
                 let same = posted.is_none() || polls.posted.is_none() || polls.posted == posted;
                 same && used.saturating_sub(polls.used) < WORK
@@ -137,7 +137,7 @@ impl Drop for Polls {
         if let Some(traced) = self.traced.take() {
             traced.ends_at(self.last, &self.call, serde_json::Value::Null);
         }
-        tally::waited(self.last - self.began);
+        counters::waited(self.last - self.began);
     }
 }
 

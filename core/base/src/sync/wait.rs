@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, slice_of};
-use crate::issued;
-use crate::sync::tally;
+use crate::issue_totals;
+use crate::sync::counters;
 use crate::waits::{Telling, polled};
 use crate::{Deadline, Error, Result, driver, on_line};
 
@@ -92,9 +92,9 @@ impl Watch {
 
 /// The progress of a wait that many events end together: messages, completions, counts.
 #[derive(Debug, Default)]
-pub struct Steps(Option<u64>);
+pub struct WaitProgress(Option<u64>);
 
-impl Steps {
+impl WaitProgress {
     /// For checks of waits. `now`: a number that each event changes. A change counts as an ended wait: the process makes progress.
     pub fn note(&mut self, now: u64) {
         if self.0.replace(now).is_some_and(|before| before != now) {
@@ -135,7 +135,7 @@ fn tested(check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
 
 /// The wait strategy of this process.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience<'a> {
+pub struct WaitStrategy<'a> {
     /// The bell at which it sleeps.
     pub bell: &'a Bell,
     /// More processes than cores: a spin would keep the awaited peer from its core.
@@ -144,7 +144,7 @@ pub struct Patience<'a> {
     pub company: &'a AtomicU32,
 }
 
-impl Patience<'_> {
+impl WaitStrategy<'_> {
     /// Polls until `poll` returns a value, or until the deadline ([`Error::Timeout`]).
     ///
     /// - `check` runs from time to time, at the latest after the longest sleep. Its error ends the wait. It watches the liveness of peers.
@@ -193,9 +193,9 @@ enum Phase<T> {
     Done(T),
 }
 
-/// A wait that outlasted the first burst of polls. The closures are those of [`Patience::wait`].
+/// A wait that outlasted the first burst of polls. The closures are those of [`WaitStrategy::wait`].
 struct LongWait<'a, B, P, M, F> {
-    patience: Patience<'a>,
+    patience: WaitStrategy<'a>,
     deadline: Deadline,
     check: &'a mut dyn FnMut() -> Result<()>,
     burst: B,
@@ -293,7 +293,7 @@ where
         times.told.yields(times.began);
         let mut start = Instant::now();
         while start.elapsed() < YIELD {
-            tally::yielded();
+            counters::yielded();
             std::thread::yield_now();
             if (self.progress)() {
                 start = Instant::now();
@@ -310,7 +310,7 @@ where
             }
         }
         if !cfg!(loom) {
-            issued::look();
+            issue_totals::look();
         }
         Ok(Phase::Sleep)
     }
@@ -332,7 +332,7 @@ where
             return Err(Error::Timeout);
         }
         let span = remaining.min(times.slice);
-        tally::slept();
+        counters::slept();
         if !cfg!(loom) {
             driver::waiter_sleeps();
         }
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn an_event_that_came_before_a_death_ends_the_wait() {
         let (bell, company) = (Bell::default(), AtomicU32::new(1));
-        let patience = Patience {
+        let patience = WaitStrategy {
             bell: &bell,
             crowded: false,
             company: &company,
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn a_ring_for_what_a_check_looks_at_is_heard() {
         let (bell, company) = (Bell::default(), AtomicU32::new(1));
-        let patience = Patience {
+        let patience = WaitStrategy {
             bell: &bell,
             crowded: false,
             company: &company,

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::interface::is_call;
 use crate::sync::caller::calling;
+use crate::sync::counters::{self, ProcessCounters};
 use crate::sync::label::Label;
 use crate::sync::polls;
-use crate::sync::tally::{self, Ledger};
-use crate::{descriptor, issued, trace};
+use crate::{descriptor, issue_totals, trace};
 
 pub use crate::sync::polls::polled;
 
@@ -31,7 +31,7 @@ const ASLEEP: Duration = Duration::from_secs(2);
 /// The published wait of one thread.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Seat {
+pub struct WaitSlot {
     /// The thread's ID. 0: the seat is free.
     thread: AtomicU32,
     /// Number of needed ranks. The first [`NAMED`] are named.
@@ -52,11 +52,11 @@ pub struct Seat {
 /// Published state of a process: its long waits and its counters.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Told {
+pub struct StatusPage {
     /// Seats of waiting threads.
-    pub seats: [Seat; SEATS],
+    pub seats: [WaitSlot; SEATS],
     /// Counters.
-    pub ledger: Ledger,
+    pub counters: ProcessCounters,
 }
 
 /// The wait of a thread, as a reader gets it.
@@ -94,14 +94,14 @@ mod seconds {
     }
 }
 
-static MINE: AtomicPtr<[Seat; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
+static MINE: AtomicPtr<[WaitSlot; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The process that owns the seats. A child of a fork does not.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// The seat of this thread during a check of its wait.
-    static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    static ASKED: Cell<Option<&'static WaitSlot>> = const { Cell::new(None) };
     /// The call of this thread, if the call has no symbol.
     static INSIDE: Cell<&'static str> = const { Cell::new("") };
     /// Begin of a wait in slices, and the needed rank.
@@ -109,15 +109,15 @@ thread_local! {
 }
 
 /// A thread is in a call without a symbol.
-pub struct Inside(());
+pub struct NamedCall(());
 
 /// Names the call of this thread until the drop of the result. For calls that the stack does not show.
-pub fn inside(name: &'static str) -> Inside {
+pub fn inside(name: &'static str) -> NamedCall {
     INSIDE.set(name);
-    Inside(())
+    NamedCall(())
 }
 
-impl Drop for Inside {
+impl Drop for NamedCall {
     fn drop(&mut self) {
         INSIDE.set("");
     }
@@ -141,7 +141,7 @@ impl Drop for Slices {
 }
 
 /// Starts to publish in `told`. `place`: rank and number of ranks.
-pub fn tell_at(told: &'static Told, place: (u32, u32)) {
+pub fn tell_at(told: &'static StatusPage, place: (u32, u32)) {
     // A process that has died may have used them.
     for seat in &told.seats {
         seat.since.store(0, Ordering::Relaxed);
@@ -152,7 +152,7 @@ pub fn tell_at(told: &'static Told, place: (u32, u32)) {
         std::ptr::from_ref(&told.seats).cast_mut(),
         Ordering::Release,
     );
-    tally::tell_at(&told.ledger, place);
+    counters::tell_at(&told.counters, place);
 }
 
 /// For checks of waits: names the call. For calls without a symbol, such as functions in a table.
@@ -187,7 +187,7 @@ pub fn pending(operations: usize) {
 /// A wait that may become long.
 #[derive(Default)]
 pub(crate) struct Telling {
-    seat: Option<&'static Seat>,
+    slot: Option<&'static WaitSlot>,
     tried: bool,
     traced: Option<trace::Wait>,
     /// Begin of a wait that has yielded its core.
@@ -213,16 +213,16 @@ impl Telling {
         if lasted < LONG {
             return false;
         }
-        if self.seat.is_none_or(|seat| !seat.is_of_this_thread()) {
-            self.seat = take(lasted);
+        if self.slot.is_none_or(|seat| !seat.is_of_this_thread()) {
+            self.slot = take(lasted);
         }
-        let Some(seat) = self.seat else {
+        let Some(seat) = self.slot else {
             return false;
         };
         seat.used.store(used.as_nanos() as u64, Ordering::Relaxed);
         let now = now().as_nanos() as u64;
         seat.polled.store(now.max(1), Ordering::Release);
-        issued::look_closely();
+        issue_totals::look_closely();
         let before = ASKED.replace(Some(seat));
         check();
         ASKED.set(before);
@@ -231,7 +231,7 @@ impl Telling {
 
     /// Adds a call by which the thread polls.
     pub(crate) fn also_in(&self, name: &str) {
-        if let Some(seat) = self.seat {
+        if let Some(seat) = self.slot {
             seat.also_in(name);
         }
     }
@@ -243,15 +243,15 @@ impl Telling {
         if lasted >= LONG && !self.tried {
             self.tried = true;
             polls::end();
-            self.seat = take(lasted);
+            self.slot = take(lasted);
         }
-        let own = || self.traced.is_some().then(Seat::of_this_thread);
-        let Some(seat) = self.seat.or_else(own) else {
+        let own = || self.traced.is_some().then(WaitSlot::of_this_thread);
+        let Some(seat) = self.slot.or_else(own) else {
             return check();
         };
         seat.sleeps.fetch_add(1, Ordering::Relaxed);
-        if self.seat.is_some() {
-            issued::look_closely();
+        if self.slot.is_some() {
+            issue_totals::look_closely();
         }
         let before = ASKED.replace(Some(seat));
         if let Some((_, rank)) = slices {
@@ -259,7 +259,7 @@ impl Telling {
         }
         let found = check();
         ASKED.set(before);
-        if let (Some(traced), Some(seat)) = (&mut self.traced, self.seat) {
+        if let (Some(traced), Some(seat)) = (&mut self.traced, self.slot) {
             traced.stays(&seat.name.get(), || seat.for_whom());
         }
         found
@@ -269,24 +269,24 @@ impl Telling {
 impl Drop for Telling {
     fn drop(&mut self) {
         if let Some(traced) = self.traced.take() {
-            traced.ends(|| match self.seat {
+            traced.ends(|| match self.slot {
                 Some(seat) => seat.for_whom(),
-                None => Seat::of_this_thread().for_whom(),
+                None => WaitSlot::of_this_thread().for_whom(),
             });
-            Seat::of_this_thread().empty();
+            WaitSlot::of_this_thread().empty();
         }
-        if let Some(seat) = self.seat.filter(|seat| seat.is_of_this_thread()) {
+        if let Some(seat) = self.slot.filter(|seat| seat.is_of_this_thread()) {
             seat.give_up();
         }
         if let Some(began) = self.yields {
-            tally::waited(began.elapsed());
+            counters::waited(began.elapsed());
         }
     }
 }
 
 /// Takes a seat for this thread, if one is free.
 #[cold]
-fn take(lasted: Duration) -> Option<&'static Seat> {
+fn take(lasted: Duration) -> Option<&'static WaitSlot> {
     // SAFETY:
     // - null, or from a reference that lives as long as the process.
     let seats = unsafe { MINE.load(Ordering::Acquire).as_ref() }?;
@@ -298,7 +298,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
         name = INSIDE.get().to_owned();
     }
     let thread = this_thread();
-    let free = |seat: &&Seat| {
+    let free = |seat: &&WaitSlot| {
         let taken = seat
             .thread
             .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed);
@@ -307,8 +307,8 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     let seat = seats.iter().find(free).or_else(|| {
         // A thread that has polled frees its seat only at its next poll.
         let pid = std::process::id();
-        let stale = |seat: &&Seat| !seat.is_held(pid);
-        seats.iter().filter(stale).for_each(Seat::give_up);
+        let stale = |seat: &&WaitSlot| !seat.is_held(pid);
+        seats.iter().filter(stale).for_each(WaitSlot::give_up);
         seats.iter().find(free)
     })?;
     seat.empty();
@@ -330,12 +330,12 @@ fn now() -> Duration {
 
 thread_local! {
     /// A seat that other processes do not read.
-    static OWN: &'static Seat = Box::leak(Box::new(Seat::free()));
+    static OWN: &'static WaitSlot = Box::leak(Box::new(WaitSlot::free()));
 }
 
-impl Seat {
+impl WaitSlot {
     const fn free() -> Self {
-        Seat {
+        WaitSlot {
             thread: AtomicU32::new(0),
             needed: AtomicU32::new(0),
             since: AtomicU64::new(0),
@@ -349,7 +349,7 @@ impl Seat {
     }
 
     /// The seat in which a traced wait notes the needed ranks.
-    fn of_this_thread() -> &'static Seat {
+    fn of_this_thread() -> &'static WaitSlot {
         OWN.with(|seat| *seat)
     }
 
@@ -481,12 +481,12 @@ mod tests {
             let said = String::from_utf8_lossy(&alone.stdout);
             return assert!(said.contains("1 passed"), "{said}");
         }
-        let all = Box::leak(Box::new(Told {
-            seats: [const { Seat::free() }; SEATS],
-            ledger: Ledger::new(),
+        let all = Box::leak(Box::new(StatusPage {
+            seats: [const { WaitSlot::free() }; SEATS],
+            counters: ProcessCounters::new(),
         }));
         tell_at(all, (0, 1));
-        let told = || all.seats.iter().find_map(Seat::read);
+        let told = || all.seats.iter().find_map(WaitSlot::read);
         {
             let mut wait = Telling::default();
             wait.check(LONG / 2, || needs(&[7]));
@@ -526,11 +526,11 @@ mod tests {
         assert_eq!((seen.needed, seen.ranks.len()), (100, NAMED));
     }
 
-    fn polls_in_vain_are_told(seats: &[Seat]) {
+    fn polls_in_vain_are_told(seats: &[WaitSlot]) {
         let pid = std::process::id();
         let told = || {
             let held = seats.iter().filter(|seat| seat.is_held(pid));
-            held.filter_map(Seat::read).next()
+            held.filter_map(WaitSlot::read).next()
         };
         let poll = |came| {
             polled(came, || {

@@ -12,5 +12,5 @@ pub mod wire;
 
 pub use atomics::ENVELOPE;
 pub(crate) use atomics::{Serving, atomic, atomic_error, most, programs, programs_error};
-pub use registered::{Place, Registered, land};
-pub use wire::{Answer, Carried, Elements, Failure, Malformed, Request};
+pub use registered::{Registered, RegisteredPlace, land};
+pub use wire::{Answer, Carried, Elements, Malformed, Request, WireError};

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use super::wire::{Answer, Carried, Elements, Request};
 use crate::atomic::{AtomicForm, ElementLocks};
 use crate::bell::Bell;
-use crate::kernel_copy::Owner;
+use crate::kernel_copy::RemoteOwner;
 use crate::mapped::{MappedChannel, move_bytes};
 use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
 use crate::region::{RemoteParts, RemoteRegion, check_range};
@@ -18,7 +18,7 @@ use crate::{AtomicOp, Error, Result, Rights};
 /// A place in the registered memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct Place {
+pub struct RegisteredPlace {
     /// Number of the registration.
     pub slot: u32,
     /// Number of registrations of the slot, up to and including this one.
@@ -101,7 +101,13 @@ impl Registered {
     ///
     /// # Safety
     /// The bytes are valid until [`close`](Registered::close).
-    pub unsafe fn open(&self, base: *mut u8, len: usize, rights: Rights, told: Vec<u8>) -> Place {
+    pub unsafe fn open(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        told: Vec<u8>,
+    ) -> RegisteredPlace {
         let shared = &self.shared;
         let parts = RemoteParts::here(base, len, rights, shared.bell(), shared.locks());
         // SAFETY:
@@ -120,7 +126,7 @@ impl Registered {
         slot.told = told;
         slot.imported = AtomicBool::new(false);
         slot.handler = None;
-        Place {
+        RegisteredPlace {
             slot: number as u32,
             generation: slot.generation,
             offset: 0,
@@ -128,7 +134,7 @@ impl Registered {
     }
 
     /// Sets the handler of the messages for the region at `place`.
-    pub fn handle_by(&self, place: Place, handler: Arc<dyn Handler>) {
+    pub fn handle_by(&self, place: RegisteredPlace, handler: Arc<dyn Handler>) {
         let mut slots = self.slots.write();
         if let Some(slot) = slots.get_mut(place.slot as usize)
             && slot.generation == place.generation
@@ -138,7 +144,7 @@ impl Registered {
     }
 
     /// After the return, no request reaches the memory or its handler. True: peers have imported it.
-    pub fn close(&self, place: Place) -> bool {
+    pub fn close(&self, place: RegisteredPlace) -> bool {
         let mut slots = self.slots.write();
         let (handler, imported) = match slots.get_mut(place.slot as usize) {
             Some(slot) if slot.generation == place.generation => {
@@ -154,7 +160,7 @@ impl Registered {
     }
 
     /// Whether `place` is in a current registration of this process that contains these bytes.
-    pub fn covers(&self, place: Place, ptr: *const u8, len: usize) -> bool {
+    pub fn covers(&self, place: RegisteredPlace, ptr: *const u8, len: usize) -> bool {
         let slots = self.slots.read();
         find(&slots, place).is_ok_and(|found| {
             let parts = found.region.parts();
@@ -195,7 +201,7 @@ pub unsafe fn land(bytes: &[u8], into: *mut u8, flags: Flags) {
     unsafe { move_bytes(bytes.as_ptr(), into, bytes.len(), flags) };
 }
 
-fn find(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
+fn find(slots: &[Slot], place: RegisteredPlace) -> Result<Remote<'_>> {
     let slot = slots.get(place.slot as usize).ok_or(Error::StaleRegion)?;
     let region = slot.region.as_ref().ok_or(Error::StaleRegion)?;
     if slot.generation != place.generation {
@@ -206,7 +212,7 @@ fn find(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
 }
 
 /// As [`find`], for memory that must be mapped.
-fn find_mapped(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
+fn find_mapped(slots: &[Slot], place: RegisteredPlace) -> Result<Remote<'_>> {
     let found = find(slots, place)?;
     match found.region.is_by_address() {
         true => Err(Error::AccessDenied),
@@ -222,7 +228,7 @@ unsafe fn put(bytes: &[u8], dst: Remote<'_>, flags: Flags) -> Result<()> {
     // - contract of this call: the destination stays registered. The source is a slice.
     unsafe {
         match dst.region.is_by_address() {
-            true => Owner::here().put(src, dst, len, flags),
+            true => RemoteOwner::here().put(src, dst, len, flags),
             false => MappedChannel.put(src, dst, len, flags, 0).map(drop),
         }
     }
@@ -308,7 +314,7 @@ fn get(src: Remote<'_>, len: u64, flags: Flags) -> Result<Vec<u8>> {
     // - the destination is a vector of `len` bytes. The source stays registered while the slots are locked.
     unsafe {
         match src.region.is_by_address() {
-            true => Owner::here().get(into, src, len, flags)?,
+            true => RemoteOwner::here().get(into, src, len, flags)?,
             false => _ = MappedChannel.get(into, src, len, flags, 0)?,
         }
     }
@@ -316,7 +322,7 @@ fn get(src: Remote<'_>, len: u64, flags: Flags) -> Result<Vec<u8>> {
 }
 
 /// Gives a message to the handler of the region. Returns its reply.
-fn handle(slots: &[Slot], to: Place, bytes: &[u8]) -> Result<Vec<u8>> {
+fn handle(slots: &[Slot], to: RegisteredPlace, bytes: &[u8]) -> Result<Vec<u8>> {
     let at = find(slots, to)?;
     check_message(at, bytes)?;
     let handler = slots[to.slot as usize].handler.as_ref();
@@ -328,7 +334,7 @@ fn handle(slots: &[Slot], to: Place, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(reply)
 }
 
-fn import(slots: &[Slot], place: Place) -> Result<Vec<u8>> {
+fn import(slots: &[Slot], place: RegisteredPlace) -> Result<Vec<u8>> {
     let parts = find(slots, place)?.region.parts();
     let slot = &slots[place.slot as usize];
     // The slots are locked, so a close sees this store.
@@ -372,7 +378,7 @@ pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> 
     // - the target is registered, and stays registered during the call.
     unsafe {
         match dst.region.is_by_address() {
-            true => Owner::here().atomic(dst, &request, flags)?,
+            true => RemoteOwner::here().atomic(dst, &request, flags)?,
             false => _ = MappedChannel.atomic(dst, &request, 0, flags, 0)?,
         }
     }

@@ -5,7 +5,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Place;
+use super::RegisteredPlace;
 use crate::inbox::Record;
 use crate::op::Flags;
 use crate::transport::LONGEST_MESSAGE;
@@ -41,7 +41,7 @@ pub struct Elements<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "those of a put")]
 pub struct Carried<'a> {
-    pub to: Place,
+    pub to: RegisteredPlace,
     pub bytes: &'a [u8],
     pub flags: Flags,
 }
@@ -51,46 +51,46 @@ pub struct Carried<'a> {
 #[allow(missing_docs, reason = "those of the operation")]
 pub enum Request<'a> {
     Put {
-        to: Place,
+        to: RegisteredPlace,
         bytes: &'a [u8],
         flags: Flags,
-        notice: Option<(Place, u32)>,
+        notice: Option<(RegisteredPlace, u32)>,
     },
     Notify {
-        slot: Place,
+        slot: RegisteredPlace,
         value: u32,
     },
     Get {
-        from: Place,
+        from: RegisteredPlace,
         len: u64,
         flags: Flags,
     },
     Atomic {
-        to: Place,
+        to: RegisteredPlace,
         elements: Elements<'a>,
         flags: Flags,
     },
     Deliver {
         /// Bytes to write before the record is delivered.
         put: Option<Carried<'a>>,
-        first: Place,
-        second: Option<Place>,
-        overflow: Option<Place>,
+        first: RegisteredPlace,
+        second: Option<RegisteredPlace>,
+        overflow: Option<RegisteredPlace>,
         record: Record,
         /// See [`Flags::CHAINED`].
         chained: bool,
     },
     Message {
-        to: Place,
+        to: RegisteredPlace,
         bytes: &'a [u8],
     },
     /// Asks whether `place` is registered. The answer has its description (see `Registered::open`). The importer is notified when the registration ends.
     Import {
-        place: Place,
+        place: RegisteredPlace,
     },
     /// Confirms a [`Answer::Released`]: the importer no longer uses the place. It has no answer.
     Forgotten {
-        place: Place,
+        place: RegisteredPlace,
     },
 }
 
@@ -100,22 +100,22 @@ pub enum Answer {
     /// The operation is complete and visible. The bytes that it has read.
     Done(Vec<u8>),
     /// The operation has failed. Parts may be visible: a put that came with a record, elements before the timeout of a lock.
-    Failed(Failure),
+    Failed(WireError),
     /// Without a request: the process leaves in order. It serves requests until it has left.
     Leaving,
     /// Without a request: an imported registration has ended.
-    Released(Place),
+    Released(RegisteredPlace),
 }
 
 /// An [`Error`] in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Failure {
+pub struct WireError {
     kind: u64,
     details: [u64; 3],
 }
 
-impl From<&Error> for Failure {
+impl From<&Error> for WireError {
     fn from(error: &Error) -> Self {
         let (kind, details) = match *error {
             Error::OutOfBounds {
@@ -132,12 +132,12 @@ impl From<&Error> for Failure {
             // All other errors mean that the memory is no longer registered.
             _ => (0, [0; 3]),
         };
-        Failure { kind, details }
+        WireError { kind, details }
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<WireError> for Error {
+    fn from(failure: WireError) -> Self {
         let [a, b, c] = failure.details.map(|detail| detail as usize);
         match failure.kind {
             1 => Error::OutOfBounds {
@@ -175,9 +175,9 @@ const MESSAGE: u32 = 12;
 struct Head {
     kind: u32,
     flags: u32,
-    place: Place,
-    /// Place of the notice, or of the bytes of a delivery.
-    slot: Place,
+    place: RegisteredPlace,
+    /// RegisteredPlace of the notice, or of the bytes of a delivery.
+    slot: RegisteredPlace,
     /// Value of the notice. 1: a delivery is chained.
     value: u32,
     /// 1: there is a notice, or a delivery has bytes.
@@ -195,13 +195,13 @@ struct Head {
 #[repr(C)]
 struct Delivery {
     record: Record,
-    second: Place,
-    overflow: Place,
+    second: RegisteredPlace,
+    overflow: RegisteredPlace,
 }
 
 const HEAD: usize = size_of::<Head>();
 
-fn head_to(kind: u32, place: Place, flags: Flags) -> Head {
+fn head_to(kind: u32, place: RegisteredPlace, flags: Flags) -> Head {
     Head {
         kind,
         place,
@@ -236,7 +236,7 @@ impl Request<'_> {
                 flags,
                 notice,
             } => {
-                let (slot, value) = notice.unwrap_or((Place::zeroed(), 0));
+                let (slot, value) = notice.unwrap_or((RegisteredPlace::zeroed(), 0));
                 let head = Head {
                     slot,
                     value,
@@ -246,7 +246,7 @@ impl Request<'_> {
                 send(head, &[bytes])
             }
             Request::Notify { slot, value } => {
-                let head = head_to(NOTIFY, Place::zeroed(), Flags::empty());
+                let head = head_to(NOTIFY, RegisteredPlace::zeroed(), Flags::empty());
                 send(
                     Head {
                         slot,
@@ -284,15 +284,15 @@ impl Request<'_> {
             } => {
                 let flags = put.map_or(Flags::empty(), |put| put.flags);
                 let head = Head {
-                    slot: put.map_or(Place::zeroed(), |put| put.to),
+                    slot: put.map_or(RegisteredPlace::zeroed(), |put| put.to),
                     has_notice: put.is_some().into(),
                     value: chained.into(),
                     ..head_to(DELIVER, first, flags)
                 };
                 let rest = Delivery {
                     record,
-                    second: second.unwrap_or(Place::zeroed()),
-                    overflow: overflow.unwrap_or(Place::zeroed()),
+                    second: second.unwrap_or(RegisteredPlace::zeroed()),
+                    overflow: overflow.unwrap_or(RegisteredPlace::zeroed()),
                 };
                 let bytes = put.map_or(&[][..], |put| put.bytes);
                 send(head, &[bytemuck::bytes_of(&rest), bytes])
@@ -344,7 +344,7 @@ impl<'a> Request<'a> {
                     return Err(Malformed);
                 }
                 // Generations begin with 1.
-                let there = |place: &Place| place.generation != 0;
+                let there = |place: &RegisteredPlace| place.generation != 0;
                 Ok(Request::Deliver {
                     put,
                     first: head.place,
@@ -439,8 +439,8 @@ pub fn first_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> 
 mod tests {
     use super::*;
 
-    fn place(nth: u32) -> Place {
-        Place {
+    fn place(nth: u32) -> RegisteredPlace {
+        RegisteredPlace {
             slot: nth,
             generation: nth + 1,
             offset: 1 << 40 | u64::from(nth),
@@ -570,7 +570,7 @@ mod tests {
                 region_len: 3,
             },
         ] {
-            assert_eq!(Error::from(Failure::from(&error)), error);
+            assert_eq!(Error::from(WireError::from(&error)), error);
         }
     }
 
@@ -600,7 +600,7 @@ mod tests {
         };
         let mut stream = Vec::new();
         assert_eq!(put.encode(&mut stream), Err(Error::Unsupported));
-        let mut head = head_to(GET, Place::zeroed(), Flags::empty());
+        let mut head = head_to(GET, RegisteredPlace::zeroed(), Flags::empty());
         head.len = LONGEST as u64 + 1;
         let message = bytemuck::bytes_of(&head);
         assert_eq!(Request::decode(message), Err(Malformed));

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Endpoint, refusal};
 use crate::engine::Engine;
 use crate::op::{Completion, Outcome};
-use crate::posted::DRAINING;
+use crate::post_counter::DRAINING;
 use crate::{Error, Result};
 
 /// Marks the contexts of this module. The slot number is above the mark.

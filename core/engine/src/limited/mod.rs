@@ -19,11 +19,12 @@ use slab::Slab;
 
 use self::work::Work;
 use crate::agent;
+use crate::deferred_op::DeferredOp;
 use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
-use crate::kept::Kept;
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    UnsignaledPut,
 };
 use crate::region::RemoteRegion;
 use crate::registration::Registrations;
@@ -37,7 +38,7 @@ const PLAIN: u64 = 1 << 63;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A channel of a network with limits.
-pub(crate) struct Limited {
+pub(crate) struct LimitAdapter {
     shared: Arc<Shared>,
     /// For networks that need registered memory. Outside of [`Shared`]: the progress thread must not drop the last reference of a network.
     registrations: Option<Arc<Registrations>>,
@@ -177,7 +178,7 @@ impl State {
             let first = numbers.front().filter(|_| several);
             let to = first.map(|first| self.operations[*first].work.region().clone());
             if let Some(to) = &to {
-                shared.inner.hold(to);
+                shared.inner.begin_batch(to);
             }
             while let Some(&number) = numbers.front() {
                 let operation = &mut self.operations[number];
@@ -193,7 +194,7 @@ impl State {
                 }
             }
             if let Some(to) = &to {
-                shared.inner.let_go(to, false);
+                shared.inner.end_batch(to, false);
             }
             !numbers.is_empty()
         });
@@ -304,7 +305,7 @@ impl Driven for Shared {
     }
 }
 
-impl Drop for Limited {
+impl Drop for LimitAdapter {
     /// Discards waiting operations and waits for the end of all others. Their memory then belongs to the caller again. Exception: operations that are still
     /// in progress after [`PATIENCE`].
     fn drop(&mut self) {
@@ -327,7 +328,7 @@ impl Drop for Limited {
     }
 }
 
-impl Limited {
+impl LimitAdapter {
     /// A channel over `inner` with the network's `limits`. `registrations`: for networks that need registered memory. Errors: as
     /// [`Driver::of_this_process`].
     pub(crate) fn over(
@@ -346,14 +347,14 @@ impl Limited {
         });
         let driven = Arc::downgrade(&shared) as Weak<dyn Driven>;
         shared.driver.enrol(driven, Waits::Maybe);
-        Ok(Limited {
+        Ok(LimitAdapter {
             shared,
             registrations,
         })
     }
 
     /// Posts an operation that the network may not take unchanged.
-    fn post(&self, kept: Kept, flags: Flags, context: u64) -> Result<Outcome> {
+    fn post(&self, kept: DeferredOp, flags: Flags, context: u64) -> Result<Outcome> {
         let mut work = Work::new(kept);
         work.check()?;
         if let Some(registrations) = &self.registrations {
@@ -365,7 +366,7 @@ impl Limited {
         (self.shared).post(work, flags.difference(Flags::GATHERED), context)
     }
 
-    /// Posts an unsignaled operation. The network copies its bytes in the call. `None`: [`post`](Limited::post) must take it.
+    /// Posts an unsignaled operation. The network copies its bytes in the call. `None`: [`post`](LimitAdapter::post) must take it.
     #[inline]
     fn post_plain(
         &self,
@@ -381,7 +382,7 @@ impl Limited {
         plain.then(|| self.post_as_it_is(context, post)).flatten()
     }
 
-    /// Posts an operation unchanged, unless other operations wait. `None`: as [`post_plain`](Limited::post_plain).
+    /// Posts an operation unchanged, unless other operations wait. `None`: as [`post_plain`](LimitAdapter::post_plain).
     #[inline]
     fn post_as_it_is(
         &self,
@@ -418,7 +419,7 @@ impl Limited {
     }
 }
 
-impl Channel for Limited {
+impl Channel for LimitAdapter {
     unsafe fn put(
         &self,
         src: Local,
@@ -433,7 +434,7 @@ impl Channel for Limited {
             inner.put(src, dst, len, flags, context)
         };
         self.post_plain(len, flags, context, put)
-            .unwrap_or_else(|| self.post(Kept::put(src, dst, len, None), flags, context))
+            .unwrap_or_else(|| self.post(DeferredOp::put(src, dst, len, None), flags, context))
     }
 
     unsafe fn get(
@@ -444,13 +445,13 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.post(Kept::get(dst, src, len), flags, context)
+        self.post(DeferredOp::get(dst, src, len), flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notify = |inner: &dyn Channel, flags, context| inner.notify(notice, flags, context);
         self.post_plain(0, flags, context, notify)
-            .unwrap_or_else(|| self.post(Kept::notify(notice), flags, context))
+            .unwrap_or_else(|| self.post(DeferredOp::notify(notice), flags, context))
     }
 
     unsafe fn put_notify(
@@ -468,24 +469,26 @@ impl Channel for Limited {
             unsafe { inner.put_notify(src, dst, len, notice, flags, context) }
         };
         self.post_plain(len, flags, context, put)
-            .unwrap_or_else(|| self.post(Kept::put(src, dst, len, Some(notice)), flags, context))
+            .unwrap_or_else(|| {
+                self.post(DeferredOp::put(src, dst, len, Some(notice)), flags, context)
+            })
     }
 
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let shared = &*self.shared;
         // It must not overtake waiting operations.
         let first = shared.waiting.load(Ordering::Acquire) == 0;
         // SAFETY:
         // - the network's call has the contract of this call.
-        first && put.len <= shared.limits.inline && unsafe { shared.inner.put_quick(put) }
+        first && put.len <= shared.limits.inline && unsafe { shared.inner.put_unsignaled(put) }
     }
 
-    fn hold(&self, to: &RemoteRegion) {
-        self.shared.inner.hold(to);
+    fn begin_batch(&self, to: &RemoteRegion) {
+        self.shared.inner.begin_batch(to);
     }
 
-    fn let_go(&self, to: &RemoteRegion, more: bool) {
-        self.shared.inner.let_go(to, more);
+    fn end_batch(&self, to: &RemoteRegion, more: bool) {
+        self.shared.inner.end_batch(to, more);
     }
 
     fn quick_pending(&self) -> usize {
@@ -504,7 +507,7 @@ impl Channel for Limited {
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        self.post(Kept::atomic(dst, request, 0), flags, context)
+        self.post(DeferredOp::atomic(dst, request, 0), flags, context)
     }
 
     fn deliver(
@@ -516,7 +519,7 @@ impl Channel for Limited {
     ) -> Result<Outcome> {
         let deliver = |inner: &dyn Channel, context| inner.deliver(inbox, record, flags, context);
         self.post_as_it_is(context, deliver)
-            .unwrap_or_else(|| self.post(Kept::deliver(inbox, record), flags, context))
+            .unwrap_or_else(|| self.post(DeferredOp::deliver(inbox, record), flags, context))
     }
 
     fn chains(&self) -> bool {
@@ -549,7 +552,7 @@ impl Channel for Limited {
             // - the network's call has the contract of this call.
             unsafe { inner.put_deliver(src, dst, len, inbox, record, flags, context) }
         };
-        let kept = || Kept::put_deliver(src, dst, len, inbox, record);
+        let kept = || DeferredOp::put_deliver(src, dst, len, inbox, record);
         self.post_as_it_is(context, put)
             .unwrap_or_else(|| self.post(kept(), flags, context))
     }
@@ -558,7 +561,7 @@ impl Channel for Limited {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
@@ -570,7 +573,7 @@ impl Channel for Limited {
                 &enveloped
             }
         };
-        self.post(Kept::message(to, message, reply), flags, context)
+        self.post(DeferredOp::message(to, message, reply), flags, context)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {

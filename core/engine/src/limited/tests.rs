@@ -117,7 +117,7 @@ impl Channel for Network {
         &self,
         _: Remote<'_>,
         _: &[u8],
-        _: Reply,
+        _: ReplyBuffer,
         _: Flags,
         _: u64,
     ) -> Result<Outcome> {
@@ -136,7 +136,7 @@ impl Channel for Network {
 }
 
 struct Bench {
-    limited: Limited,
+    limited: LimitAdapter,
     given: Arc<Mutex<Vec<Given>>>,
     under_way: Arc<Mutex<Vec<(u32, u64)>>>,
     ends: Arc<Mutex<Vec<Completion>>>,
@@ -154,7 +154,7 @@ impl Bench {
             ends: Arc::clone(&ends),
         };
         Bench {
-            limited: Limited::over(Box::new(network), limits, None).unwrap(),
+            limited: LimitAdapter::over(Box::new(network), limits, None).unwrap(),
             given,
             under_way,
             ends,

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::agent;
 use crate::atomic::{AtomicForm, supported};
-use crate::kept::{Kept, Part, Place, Source};
+use crate::deferred_op::{DeferredOp, DeferredPart, RegionPlace, Source};
 use crate::lines::{LINE, last_word};
 use crate::mapped::move_bytes;
-use crate::op::{Flags, Local, Outcome, Reply};
+use crate::op::{Flags, Local, Outcome, ReplyBuffer};
 use crate::region::RemoteRegion;
 use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_inbox, check_message};
@@ -39,7 +39,7 @@ impl Registered {
 
 /// An operation and its registered memory.
 pub(super) struct Work {
-    kept: Kept,
+    kept: DeferredOp,
     /// Registered memory that the operation reads.
     source: Option<Registered>,
     /// Registered memory that the operation writes, the user's address, and its length.
@@ -58,13 +58,13 @@ struct Piece {
 }
 
 /// The address at which a place is mapped here, or an address with the same alignment.
-fn address(place: &Place) -> usize {
+fn address(place: &RegionPlace) -> usize {
     let base = place.region.parts().base.addr();
     base.wrapping_add(place.offset)
 }
 
 impl Work {
-    pub fn new(kept: Kept) -> Self {
+    pub fn new(kept: DeferredOp) -> Self {
         Work {
             kept,
             source: None,
@@ -80,8 +80,8 @@ impl Work {
     /// The operation's error for an error of the network.
     pub fn error(&self, error: Error, limits: &Limits) -> Error {
         match (&self.kept, error) {
-            (Kept::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
-            (Kept::Message { .. }, Error::Refused(why)) if !limits.atomics => {
+            (DeferredOp::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
+            (DeferredOp::Message { .. }, Error::Refused(why)) if !limits.atomics => {
                 agent::programs_error(why)
             }
             (_, error) => error,
@@ -90,8 +90,8 @@ impl Work {
 
     /// Checks the whole operation before a part of it leaves. Errors: as the operation.
     pub fn check(&self) -> Result<()> {
-        let within = |at: &Place, len, need| at.region.check(at.offset, len, need);
-        let word = |slot: &Place| {
+        let within = |at: &RegionPlace, len, need| at.region.check(at.offset, len, need);
+        let word = |slot: &RegionPlace| {
             within(slot, 4, Rights::WRITE)?;
             match slot.at(0).offset_is_multiple_of(4) {
                 true => Ok(()),
@@ -99,15 +99,15 @@ impl Work {
             }
         };
         match &self.kept {
-            Kept::Put {
+            DeferredOp::Put {
                 dst, len, notice, ..
             } => {
                 within(dst, *len, Rights::WRITE)?;
                 notice.as_ref().map_or(Ok(()), |(slot, _)| word(slot))
             }
-            Kept::Get { src, len, .. } => within(src, *len, Rights::READ),
-            Kept::Notify { slot, .. } => word(slot),
-            Kept::Atomic {
+            DeferredOp::Get { src, len, .. } => within(src, *len, Rights::READ),
+            DeferredOp::Notify { slot, .. } => word(slot),
+            DeferredOp::Atomic {
                 dst,
                 op,
                 ty,
@@ -123,12 +123,12 @@ impl Work {
                     false => Ok(()),
                 }
             }
-            Kept::Deliver { put, first, .. } => {
+            DeferredOp::Deliver { put, first, .. } => {
                 check_inbox(first)?;
                 let put = put.as_ref();
                 put.map_or(Ok(()), |put| within(&put.1, put.2, Rights::WRITE))
             }
-            Kept::Message { to, .. } => {
+            DeferredOp::Message { to, .. } => {
                 // SAFETY:
                 // - the call of the operation has not returned.
                 check_message(to.at(0), unsafe { self.kept.message_bytes() })
@@ -152,7 +152,7 @@ impl Work {
             unsafe { registrations.hold(ptr, len, write) }
         };
         match &mut self.kept {
-            Kept::Put { src, len, .. } => {
+            DeferredOp::Put { src, len, .. } => {
                 let Source::Users(local) = *src else {
                     return Ok(());
                 };
@@ -172,7 +172,7 @@ impl Work {
                 *src = Source::Given(registered.local(local.ptr));
                 self.source = Some(registered);
             }
-            Kept::Get { dst, len, .. } if dst.desc == 0 && *len > 0 => {
+            DeferredOp::Get { dst, len, .. } if dst.desc == 0 && *len > 0 => {
                 let (users, len) = (dst.ptr, *len);
                 let registered = match len <= COPIED {
                     true => Registered::Bounce(registrations.block(len)?),
@@ -181,7 +181,7 @@ impl Work {
                 *dst = registered.local(users);
                 self.landing = Some((registered, users, len));
             }
-            Kept::Atomic {
+            DeferredOp::Atomic {
                 ty, count, result, ..
             } if !result.ptr.is_null() && *count > 0 && limits.atomics => {
                 let (users, len) = (result.ptr, *count * ty.size());
@@ -201,7 +201,7 @@ impl Work {
     pub(crate) unsafe fn land(&self, flags: Flags) {
         if let Some((Registered::Bounce(block), users, len)) = &self.landing {
             let flags = match &self.kept {
-                Kept::Get { .. } => flags,
+                DeferredOp::Get { .. } => flags,
                 _ => Flags::empty(),
             };
             // SAFETY:
@@ -228,13 +228,13 @@ impl Work {
 
     /// Whether the network does not take the operation as one piece.
     pub(crate) fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
-        if let Kept::Atomic { op, ty, count, .. } = &self.kept
+        if let DeferredOp::Atomic { op, ty, count, .. } = &self.kept
             && !limits.atomics
         {
             return *count > agent::most(*op, *ty);
         }
         let bytes = match &self.kept {
-            Kept::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
+            DeferredOp::Atomic { ty, count, .. } => count.saturating_mul(ty.size()),
             _ => self.kept.extent(),
         };
         let lines = flags.contains(Flags::LINES) && (!limits.lines || bytes > IN_LINES);
@@ -245,9 +245,9 @@ impl Work {
     /// The piece that begins at `at`.
     fn piece(&self, at: usize, flags: Flags, limits: &Limits) -> Piece {
         let (address, len) = match &self.kept {
-            Kept::Put { dst, len, .. } => (address(dst), *len),
-            Kept::Get { dst, len, .. } => (dst.ptr.addr(), *len),
-            Kept::Atomic { op, ty, count, .. } => {
+            DeferredOp::Put { dst, len, .. } => (address(dst), *len),
+            DeferredOp::Get { dst, len, .. } => (dst.ptr.addr(), *len),
+            DeferredOp::Atomic { op, ty, count, .. } => {
                 let most = match limits.atomics {
                     true => (limits.largest / ty.size()).max(1),
                     false => agent::most(*op, *ty),
@@ -315,7 +315,7 @@ impl Work {
             let flags = flags.difference(Flags::INLINE | Flags::LINES) | Flags::ORDERED;
             // SAFETY:
             // - a notice reads and writes no memory of the caller.
-            let outcome = unsafe { self.kept.post(&Part::Notice, inner, flags, context) }?;
+            let outcome = unsafe { self.kept.post(&DeferredPart::Notice, inner, flags, context) }?;
             return Ok((outcome, None));
         }
         let Piece { range, ordered } = self.piece(at, flags, limits);
@@ -332,7 +332,7 @@ impl Work {
         let taken = match (&self.kept, &self.source) {
             // On networks that need registered memory, unregistered bytes stay inline.
             (
-                Kept::Put {
+                DeferredOp::Put {
                     src: Source::Taken(_),
                     ..
                 },
@@ -349,7 +349,7 @@ impl Work {
         }
         // The last piece notifies the peer, which must then find all others.
         let tells = match &self.kept {
-            Kept::Put { notice, .. } => notice.is_some() || asked.contains(Flags::WAKE),
+            DeferredOp::Put { notice, .. } => notice.is_some() || asked.contains(Flags::WAKE),
             _ => asked.contains(Flags::WAKE),
         };
         if ordered || last && !first && tells {
@@ -363,20 +363,20 @@ impl Work {
         // - contract of this call, for a part of the bytes. Borrowed bytes were taken, or the call of the operation has not returned.
         let outcome = unsafe {
             match &self.kept {
-                Kept::Atomic { ty, .. } if !limits.atomics => {
+                DeferredOp::Atomic { ty, .. } if !limits.atomics => {
                     let len = range.len() * ty.size();
                     let (to, request) = self.kept.elements(range);
                     let message = agent::atomic(&request, asked);
                     let reply = match request.result.is_null() {
-                        true => Reply::NONE,
-                        false => Reply::new(request.result, len),
+                        true => ReplyBuffer::NONE,
+                        false => ReplyBuffer::new(request.result, len),
                     };
                     inner.active_message(to, &message, reply, asked, context)
                 }
                 kept => {
                     let part = match last && !apart {
-                        true => Part::Last(range),
-                        false => Part::Data(range),
+                        true => DeferredPart::Last(range),
+                        false => DeferredPart::Data(range),
                     };
                     kept.post(&part, inner, asked, context)
                 }

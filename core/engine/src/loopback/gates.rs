@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::circuit::{Circuit, GateOp, Gates};
+use crate::circuit::{Circuit, GateNetwork, GateOp};
 use crate::{Error, Result};
 
 /// The most words of one reduction, for all operations.
@@ -36,7 +36,7 @@ impl LoopbackGates {
     }
 }
 
-impl Gates for Arc<LoopbackGates> {
+impl GateNetwork for Arc<LoopbackGates> {
     fn claim(&self, count: usize) -> Result<Box<dyn Circuit>> {
         let mut arrived = self.arrived.lock();
         let next = arrived.last_key_value().map_or(1, |(last, _)| last + 1);
@@ -130,7 +130,7 @@ impl Circuit for Ring {
     }
 
     fn have_met(&mut self) -> Result<bool> {
-        self.is_reduced(GateOp::Max, &mut [])
+        self.poll_reduced(GateOp::Max, &mut [])
     }
 
     fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()> {
@@ -146,7 +146,7 @@ impl Circuit for Ring {
         }
     }
 
-    fn is_reduced(&mut self, _: GateOp, words: &mut [u64]) -> Result<bool> {
+    fn poll_reduced(&mut self, _: GateOp, words: &mut [u64]) -> Result<bool> {
         let mut run = self.run.take().ok_or(Error::Busy)?;
         let around = self.advance(&mut run);
         if !around {

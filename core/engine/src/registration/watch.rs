@@ -18,8 +18,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::descriptor::above;
-use crate::user_memory::maps::{Maps, Names, cover};
-use crate::userfaultfd::{Faults, Features, Userfaultfd};
+use crate::user_memory::maps::{FileNames, Maps, cover};
+use crate::userfaultfd::{FaultKinds, Features, Userfaultfd};
 use crate::{own_thread, process};
 
 /// Ranges that a process can watch at a time.
@@ -156,8 +156,8 @@ impl Watch {
         if !self.is_here() {
             return None;
         }
-        let mappings = Maps::open().ok()?.within(range, Names::Unread).ok()?;
-        let private = |mapping: &crate::user_memory::maps::Mapping| {
+        let mappings = Maps::open().ok()?.within(range, FileNames::Unread).ok()?;
+        let private = |mapping: &crate::user_memory::maps::MemoryMapping| {
             mapping.inode == 0 && !mapping.is_shared()
         };
         if !cover(&mappings, range) || !mappings.iter().all(private) {
@@ -175,7 +175,7 @@ impl Watch {
         if self
             .shared
             .events
-            .register(range, Faults::Protected)
+            .register(range, FaultKinds::Protected)
             .is_err()
         {
             slots[slot].state.store(FREE, Ordering::Release);
@@ -281,9 +281,9 @@ impl Shared {
             for message in &messages[..count] {
                 let [start, second, third] = message.what.map(|word| word as usize);
                 match message.event {
-                    EVENT_UNMAP | EVENT_REMOVE => self.has_gone(start, second),
+                    EVENT_UNMAP | EVENT_REMOVE => self.mark_gone(start, second),
                     EVENT_REMAP => {
-                        self.has_gone(start, start.saturating_add(third));
+                        self.mark_gone(start, start.saturating_add(third));
                         // The watch has moved with the pages.
                         let moved = second..second.saturating_add(third);
                         let _ = self.events.unregister(&moved);
@@ -294,7 +294,7 @@ impl Shared {
         }
     }
 
-    fn has_gone(&self, start: usize, end: usize) {
+    fn mark_gone(&self, start: usize, end: usize) {
         for slot in &self.slots {
             if slot.state.load(Ordering::Acquire) == WHOLE
                 && slot.start.load(Ordering::Relaxed) < end
@@ -336,7 +336,7 @@ impl Shared {
             }
             let next = watched.map(starts).filter(|start| *start > at).min();
             let end = next.unwrap_or(range.end).min(range.end);
-            let mappings = Maps::open().and_then(|maps| maps.within(&(at..end), Names::Unread));
+            let mappings = Maps::open().and_then(|maps| maps.within(&(at..end), FileNames::Unread));
             for mapping in mappings.unwrap_or_default() {
                 let part = mapping.range.start.max(at)..mapping.range.end.min(end);
                 let _ = self.events.unregister(&part);

@@ -113,7 +113,7 @@ impl Host {
 }
 
 /// Records the launcher's report that `rank` has died.
-pub(super) fn has_died(rank: u32) {
+pub(super) fn mark_died(rank: u32) {
     let mut known = KNOWN.lock();
     match &known.host {
         Some((_, host)) => host.mark(rank),

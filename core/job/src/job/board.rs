@@ -24,7 +24,7 @@ mod slot;
 mod watched;
 
 pub use lives::RankState;
-pub use mirror::Told;
+pub use mirror::SentRecord;
 use slot::Slot;
 pub use watched::boards;
 

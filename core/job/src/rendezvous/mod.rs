@@ -35,13 +35,13 @@ use parking_lot::{Mutex, MutexGuard};
 use file::Change;
 use process::Process;
 use table::{Entry, Table};
-use unipgas_base::held::Held;
+use unipgas_base::fork_closed_fd::ForkClosedFd;
 use unipgas_base::{Error, Result};
 use unipgas_engine::bundle::{Address, RegionKey};
 
 /// A process with published data, found by the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct PublishedProcess {
     /// Its pid.
     pub pid: u32,
     /// Its address.
@@ -63,7 +63,7 @@ struct Mine {
 #[derive(Debug)]
 pub struct Rendezvous {
     table: Table,
-    held: Held,
+    fd: ForkClosedFd,
     path: PathBuf,
     job: JobName,
     me: Process,
@@ -112,7 +112,7 @@ impl Rendezvous {
         file::sweep(directory);
         let path = directory.join(file::file_name(job.hash()));
         for _ in 0..ATTEMPTS {
-            let held = Held::new(file::open_or_make(&path)?);
+            let held = ForkClosedFd::new(file::open_or_make(&path)?);
             let file = held
                 .get()
                 .ok_or_else(|| Error::Os("forked in the middle of a join".into()))?;
@@ -152,7 +152,7 @@ impl Rendezvous {
             drop(change);
             return Ok(Rendezvous {
                 table,
-                held,
+                fd: held,
                 path,
                 job: job.clone(),
                 me,
@@ -182,7 +182,7 @@ impl Rendezvous {
 
     /// The descriptor. Errors: [`Error::InvalidArgument`] in the child of a fork.
     fn own(&self) -> Result<BorrowedFd<'_>> {
-        self.held
+        self.fd
             .get()
             .filter(|_| std::process::id() == self.me.pid)
             .ok_or_else(|| {
@@ -306,7 +306,7 @@ impl Rendezvous {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the job has no such place.
-    pub fn find(&self, place: u32) -> Result<Option<Found>> {
+    pub fn find(&self, place: u32) -> Result<Option<PublishedProcess>> {
         self.check_place(place)?;
         let Some(Entry {
             generation,
@@ -316,7 +316,7 @@ impl Rendezvous {
         else {
             return Ok(None);
         };
-        Ok(Some(Found {
+        Ok(Some(PublishedProcess {
             pid: holder.pid,
             address: Address::from_bytes(&address)?,
             key: RegionKey::from_bytes(&key)?,

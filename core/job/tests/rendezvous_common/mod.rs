@@ -39,13 +39,13 @@ pub fn number(bundle: &Address) -> u32 {
 }
 
 /// A directory of a test, in memory. When dropped it must be empty.
-pub struct Directory(PathBuf);
+pub struct TestDirectory(PathBuf);
 
-impl Directory {
+impl TestDirectory {
     pub fn new(name: &str) -> Self {
         let path = format!("/dev/shm/rendezvous-test-{}-{name}", std::process::id());
         std::fs::create_dir(&path).unwrap();
-        Directory(path.into())
+        TestDirectory(path.into())
     }
 
     pub fn name(&self) -> &str {
@@ -57,7 +57,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.0);

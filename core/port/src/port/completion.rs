@@ -19,14 +19,14 @@ pub struct Completed {
 
 /// Counters of completions. Any thread may read them.
 #[derive(Default)]
-pub struct Counts {
+pub struct CompletionCounters {
     first: AtomicUsize,
     next: AtomicUsize,
     /// Bytes moved by commands, including commands in flight.
     bytes: AtomicU64,
 }
 
-impl Counts {
+impl CompletionCounters {
     #[inline(always)]
     pub(crate) fn unread(&self) -> usize {
         self.next
@@ -56,23 +56,29 @@ impl Counts {
 
 /// A ring of completions. Each command takes a slot, with or without [`COMPLETION`](super::CommandFlags::COMPLETION) (uTofu guide §3.7). Only the thread that
 /// holds the queues changes the counters.
-pub struct Completions {
+pub struct CompletionRing {
     ring: Box<[(u64, u64); DEPTH]>,
 }
 
 const SILENT: u64 = 0;
 const WANTED: u64 = 1;
 
-impl Completions {
+impl CompletionRing {
     pub fn new() -> Self {
         let ring = vec![(0, SILENT); DEPTH].into_boxed_slice();
-        Completions {
+        CompletionRing {
             ring: ring.try_into().expect("as many as the array has"),
         }
     }
 
     #[inline(always)]
-    pub fn push(&mut self, counts: &Counts, context: u64, wanted: bool, fault: Option<Fault>) {
+    pub fn push(
+        &mut self,
+        counts: &CompletionCounters,
+        context: u64,
+        wanted: bool,
+        fault: Option<Fault>,
+    ) {
         let state = match fault {
             None => u64::from(wanted),
             Some(fault) => WANTED + fault as u64,
@@ -84,7 +90,7 @@ impl Completions {
 
     /// The next completion that was asked for, or that has a fault. Frees the slots up to it.
     #[inline(always)]
-    pub fn take(&mut self, counts: &Counts) -> Option<Completed> {
+    pub fn take(&mut self, counts: &CompletionCounters) -> Option<Completed> {
         let next = counts.next.load(Ordering::Relaxed);
         let mut first = counts.first.load(Ordering::Relaxed);
         let mut found = None;

@@ -199,7 +199,7 @@ impl Port {
     ) -> Result<()> {
         let wanted = aim.flags.contains(CommandFlags::COMPLETION);
         queues.completions.push(&self.counts, context, wanted, None);
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.network.look();
         }
         let notice = PortNotice {

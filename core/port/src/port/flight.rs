@@ -36,7 +36,7 @@ pub(super) enum Stage {
 
 impl Flight {
     /// Ends the stage `Moving`, if no operation is in flight.
-    fn has_moved(&mut self) {
+    fn end_moving(&mut self) {
         if self.under_way == 0 {
             self.stage = self.fault.map_or(Stage::Moved, Stage::Failed);
         }
@@ -98,11 +98,11 @@ impl Port {
         }
         flight.under_way = moving.under_way;
         match carried {
-            Ok(_) => flight.has_moved(),
+            Ok(_) => flight.end_moving(),
             Err(Failed::Send(fault)) => flight.stage = Stage::NotSent(fault),
             Err(Failed::After(fault)) => {
                 flight.fault = Some(fault);
-                flight.has_moved();
+                flight.end_moving();
             }
         }
         self.land(queues)
@@ -130,7 +130,7 @@ impl Port {
                     {
                         flight.fault = Some(self.why(&flight.command, error));
                     }
-                    flight.has_moved();
+                    flight.end_moving();
                     return;
                 }
                 (Stage::Telling, Ok(()) | Err(Error::InboxFull)) => Stage::Told,

@@ -8,7 +8,7 @@ use super::command::{Command, CommandFlags, CommandKind, Parts, Rmw};
 use super::directory::{GATES, PortDirectory, entry};
 use super::issue::{Port, PortOptions};
 use super::keys::{RESERVED_KEYS, ShortKey};
-use super::neighbour::Network;
+use super::neighbour::PortNetwork;
 use super::remote::PLAIN_LEN;
 use super::trigger::{self, HEADER_LEN, TRIGGERED};
 use crate::gate::{self, Gate, Payload};
@@ -33,7 +33,7 @@ const GATE_COUNT: usize = 3;
 
 /// A process connected to itself: a session port, a plain port, gates, and regions that are not valid tables.
 struct Process {
-    network: Arc<Network>,
+    network: Arc<PortNetwork>,
     directory: Arc<PortDirectory>,
     session: Arc<Port>,
     plain: Arc<Port>,
@@ -104,7 +104,7 @@ impl Process {
                 engine.register(odd.wrapping_add(8), PLAIN_LEN, Rights::FULL)?,
             ]
         };
-        let network = Arc::new(Network::new(engine, job)?);
+        let network = Arc::new(PortNetwork::new(engine, job)?);
         let port = |index: u16| {
             let options = PortOptions {
                 id: 70 + u64::from(index),

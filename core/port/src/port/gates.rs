@@ -8,15 +8,15 @@ use std::sync::{Arc, Weak};
 use crossbeam::queue::SegQueue;
 use parking_lot::Mutex;
 
-use super::neighbour::Network;
+use super::neighbour::PortNetwork;
 use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
 use unipgas_base::driver::{self, Driven, Driver, Waits};
-use unipgas_base::limbo::Turns;
+use unipgas_base::reclaimer::ReaderEpoch;
 use unipgas_base::{Deadline, Error, Result};
 use unipgas_engine::Region;
 use unipgas_engine::agent::ENVELOPE;
 use unipgas_engine::endpoint::Endpoint;
-use unipgas_engine::op::{Flags, Outcome, Remote, Reply};
+use unipgas_engine::op::{Flags, Outcome, Remote, ReplyBuffer};
 use unipgas_engine::transport::{Handler, LONGEST_MESSAGE};
 
 const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE - ENVELOPE);
@@ -25,14 +25,14 @@ const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE - ENVELOPE);
 const OUTPUTS: usize = 2;
 
 /// Lookup of gate names, as an interface defines them.
-pub trait Names: Send + Sync + 'static {
+pub trait GateNames: Send + Sync + 'static {
     /// Place of the gate's process, and index of the gate there. `None`: no gate has the name. Must not wait.
     fn find(&self, name: u64) -> Option<(u16, usize)>;
 }
 
 /// The gates of this process, and the packets that they have sent.
 pub struct Gates<N> {
-    network: Arc<Network>,
+    network: Arc<PortNetwork>,
     names: N,
     place: u16,
     /// An array of gates, with static lifetime.
@@ -42,7 +42,7 @@ pub struct Gates<N> {
     ready: SegQueue<Ready>,
     /// Held by the thread that executes relays.
     executing: Mutex<()>,
-    turns: Arc<Turns>,
+    turns: Arc<ReaderEpoch>,
     sent: Mutex<Sent>,
     /// Relays wait for a poll; the driver counts them as pending.
     roused: AtomicBool,
@@ -78,10 +78,14 @@ impl From<gate::Error> for Refusal {
     }
 }
 
-impl<N: Names> Gates<N> {
+impl<N: GateNames> Gates<N> {
     /// Opens the gates in `region`. Peers know a gate by its index in it. Errors: as [`Engine::endpoint`](unipgas_engine::Engine::endpoint) and [`Region::handle_by`];
     /// [`Error::Os`].
-    pub fn open(network: &Arc<Network>, names: N, region: &'static Region) -> Result<Arc<Self>> {
+    pub fn open(
+        network: &Arc<PortNetwork>,
+        names: N,
+        region: &'static Region,
+    ) -> Result<Arc<Self>> {
         let place = network.own_place()?;
         let count = region.len() / size_of::<Gate>();
         let gates = Arc::new(Gates {
@@ -115,11 +119,11 @@ impl<N: Names> Gates<N> {
     /// See [`Resolve::send`].
     ///
     /// # Safety
-    /// As for [`Network::gate`].
+    /// As for [`PortNetwork::gate`].
     pub unsafe fn send(&self, packet: &Packet, sender: Sender) -> Result<()> {
         let (place, index) = self.names.find(packet.gate).ok_or(Error::StaleRegion)?;
         // SAFETY:
-        // - contract of this call, as for `Network::gate`.
+        // - contract of this call, as for `PortNetwork::gate`.
         let gates = unsafe { self.network.gates(place) }?;
         let to = Remote {
             region: &gates.region,
@@ -136,7 +140,7 @@ impl<N: Names> Gates<N> {
         let message = packet.encode();
         let outcome =
             self.endpoint
-                .active_message(to, &message, Reply::NONE, Flags::ORDERED, number);
+                .active_message(to, &message, ReplyBuffer::NONE, Flags::ORDERED, number);
         if !matches!(outcome, Ok(Outcome::Pending)) {
             self.sent.lock().senders.remove(&number);
             self.driver.fewer(1);
@@ -222,7 +226,7 @@ impl<N: Names> Gates<N> {
     }
 }
 
-impl<N: Names> Handler for Gates<N> {
+impl<N: GateNames> Handler for Gates<N> {
     fn handle(
         &self,
         _offset: usize,
@@ -254,7 +258,7 @@ impl<N: Names> Handler for Gates<N> {
     }
 }
 
-impl<N: Names> Driven for Gates<N> {
+impl<N: GateNames> Driven for Gates<N> {
     fn drive(&self) {
         self.look();
     }
@@ -265,7 +269,7 @@ struct Circuit<'a, N> {
     gates: &'a Gates<N>,
 }
 
-impl<N: Names> Resolve for Circuit<'_, N> {
+impl<N: GateNames> Resolve for Circuit<'_, N> {
     fn gate(&self, name: u64) -> Result<&Gate> {
         let (place, index) = self.gates.names.find(name).ok_or(Error::StaleRegion)?;
         match place == self.gates.place {

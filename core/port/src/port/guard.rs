@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use unipgas_base::limbo::Turns;
+use unipgas_base::reclaimer::ReaderEpoch;
 
 /// A value for one thread at a time. Interfaces with objects that are not thread-safe by default (uTofu guide §2.5) must not pay for a lock: a locked
 /// instruction costs half as much as a put. A program's threads hold the value within [calls](unipgas_base::calls::Call).
 pub(crate) struct Guarded<T> {
     lock: Option<Mutex<()>>,
-    turns: Arc<Turns>,
+    turns: Arc<ReaderEpoch>,
     value: UnsafeCell<T>,
 }
 
@@ -22,7 +22,7 @@ unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     /// Makes a lock if `shared`. `turns` counts the sections in which the progress thread holds the value: it makes no calls.
-    pub(crate) fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
+    pub(crate) fn new(value: T, shared: bool, turns: Arc<ReaderEpoch>) -> Self {
         Guarded {
             lock: shared.then(|| Mutex::new(())),
             turns,
@@ -40,9 +40,9 @@ impl<T> Guarded<T> {
     /// # Safety
     /// Without a lock: no other thread holds the value at the same time.
     #[inline(always)]
-    pub(crate) unsafe fn hold(&self) -> Held<'_, T> {
+    pub(crate) unsafe fn hold(&self) -> GuardedAccess<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
-        Held {
+        GuardedAccess {
             // SAFETY:
             // - the lock is held; or contract of this call: no other thread holds the value.
             value: unsafe { &mut *self.value.get() },
@@ -63,10 +63,10 @@ impl<T> Guarded<T> {
 }
 
 /// A section that also ends on a panic.
-struct Turn<'a>(&'a Turns);
+struct Turn<'a>(&'a ReaderEpoch);
 
 impl<'a> Turn<'a> {
-    fn begin(turns: &'a Turns) -> Self {
+    fn begin(turns: &'a ReaderEpoch) -> Self {
         turns.begin();
         Turn(turns)
     }
@@ -84,12 +84,12 @@ fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 /// Access to the value; see `Guarded::hold`.
-pub struct Held<'a, T> {
+pub struct GuardedAccess<'a, T> {
     value: &'a mut T,
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for GuardedAccess<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
@@ -97,7 +97,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for GuardedAccess<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         self.value

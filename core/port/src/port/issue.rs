@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use super::carry::{Failed, Moving, local_notice};
 use super::command::{Command, CommandFlags, CommandKind};
-use super::completion::{Completions, Counts, DEPTH, Delayed, MOST_DELAYED};
+use super::completion::{CompletionCounters, CompletionRing, DEPTH, Delayed, MOST_DELAYED};
 use super::directory::PortDirectory;
 use super::flight::Flight;
 use super::guard::{self, Guarded};
-use super::held::{Arrivals, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
-use super::neighbour::Network;
+use super::neighbour::PortNetwork;
 use super::notice::{Notices, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, HELD, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
+use super::waiting_commands::{Arrivals, WaitingCommands};
 use unipgas_base::driver::{Driven, Driver, Waits};
-use unipgas_base::issued::{Issued, Issues, Listing};
-use unipgas_base::pace::Pace;
-use unipgas_base::sync::tally;
+use unipgas_base::issue_totals::{IssueTotals, Issues, Listing};
+use unipgas_base::liveness_timer::LivenessTimer;
+use unipgas_base::sync::counters;
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Region;
+use unipgas_engine::batch::Several;
 use unipgas_engine::endpoint::Endpoint;
 use unipgas_engine::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use unipgas_engine::together::Several;
 
 /// Records in the small part of an inbox. Its cache lines stay in the caches of its users.
 const SMALL_INBOX: usize = 1024;
@@ -51,7 +51,7 @@ pub struct PortOptions {
 /// A port of this process.
 pub struct Port {
     listing: OnceLock<Listing>,
-    pub(super) network: Arc<Network>,
+    pub(super) network: Arc<PortNetwork>,
     directory: Arc<PortDirectory>,
     pub(super) options: PortOptions,
     pub(super) place: u16,
@@ -66,9 +66,9 @@ pub struct Port {
     pub(super) inbox: Region,
     spill: Region,
     queues: Guarded<Queues>,
-    pub(super) counts: Counts,
+    pub(super) counts: CompletionCounters,
     /// Timer of the liveness checks on the fast path.
-    pub(super) pace: Pace,
+    pub(super) liveness: LivenessTimer,
     /// Commands that are delayed, in flight, held or triggered.
     pub(super) waiting: AtomicUsize,
     /// Continues commands in flight, if there can be any.
@@ -79,7 +79,7 @@ pub struct Port {
 
 /// The part of a port that one thread at a time may use.
 pub struct Queues {
-    pub(super) completions: Completions,
+    pub(super) completions: CompletionRing,
     pub(super) notices: Notices,
     /// Readers of the small and the large part of the inbox.
     pub(super) readers: [InboxReader; 2],
@@ -96,7 +96,7 @@ pub struct Queues {
     pub(super) untold: usize,
     pub(super) session: Option<Session>,
     /// Commands of a session port that starts them itself.
-    pub(super) held: Held,
+    pub(super) held: WaitingCommands,
     /// Empty polls since the last yield of the core, and their limit.
     pub(super) idle: u32,
     pub(super) patience: u32,
@@ -118,7 +118,7 @@ pub(super) struct Session {
 impl Port {
     /// Opens a port and lists it. Errors: [`Error::Exhausted`]; [`Error::InvalidArgument`] if the inbox is not a power of two.
     pub fn open(
-        network: &Arc<Network>,
+        network: &Arc<PortNetwork>,
         directory: &Arc<PortDirectory>,
         options: PortOptions,
     ) -> Result<Arc<Port>> {
@@ -164,7 +164,7 @@ impl Port {
             keys: KeyTable::new(options.index),
             queues: Guarded::new(
                 Queues {
-                    completions: Completions::new(),
+                    completions: CompletionRing::new(),
                     notices: Notices::default(),
                     readers,
                     most_notices: options.inbox,
@@ -178,7 +178,7 @@ impl Port {
                         posted: 0,
                         taken: 0,
                     }),
-                    held: Held::default(),
+                    held: WaitingCommands::default(),
                     idle: 0,
                     patience: network.engine().patience(),
                     came: false,
@@ -186,13 +186,13 @@ impl Port {
                     offers: 0,
                 },
                 options.shared || driven,
-                network.limbo().turns(),
+                network.reclaimer().turns(),
             ),
             table,
             inbox,
             spill,
-            counts: Counts::default(),
-            pace: Pace::default(),
+            counts: CompletionCounters::default(),
+            liveness: LivenessTimer::default(),
             waiting: AtomicUsize::new(0),
             driver,
             arrivals,
@@ -306,7 +306,7 @@ impl Port {
     /// This thread is in a [call](unipgas_base::calls::Call), or no other thread closes ports. Unless the port was opened for several threads, no other thread holds
     /// the queues at the same time.
     #[inline(always)]
-    pub unsafe fn hold(&self) -> guard::Held<'_, Queues> {
+    pub unsafe fn hold(&self) -> guard::GuardedAccess<'_, Queues> {
         // SAFETY:
         // - contract of this call: the queues are shared, or no other thread holds them.
         unsafe { self.queues.hold() }
@@ -479,15 +479,15 @@ impl Port {
 
 #[cold]
 fn full() -> Error {
-    tally::retried();
+    counters::retried();
     Error::QueueFull
 }
 
 impl Issues for Port {
-    fn issued(&self) -> Issued {
+    fn issued(&self) -> IssueTotals {
         let (commands, bytes) = self.counts.so_far();
         let waiting = self.waiting.load(Ordering::Relaxed);
-        Issued {
+        IssueTotals {
             operations: commands + waiting as u64,
             bytes,
         }
@@ -542,7 +542,7 @@ impl Port {
 
 impl Queues {
     #[inline(always)]
-    fn has_room(&self, counts: &Counts, commands: usize) -> bool {
+    fn has_room(&self, counts: &CompletionCounters, commands: usize) -> bool {
         counts.has_room(commands + self.delayed.len() + self.flights.len() + self.held.len())
     }
 
@@ -573,7 +573,7 @@ impl Queues {
     #[cold]
     pub(super) fn fail(
         &mut self,
-        counts: &Counts,
+        counts: &CompletionCounters,
         command: &Command,
         context: u64,
         failed: Failed,

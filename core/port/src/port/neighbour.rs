@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
-use super::places::Places;
+use super::places::JobPlaces;
 use super::remote::{RemotePort, WEIGHTS, is_table};
 use super::trigger::{Header, advance};
 use crate::gate::{self, Gate};
-use unipgas_base::limbo::{Limbo, Turns};
+use unipgas_base::reclaimer::{ReaderEpoch, Reclaimer};
 use unipgas_base::{Error, Result, Rights, driver, tell_refusal, waits};
 use unipgas_engine::Service;
 use unipgas_engine::bundle::{BUNDLE_LEN, RegionKey};
@@ -23,13 +23,13 @@ use unipgas_engine::engine::{Connection, Engine};
 use unipgas_engine::op::{Flags, Remote};
 use unipgas_engine::region::RemoteRegion;
 use unipgas_engine::transport::Life;
-use unipgas_job::rendezvous::Found;
+use unipgas_job::rendezvous::PublishedProcess;
 
 /// Shortest interval between liveness checks of known processes.
 const LOOK: Duration = Duration::from_millis(100);
 /// Liveness checks take at most this fraction (1/64) of the time, for any number of processes and cores.
 pub const LOOK_PART: u32 = 64;
-/// Number of processes that [`Network::look_at_some`] checks in a call.
+/// Number of processes that [`PortNetwork::look_at_some`] checks in a call.
 const SOME: u32 = 32;
 
 /// A process that was found at a place.
@@ -65,15 +65,15 @@ unsafe impl Send for RemoteGates {}
 
 /// The processes of a job with a place. [Calls](unipgas_base::calls::Call) find and use ports, and so does the progress thread while it holds the queues of a port of
 /// this process. Ports stay valid until the call ends or the queues are released.
-pub struct Network {
+pub struct PortNetwork {
     engine: Engine,
-    job: Places,
+    job: JobPlaces,
     service: Service,
     places: Box<[Place]>,
     /// Indexed by place. Held during a lookup of the process, its gates or its ports.
     finding: Box<[Mutex<()>]>,
     /// Retired processes, ports and keys.
-    limbo: Limbo,
+    reclaimer: Reclaimer,
     pid: u32,
     next_look: Mutex<Instant>,
     /// Set if peers do not map gates.
@@ -90,18 +90,18 @@ fn not_found(error: Error) -> Fault {
     }
 }
 
-impl Network {
+impl PortNetwork {
     /// The network of the processes at the places of `job`. Errors: as [`Engine::endpoint`].
-    pub fn new(engine: Engine, job: impl Into<Places>) -> Result<Self> {
+    pub fn new(engine: Engine, job: impl Into<JobPlaces>) -> Result<Self> {
         let job = job.into();
         let places = job.here().layout().places;
-        Ok(Network {
+        Ok(PortNetwork {
             service: Service::new(&engine)?,
             places: (0..places).map(|_| Place::default()).collect(),
             finding: (0..places).map(|_| Mutex::default()).collect(),
             engine,
             job,
-            limbo: Limbo::of_threads(),
+            reclaimer: Reclaimer::of_threads(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
             own_gates: OnceLock::new(),
@@ -115,18 +115,18 @@ impl Network {
     }
 
     /// The places of the job.
-    pub fn job(&self) -> &Places {
+    pub fn job(&self) -> &JobPlaces {
         &self.job
     }
 
     /// A counter of turns for a user of ports or gates that makes no [calls](unipgas_base::calls::Call). One thread at a time may use it.
-    pub fn turns(&self) -> Arc<Turns> {
-        self.limbo.turns()
+    pub fn turns(&self) -> Arc<ReaderEpoch> {
+        self.reclaimer.turns()
     }
 
     /// Holds retired processes, ports and keys until no call can read them.
-    pub(super) fn limbo(&self) -> &Limbo {
-        &self.limbo
+    pub(super) fn reclaimer(&self) -> &Reclaimer {
+        &self.reclaimer
     }
 
     /// Pid of this process.
@@ -328,7 +328,7 @@ impl Network {
             // SAFETY:
             // - made by Arc::into_raw above, in an earlier call; the swap passed its reference to this thread alone.
             let old = unsafe { Arc::from_raw(old) };
-            self.limbo.retire(Box::new(old), WEIGHTS.0);
+            self.reclaimer.retire(Box::new(old), WEIGHTS.0);
         }
         // SAFETY:
         // - just made; kept until this call is over.
@@ -350,15 +350,18 @@ impl Network {
                 let fresh = Box::into_raw(Box::new(self.meet(&found)?));
                 let old = place.neighbour.swap(fresh, Ordering::AcqRel);
                 if let Some(gates) = place.take_gates() {
-                    self.limbo.retire(gates, WEIGHTS.0);
+                    self.reclaimer.retire(gates, WEIGHTS.0);
                 }
                 if !old.is_null() {
                     // SAFETY:
                     // - made by Box::into_raw above, in an earlier call; the swap passed it to this thread alone.
                     let old = unsafe { Box::from_raw(old) };
                     // VCQs may still refer to the ports.
-                    let ports = old.known_ports().inspect(|port| port.has_left()).count();
-                    self.limbo.retire(old, (1 + ports) * WEIGHTS.0);
+                    let ports = old
+                        .known_ports()
+                        .inspect(|port| port.mark_departed())
+                        .count();
+                    self.reclaimer.retire(old, (1 + ports) * WEIGHTS.0);
                 }
                 // SAFETY:
                 // - just made; it lives at least until the lock is released, or until this call releases its queues.
@@ -372,7 +375,7 @@ impl Network {
         }
     }
 
-    fn meet(&self, found: &Found) -> Result<Neighbour> {
+    fn meet(&self, found: &PublishedProcess) -> Result<Neighbour> {
         let connection = self.engine.connect(&found.address)?;
         Ok(Neighbour {
             generation: found.generation,
@@ -441,7 +444,7 @@ impl Network {
     }
 
     /// Checks the liveness of some processes, known or not, from place `from` on. Returns the place of the next check. If all waiting processes call it, one of
-    /// them soon counts each death ([`Places::deaths`]), though each checks few.
+    /// them soon counts each death ([`JobPlaces::deaths`]), though each checks few.
     #[cold]
     pub fn look_at_some(&self, from: u32) -> u32 {
         let places = self.job.places_used().max(1);
@@ -474,7 +477,7 @@ impl Network {
                 deaths = true;
                 self.job.take_notice(place, life);
             }
-            neighbour.known_ports().for_each(RemotePort::has_left);
+            neighbour.known_ports().for_each(RemotePort::mark_departed);
         }
         *next = start + LOOK.max(start.elapsed() * LOOK_PART);
         drop(next);
@@ -503,7 +506,7 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for PortNetwork {
     fn drop(&mut self) {
         for place in &self.places {
             let neighbour = place.neighbour.load(Ordering::Acquire);

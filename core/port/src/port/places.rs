@@ -11,7 +11,7 @@ use unipgas_engine::bundle::{Address, BUNDLE_LEN, RegionKey};
 use unipgas_engine::transport::Life;
 use unipgas_job::bootstrap::Bootstrap;
 use unipgas_job::job::RankState;
-use unipgas_job::rendezvous::{Found, PROPERTIES_LEN, Rendezvous};
+use unipgas_job::rendezvous::{PROPERTIES_LEN, PublishedProcess, Rendezvous};
 
 /// Name of the published value: address, key, and the properties of the host's rendezvous file.
 const NAME: &str = "places";
@@ -20,7 +20,7 @@ const CYCLE: u32 = 1;
 const VALUE: usize = 2 * BUNDLE_LEN + PROPERTIES_LEN;
 
 /// The places of a job. A rank on another host has its rank number as its place.
-pub struct Places {
+pub struct JobPlaces {
     here: Rendezvous,
     afar: Option<Afar>,
 }
@@ -42,14 +42,14 @@ struct Known {
     dead: bool,
 }
 
-impl From<Rendezvous> for Places {
+impl From<Rendezvous> for JobPlaces {
     /// All processes are on this host.
     fn from(here: Rendezvous) -> Self {
-        Places { here, afar: None }
+        JobPlaces { here, afar: None }
     }
 }
 
-impl Places {
+impl JobPlaces {
     /// A job with ranks on other hosts, reachable through `bootstrap`.
     pub fn beyond(here: Rendezvous, bootstrap: Arc<dyn Bootstrap>) -> Self {
         let afar = Afar {
@@ -57,7 +57,7 @@ impl Places {
             known: Mutex::default(),
             deaths: AtomicU64::new(0),
         };
-        Places {
+        JobPlaces {
             here,
             afar: Some(afar),
         }
@@ -97,7 +97,7 @@ impl Places {
 
     /// The published values of the process at `place`. `None`: no process, or nothing is published. Does not wait for processes of this host. Errors: as
     /// [`Rendezvous::find`] and [`Bootstrap::fetch`]; [`Error::Unreachable`] if the hosts have different settings.
-    pub fn find(&self, place: u32) -> Result<Option<Found>> {
+    pub fn find(&self, place: u32) -> Result<Option<PublishedProcess>> {
         match self.beyond_this_host(place) {
             Some(afar) => afar.find(place, self.here.properties()),
             None => self.here.find(place),
@@ -147,7 +147,7 @@ impl Places {
 }
 
 impl Afar {
-    fn find(&self, place: u32, properties: &[u8]) -> Result<Option<Found>> {
+    fn find(&self, place: u32, properties: &[u8]) -> Result<Option<PublishedProcess>> {
         if self.bootstrap.state(place) == Ok(RankState::Dead) {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl Afar {
                 "rank {place} is on a host that was set up otherwise: give the processes of all hosts the same environment"
             )));
         }
-        let found = Found {
+        let found = PublishedProcess {
             // Not used for other hosts.
             pid: 0,
             address: Address::from_bytes(&way[..BUNDLE_LEN])?,

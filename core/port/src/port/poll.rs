@@ -8,7 +8,7 @@ use super::issue::{Port, Queues};
 use super::notice::PortNotice;
 use super::trigger::TRIGGERED;
 use unipgas_base::waits::polled;
-use unipgas_base::{Error, Result, issued, waits};
+use unipgas_base::{Error, Result, issue_totals, waits};
 use unipgas_engine::inbox::{InboxReader, Record};
 
 /// Notices taken between two polls of the networks.
@@ -119,7 +119,7 @@ impl Port {
     fn offer(&self, queues: &mut Queues) {
         queues.idle = 0;
         queues.patience = self.network.engine().patience();
-        issued::look();
+        issue_totals::look();
         polled(std::mem::take(&mut queues.came), || {
             waits::needs(&queues.awaited());
             waits::pending(self.waiting.load(Ordering::Relaxed));

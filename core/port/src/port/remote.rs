@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::keys::{KEYS, KeyEntry, Reach, ShortKey, TABLE_END, entry, within};
-use super::neighbour::Network;
+use super::neighbour::PortNetwork;
 use super::notice::PortNotice;
 use super::trigger::{HELD, Header, Trigger};
 use unipgas_base::{Error, Result, Rights, waits};
@@ -40,7 +40,7 @@ pub struct RemotePort {
     known: [AtomicPtr<KnownKey>; KEYS],
 }
 
-/// Weights of a port and of a key, for the decision when to free them ([`Limbo`](unipgas_base::limbo::Limbo)).
+/// Weights of a port and of a key, for the decision when to free them ([`Reclaimer`](unipgas_base::reclaimer::Reclaimer)).
 pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 
 /// Whether the region can be a port's table. Its owner may list any region.
@@ -94,7 +94,7 @@ impl RemotePort {
 
     /// Notes that its process has ended.
     #[cold]
-    pub(super) fn has_left(&self) {
+    pub(super) fn mark_departed(&self) {
         self.left.store(true, Ordering::Relaxed);
     }
 
@@ -195,7 +195,11 @@ impl RemotePort {
 
     /// The memory under `key`, for any offset.
     #[inline(always)]
-    pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+    pub(super) fn region(
+        &self,
+        network: &PortNetwork,
+        key: ShortKey,
+    ) -> Result<&RemoteRegion, Reach> {
         match self.region_fast(key) {
             Some(region) if region.is_current() => Ok(region),
             _ => self.look_up(network, key),
@@ -206,7 +210,7 @@ impl RemotePort {
     #[inline(always)]
     pub(super) fn at(
         &self,
-        network: &Network,
+        network: &PortNetwork,
         key: ShortKey,
         len: usize,
         need: Rights,
@@ -223,7 +227,7 @@ impl RemotePort {
     }
 
     #[cold]
-    fn look_up(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+    fn look_up(&self, network: &PortNetwork, key: ShortKey) -> Result<&RemoteRegion, Reach> {
         let _slices = waits::in_slices(self.place);
         let listed: Option<KeyEntry> = read_listed(entry(key.index()), |offset, into| {
             network.read(&self.table, offset, into)
@@ -245,7 +249,7 @@ impl RemotePort {
             // - made by Box::into_raw above; the swap passed it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
             // Another thread, and this call, may still read it.
-            network.limbo().retire(old, WEIGHTS.1);
+            network.reclaimer().retire(old, WEIGHTS.1);
         }
         // SAFETY:
         // - just made; kept until this call is over, or self is dropped.

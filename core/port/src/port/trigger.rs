@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::carry::address;
 use super::command::{Command, CommandFlags, CommandKind};
 use super::last::Cut;
-use super::neighbour::Network;
+use super::neighbour::PortNetwork;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use crate::steps::Steps;
@@ -26,7 +26,7 @@ pub(super) const TRIGGERED: usize = 4096;
 /// Kind of a port, in its header.
 pub(super) const PLAIN: u32 = 1;
 pub(super) const SESSION: u32 = 2;
-/// A session port with commands that its owner's process carries out ([`held`](super::held)).
+/// A session port with commands that its owner's process carries out ([`waiting_commands`](super::waiting_commands)).
 pub(super) const HELD: u32 = 3;
 
 /// The first page of a port's table region. All-zero bytes: no port yet.
@@ -164,7 +164,7 @@ impl<'a> Trigger<'a> {
 }
 
 /// Processes an arrival at `port` that lets `steps` of its commands start. Carries them out, and all commands that they let start.
-pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) {
+pub(super) fn arrive(network: &PortNetwork, port: &RemotePort, steps: u8) {
     if let Some(trigger) = port.trigger() {
         trigger.header.steps.allow(steps);
     }
@@ -172,7 +172,7 @@ pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) {
 }
 
 /// Carries out the commands that may start at `port`, and all commands that they let start. A loop instead of recursion, for chains of any length.
-pub(super) fn advance(network: &Network, port: &RemotePort) {
+pub(super) fn advance(network: &PortNetwork, port: &RemotePort) {
     let mut next = Vec::new();
     run(network, port, &mut next);
     while let Some((place, index)) = next.pop() {
@@ -185,7 +185,7 @@ pub(super) fn advance(network: &Network, port: &RemotePort) {
 /// Place and index of ports that commands have passed steps on to.
 type Arrivals = Vec<(u16, u16)>;
 
-fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
+fn run(network: &PortNetwork, port: &RemotePort, arrivals: &mut Arrivals) {
     let Some(trigger) = port.trigger() else {
         return;
     };
@@ -216,7 +216,7 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
 
 /// Carries out one command for its owner. Errors: the fault of a command that was not sent. A notice reports later faults.
 fn start(
-    network: &Network,
+    network: &PortNetwork,
     owner: &RemotePort,
     header: &Header,
     place: &Place,
@@ -252,7 +252,7 @@ fn start(
 
 /// Moves the data to the target, then the requested notice.
 fn move_data(
-    network: &Network,
+    network: &PortNetwork,
     header: &Header,
     source: Remote<'_>,
     command: &Command,
@@ -277,7 +277,7 @@ fn notice_of(command: &Command, kind: NoticeKind, peer: u64) -> PortNotice {
 }
 
 /// Lets commands of the target start. Does nothing if the target has ended.
-fn pass_on(network: &Network, command: &Command) {
+fn pass_on(network: &PortNetwork, command: &Command) {
     if let Ok(target) = network.port(command.place(), command.port())
         && let Some(trigger) = target.trigger()
     {
@@ -286,7 +286,7 @@ fn pass_on(network: &Network, command: &Command) {
 }
 
 fn relay<'n>(
-    network: &'n Network,
+    network: &'n PortNetwork,
     source: Remote<'_>,
     command: &Command,
 ) -> Result<&'n RemotePort, Fault> {
@@ -310,7 +310,7 @@ fn relay<'n>(
 
 /// Copies the data. The end of each line, or of all data, becomes visible last ([`last`](super::last)).
 fn relay_end_last(
-    network: &Network,
+    network: &PortNetwork,
     source: Remote<'_>,
     to: Remote<'_>,
     command: &Command,

@@ -2,10 +2,10 @@
 
 use unipgas_port::gate::{self, Error, Operation, Payload, ROUNDS, Role, Settings};
 
-use crate::input::Kind;
-use crate::shape::{self, Circuit, Gates, name};
+use crate::input::InputKind;
+use crate::shape::{self, GateArray, TestCircuit, name};
 
-fn start_all(circuit: &Circuit, gates: &Gates, input: impl Fn(usize) -> Payload) {
+fn start_all(circuit: &TestCircuit, gates: &GateArray, input: impl Fn(usize) -> Payload) {
     for rank in 0..circuit.ranks {
         gates.start(circuit.start(rank), &input(rank)).unwrap();
     }
@@ -26,7 +26,7 @@ fn all_learn_of_a_mismatch_and_the_next_round_works() {
         Payload::doubles(Operation::Bfpsum, &[f64::MAX, -5e-324, 1.0], 9).unwrap(),
     ];
     for (shape, circuit) in shape::all() {
-        let gates = Gates::of(&circuit);
+        let gates = GateArray::of(&circuit);
         for odd in odd_ones {
             for who in 0..circuit.ranks {
                 start_all(&circuit, &gates, |rank| {
@@ -57,7 +57,7 @@ fn all_learn_of_a_mismatch_and_the_next_round_works() {
 #[test]
 fn one_round_at_a_time() {
     let circuit = shape::guide(2);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     let barrier = Payload::barrier(0);
     for _ in 0..3 {
         assert_eq!(gates.poll(0).unwrap_err(), Error::NotStarted);
@@ -81,17 +81,20 @@ fn one_round_at_a_time() {
 #[test]
 fn only_start_gates_with_settings_start() {
     let circuit = shape::guide(4);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     let barrier = Payload::barrier(0);
     assert_eq!(gates.start(1, &barrier), Err(Error::NotAStart));
     gate::clear(gates.at(0));
     assert_eq!(gates.start(0, &barrier), Err(Error::NotConfigured));
-    assert_eq!(Gates::new(1).start(0, &barrier), Err(Error::NotConfigured));
+    assert_eq!(
+        GateArray::new(1).start(0, &barrier),
+        Err(Error::NotConfigured)
+    );
 }
 
 /// A gate that tells another, and waits for nobody.
-fn one_way() -> Gates {
-    let gates = Gates::new(2);
+fn one_way() -> GateArray {
+    let gates = GateArray::new(2);
     let teller = Settings {
         role: Role::StartEnd,
         dst_packet: Some(name(1)),
@@ -111,7 +114,7 @@ fn one_way() -> Gates {
 fn masked_inputs_give_what_is_there() {
     let gates = one_way();
     for round in 0..3 * ROUNDS as u64 {
-        let kind = Kind {
+        let kind = InputKind {
             operation: Operation::Bfpsum,
             count: 3,
             flags: round % 2,
@@ -201,7 +204,7 @@ fn early_inputs_are_kept_in_order() {
 #[test]
 fn inputs_from_elsewhere_are_refused() {
     let barrier = Payload::barrier(0);
-    let gates = Gates::new(3);
+    let gates = GateArray::new(3);
     let to_two = Settings {
         role: Role::StartEnd,
         dst_signal: Some(name(2)),
@@ -236,7 +239,7 @@ fn inputs_from_elsewhere_are_refused() {
 #[test]
 fn a_gate_that_is_not_there_breaks_the_one_that_sends_to_it() {
     let circuit = shape::guide(4);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     // Rank 0's relay sends to nowhere; everybody else gets what it can.
     let relay = Settings {
         role: Role::Relay,
@@ -269,7 +272,7 @@ fn a_gate_that_is_not_there_breaks_the_one_that_sends_to_it() {
 fn long_paths_are_executed_by_the_last_one_without_recursion() {
     // Deep enough to end a stack if each gate took a frame, and wide enough to leave many gates waiting.
     for circuit in [shape::ring(2_000), shape::tree(2_000)] {
-        let gates = Gates::of(&circuit);
+        let gates = GateArray::of(&circuit);
         std::thread::scope(|scope| {
             let body = || {
                 for _ in 0..3 {
@@ -289,7 +292,7 @@ fn long_paths_are_executed_by_the_last_one_without_recursion() {
 fn a_comb_leaves_more_gates_than_are_kept_inline() {
     // A chain of relays, each of which also makes a relay ready whose own two successors wait for it.
     let (length, barrier) = (200, Payload::barrier(0));
-    let gates = Gates::new(2 * length + 1);
+    let gates = GateArray::new(2 * length + 1);
     let relay = |source: usize, signal: bool, destinations: [Option<usize>; 2]| Settings {
         role: Role::Relay,
         src_signal: signal.then(|| name(source)),

@@ -16,13 +16,13 @@ pub fn mix(n: u64) -> u64 {
 
 /// What the reductions of a round are: operation, number of elements, flags.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct InputKind {
     pub operation: Operation,
     pub count: usize,
     pub flags: u64,
 }
 
-impl Kind {
+impl InputKind {
     pub fn of(round: u64) -> Self {
         let random = mix(round);
         let operation = OPERATIONS[random as usize % 8];

@@ -2,11 +2,11 @@
 
 use unipgas_port::gate::{Operation, Payload};
 
-use crate::input::{Kind, OPERATIONS, mix};
-use crate::shape::{self, Circuit, Gates};
+use crate::input::{InputKind, OPERATIONS, mix};
+use crate::shape::{self, GateArray, TestCircuit};
 
 /// Ranks as they come; none ends a round that another has not started.
-fn play(circuit: &Circuit, gates: &Gates, first: usize, seed: u64, rounds: u64) {
+fn play(circuit: &TestCircuit, gates: &GateArray, first: usize, seed: u64, rounds: u64) {
     let ranks = circuit.ranks;
     // Rounds that each has started, and ended.
     let (mut started, mut ended) = (vec![0; ranks], vec![0; ranks]);
@@ -19,7 +19,7 @@ fn play(circuit: &Circuit, gates: &Gates, first: usize, seed: u64, rounds: u64) 
             if started[rank] < rounds {
                 let round = seed + started[rank];
                 gates
-                    .start(place, &Kind::of(round).input(rank as u64, round))
+                    .start(place, &InputKind::of(round).input(rank as u64, round))
                     .unwrap();
                 started[rank] += 1;
             }
@@ -36,7 +36,7 @@ fn play(circuit: &Circuit, gates: &Gates, first: usize, seed: u64, rounds: u64) 
             started.iter().all(|&n| n > round),
             "ended before all had started"
         );
-        Kind::of(seed + round).check(ranks as u64, seed + round, &result);
+        InputKind::of(seed + round).check(ranks as u64, seed + round, &result);
     }
 }
 
@@ -44,7 +44,7 @@ fn play(circuit: &Circuit, gates: &Gates, first: usize, seed: u64, rounds: u64) 
 fn every_shape_reduces_everything() {
     for (name, circuit) in shape::all() {
         println!("{name}");
-        let gates = Gates::of(&circuit);
+        let gates = GateArray::of(&circuit);
         for seed in 0..20 {
             play(&circuit, &gates, 0, seed << 32, 100);
         }
@@ -54,7 +54,7 @@ fn every_shape_reduces_everything() {
 #[test]
 fn counters_of_rounds_wrap() {
     for circuit in [shape::guide(2), shape::folded(3)] {
-        let gates = Gates::of(&circuit);
+        let gates = GateArray::of(&circuit);
         play(&circuit, &gates, 0, 1, 0x1_0100);
     }
 }
@@ -64,7 +64,7 @@ fn the_inputs_have_all_kinds() {
     for operation in OPERATIONS {
         let kinds = || {
             (0..2000)
-                .map(Kind::of)
+                .map(InputKind::of)
                 .filter(|kind| kind.operation == operation)
         };
         assert!(kinds().any(|kind| kind.flags != 0) && kinds().any(|kind| kind.flags == 0));
@@ -80,7 +80,7 @@ fn the_inputs_have_all_kinds() {
 #[test]
 fn configuring_again_forgets_what_was() {
     let circuit = shape::guide(4);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     for round in 0..600 {
         // Some have started a round that will never end.
         for rank in 0..round % 4 {
@@ -96,7 +96,7 @@ fn configuring_again_forgets_what_was() {
 #[test]
 fn the_longest_sums_arrive_whole() {
     let circuit = shape::folded(10);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     let term = |rank: usize| match rank % 5 {
         0 => f64::MAX,
         1 => -5e-324,
@@ -124,7 +124,7 @@ fn the_longest_sums_arrive_whole() {
 fn circuits_beside_each_other_do_not_meet() {
     let shapes = shape::all();
     let count = shapes.iter().map(|(_, circuit)| circuit.gates()).sum();
-    let gates = Gates::new(count);
+    let gates = GateArray::new(count);
     let mut first = 0;
     let mut places = Vec::new();
     for (_, circuit) in &shapes {

@@ -8,14 +8,14 @@ use unipgas_port::gate::{
     self, Gate, LONGEST_PACKET, Operation, Packet, Payload, Ready, Resolve, SETTINGS, Sender,
 };
 
-use crate::input::{Kind, mix};
-use crate::shape::{self, Circuit, Gates, name, place};
+use crate::input::{InputKind, mix};
+use crate::shape::{self, GateArray, TestCircuit, name, place};
 
 type Wire = VecDeque<(Vec<u8>, Sender)>;
 
 struct Apart {
-    circuit: Circuit,
-    gates: Gates,
+    circuit: TestCircuit,
+    gates: GateArray,
     /// By sender and receiver.
     wires: RefCell<Vec<Wire>>,
     ready: RefCell<Vec<Ready>>,
@@ -49,9 +49,9 @@ impl Resolve for Side<'_> {
 }
 
 impl Apart {
-    fn new(circuit: Circuit) -> Self {
+    fn new(circuit: TestCircuit) -> Self {
         Apart {
-            gates: Gates::of(&circuit),
+            gates: GateArray::of(&circuit),
             wires: RefCell::new(vec![Wire::new(); circuit.ranks * circuit.ranks]),
             ready: RefCell::default(),
             circuit,
@@ -97,7 +97,7 @@ impl Apart {
     }
 }
 
-fn play(circuit: &Circuit, seed: u64, rounds: u64) {
+fn play(circuit: &TestCircuit, seed: u64, rounds: u64) {
     let apart = Apart::new(circuit.clone());
     let ranks = circuit.ranks;
     let (mut started, mut ended) = (vec![0; ranks], vec![0; ranks]);
@@ -118,7 +118,7 @@ fn play(circuit: &Circuit, seed: u64, rounds: u64) {
         if started[rank] == ended[rank] {
             if started[rank] < rounds {
                 let round = seed + started[rank];
-                let input = Kind::of(round).input(rank as u64, round);
+                let input = InputKind::of(round).input(rank as u64, round);
                 apart.start(rank, &input).unwrap();
                 started[rank] += 1;
             }
@@ -133,7 +133,7 @@ fn play(circuit: &Circuit, seed: u64, rounds: u64) {
             started.iter().all(|&n| n > round),
             "ended before all had started"
         );
-        Kind::of(seed + round).check(ranks as u64, seed + round, &result);
+        InputKind::of(seed + round).check(ranks as u64, seed + round, &result);
     }
 }
 
@@ -181,7 +181,7 @@ fn a_relay_that_was_set_again_is_not_executed_for_what_came_before() {
 #[test]
 fn a_gate_tells_its_neighbours_by_its_bytes() {
     for (_, circuit) in shape::all() {
-        let gates = Gates::of(&circuit);
+        let gates = GateArray::of(&circuit);
         for place in 0..circuit.gates() {
             let gate = gates.at(place);
             // SAFETY:
@@ -208,7 +208,7 @@ proptest::proptest! {
         let whole = |bytes: &[u8]| {
             let Some(packet) = Packet::decode(bytes) else { return };
             let circuit = shape::tree(4);
-            let gates = Gates::of(&circuit);
+            let gates = GateArray::of(&circuit);
             for place in 0..circuit.gates() {
                 let _ = gate::arrive(gates.at(place), &packet);
             }

@@ -7,8 +7,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use unipgas_port::gate::{self, Gate, Payload, Resolve};
 
-use crate::input::{Kind, mix};
-use crate::shape::{self, Circuit, name, place};
+use crate::input::{InputKind, mix};
+use crate::shape::{self, TestCircuit, name, place};
 
 /// Gates in a mapping that forked processes share, and a page before them with a counter for each rank.
 struct Shared {
@@ -127,7 +127,7 @@ impl Drop for Forked {
 /// Rounds of one rank of the circuit at the gates from `first` on; each checks its result.
 fn rank(
     shared: &Shared,
-    circuit: &Circuit,
+    circuit: &TestCircuit,
     first: usize,
     rank: usize,
     rounds: std::ops::Range<u64>,
@@ -136,7 +136,7 @@ fn rank(
     let start = shared.gate(name(me)).unwrap();
     let mut result = Payload::default();
     for round in rounds {
-        let kind = Kind::of(round);
+        let kind = InputKind::of(round);
         gate::start(start, name(me), &kind.input(rank as u64, round), shared).unwrap();
         while !gate::poll(start, &mut result).unwrap() {
             std::thread::yield_now();
@@ -148,7 +148,7 @@ fn rank(
 
 fn fork_all<'a>(
     shared: &'a Shared,
-    circuit: &'a Circuit,
+    circuit: &'a TestCircuit,
     first: usize,
     rounds: std::ops::Range<u64>,
 ) -> impl Iterator<Item = Forked> + 'a {

@@ -19,13 +19,13 @@ pub fn place(name: u64) -> Option<usize> {
 
 /// Settings of the gates of several ranks, of which each has as many; the first is its start/end gate.
 #[derive(Clone)]
-pub struct Circuit {
+pub struct TestCircuit {
     pub ranks: usize,
     each: usize,
     settings: Vec<Settings>,
 }
 
-impl Circuit {
+impl TestCircuit {
     fn new(ranks: usize, each: usize) -> Self {
         let mut settings = vec![Settings::default(); ranks * each];
         settings
@@ -81,16 +81,16 @@ impl Circuit {
 }
 
 /// The butterfly of the uTofu guide, §5.2.1, for a power of two of ranks.
-pub fn butterfly(ranks: usize) -> Circuit {
+pub fn butterfly(ranks: usize) -> TestCircuit {
     folded(ranks)
 }
 
 /// A butterfly of the greatest power of two of ranks; each of the others hands its input to one of them, and gets the
 /// result from it (uTofu guide, figure 2.17, for ten).
-pub fn folded(ranks: usize) -> Circuit {
+pub fn folded(ranks: usize) -> TestCircuit {
     let steps = ranks.ilog2() as usize;
     let core = 1 << steps;
-    let mut circuit = Circuit::new(ranks, steps + 2);
+    let mut circuit = TestCircuit::new(ranks, steps + 2);
     for rank in 0..core {
         let extra = (rank + core < ranks).then_some(rank + core);
         // Gates 1 to `steps` combine; with an extra rank, there is one before them, and what the last one sends to its
@@ -124,9 +124,9 @@ pub fn folded(ranks: usize) -> Circuit {
 
 /// The program of the uTofu guide, §5.2.1, as it is: the end gates make the last step, so that two ranks need one gate each,
 /// whose signal goes to itself.
-pub fn guide(ranks: usize) -> Circuit {
+pub fn guide(ranks: usize) -> TestCircuit {
     let steps = ranks.ilog2() as usize;
-    let mut circuit = Circuit::new(ranks, steps);
+    let mut circuit = TestCircuit::new(ranks, steps);
     for rank in 0..ranks {
         for step in 0..steps {
             let next = (step + 1) % steps;
@@ -138,8 +138,8 @@ pub fn guide(ranks: usize) -> Circuit {
 }
 
 /// Round the ring to collect, and round it once more to tell.
-pub fn ring(ranks: usize) -> Circuit {
-    let mut circuit = Circuit::new(ranks, 3);
+pub fn ring(ranks: usize) -> TestCircuit {
+    let mut circuit = TestCircuit::new(ranks, 3);
     let (collect, tell, last) = (1, 2, ranks - 1);
     circuit.packet((0, 0), (1, collect));
     for rank in 1..ranks {
@@ -160,8 +160,8 @@ pub fn ring(ranks: usize) -> Circuit {
 }
 
 /// Up a binary tree and down again.
-pub fn tree(ranks: usize) -> Circuit {
-    let mut circuit = Circuit::new(ranks, 5);
+pub fn tree(ranks: usize) -> TestCircuit {
+    let mut circuit = TestCircuit::new(ranks, 5);
     let children =
         |rank: usize| (2 * rank + 1..2 * rank + 3).take_while(move |&child| child < ranks);
     // Gates 1 and 2 of a rank collect from its children; 3 and 4 tell them.
@@ -184,7 +184,7 @@ pub fn tree(ranks: usize) -> Circuit {
     circuit
 }
 
-pub fn all() -> Vec<(&'static str, Circuit)> {
+pub fn all() -> Vec<(&'static str, TestCircuit)> {
     vec![
         ("guide of 2", guide(2)),
         ("guide of 4", guide(4)),
@@ -202,12 +202,12 @@ pub fn all() -> Vec<(&'static str, Circuit)> {
 }
 
 /// Gates in one array.
-pub struct Gates {
+pub struct GateArray {
     gates: Vec<Gate>,
     pub wakes: AtomicU64,
 }
 
-impl Gates {
+impl GateArray {
     pub fn new(count: usize) -> Self {
         Self {
             gates: (0..count).map(|_| Gate::new()).collect(),
@@ -215,7 +215,7 @@ impl Gates {
         }
     }
 
-    pub fn of(circuit: &Circuit) -> Self {
+    pub fn of(circuit: &TestCircuit) -> Self {
         let gates = Self::new(circuit.gates());
         circuit.configure(0, &gates);
         gates
@@ -236,7 +236,7 @@ impl Gates {
     }
 }
 
-impl Resolve for Gates {
+impl Resolve for GateArray {
     fn gate(&self, name: u64) -> unipgas_base::Result<&Gate> {
         let gate = place(name).and_then(|place| self.gates.get(place));
         gate.ok_or(unipgas_base::Error::PeerDead)

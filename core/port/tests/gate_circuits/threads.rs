@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use unipgas_port::gate::Payload;
 
-use crate::input::{Kind, mix};
-use crate::shape::{self, Circuit, Gates};
+use crate::input::{InputKind, mix};
+use crate::shape::{self, GateArray, TestCircuit};
 
 /// Waits for the result of the round.
-fn finish(gates: &Gates, place: usize) -> Payload {
+fn finish(gates: &GateArray, place: usize) -> Payload {
     let begin = Instant::now();
     loop {
         if let Some(result) = gates.poll(place).unwrap() {
@@ -34,13 +34,13 @@ fn delay(random: u64) {
 /// One rank of some circuits, in which it does rounds at the same time.
 fn rank(
     rank: usize,
-    circuits: &[(Circuit, usize)],
+    circuits: &[(TestCircuit, usize)],
     started: &[Vec<AtomicU64>],
-    gates: &Gates,
+    gates: &GateArray,
     rounds: u64,
 ) {
     for round in 0..rounds {
-        let kind = Kind::of(round);
+        let kind = InputKind::of(round);
         for (index, (circuit, first)) in circuits.iter().enumerate() {
             if rank < circuit.ranks {
                 delay(mix(mix(rank as u64) + round));
@@ -63,7 +63,7 @@ fn rank(
     }
 }
 
-fn run(circuits: Vec<Circuit>, rounds: u64) {
+fn run(circuits: Vec<TestCircuit>, rounds: u64) {
     let mut total = 0;
     let circuits: Vec<_> = circuits
         .into_iter()
@@ -73,12 +73,13 @@ fn run(circuits: Vec<Circuit>, rounds: u64) {
             (circuit, first)
         })
         .collect();
-    let gates = Gates::new(total);
+    let gates = GateArray::new(total);
     circuits
         .iter()
         .for_each(|(circuit, first)| circuit.configure(*first, &gates));
-    let counters =
-        |(circuit, _): &(Circuit, usize)| (0..circuit.ranks).map(|_| AtomicU64::new(0)).collect();
+    let counters = |(circuit, _): &(TestCircuit, usize)| {
+        (0..circuit.ranks).map(|_| AtomicU64::new(0)).collect()
+    };
     let started: Vec<Vec<AtomicU64>> = circuits.iter().map(counters).collect();
     let most = circuits
         .iter()
@@ -132,7 +133,7 @@ fn several_circuits_at_once() {
 fn threads_take_turns_with_one_gate() {
     // Both ranks' gates are used by two threads, which may poll and start at any moment; each result is taken once.
     let circuit = shape::guide(2);
-    let gates = Gates::of(&circuit);
+    let gates = GateArray::of(&circuit);
     let rounds = 20_000;
     let taken = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {

@@ -1,22 +1,22 @@
 //! Two agents in one process, over a network in memory.
 
-mod gathered;
 mod own;
+mod unsignaled;
 pub mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use self::wire::{Kind, Wires};
-use super::envelope::{self, Envelope};
+use self::wire::{WireKind, Wires};
+use super::envelope::{self, RequestHeader};
 use super::greeting::{SECRET, greeting};
-use super::{Ended, Home, Registration, Requests, Stream, Streams};
+use super::{Registration, Requests, Stream, StreamEnded, StreamNode, Streams};
 use unipgas_base::driver::Driven;
 use unipgas_base::{AtomicOp, AtomicType, Deadline, Error, Result, Rights};
-use unipgas_engine::agent::{Answer, Place, Request};
+use unipgas_engine::agent::{Answer, RegisteredPlace, Request};
 use unipgas_engine::inbox::{self, InboxLayout, InboxReader, Record};
-use unipgas_engine::op::Reply;
+use unipgas_engine::op::ReplyBuffer;
 use unipgas_engine::region::Memory;
 use unipgas_engine::transport::{Channel, Handler, Life, Limits};
 use unipgas_engine::{AtomicRequest, Flags, Local, Notice, Outcome, Remote, RemoteRegion};
@@ -39,7 +39,7 @@ struct Node {
 }
 
 impl Node {
-    fn open(kind: Kind) -> Node {
+    fn open(kind: WireKind) -> Node {
         let wires = Wires::new(kind);
         let streams = Streams::open(wires.clone(), None).unwrap();
         let own = |_| Ok(Wires::own_part(OWN));
@@ -66,11 +66,11 @@ impl Node {
     }
 
     fn import(&self, other: &Node) -> RemoteRegion {
-        self.import_key(other.streams.home(), &other.memory.key())
+        self.import_key(other.streams.node(), &other.memory.key())
             .unwrap()
     }
 
-    fn import_key(&self, other: &Home, key: &[u8]) -> Result<RemoteRegion> {
+    fn import_key(&self, other: &StreamNode, key: &[u8]) -> Result<RemoteRegion> {
         let peer = self.streams.connect(other.network().address(), limit())?;
         peer.import(key, limit())
     }
@@ -126,7 +126,10 @@ fn wait_for(mut done: impl FnMut() -> bool) {
 
 #[test]
 fn requests_reach_memory_and_end_with_their_answers() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     assert_eq!((region.len(), region.parts().rights), (LEN, Rights::FULL));
     assert_eq!(region.parts().detail[1], OWN);
@@ -188,10 +191,13 @@ fn inbox_of(node: &Node, places: usize) -> (Registration, InboxReader) {
 #[test]
 fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     const PLACES: usize = 2;
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     let (memory, mut reader) = inbox_of(&other, PLACES);
-    let home = other.streams.home();
+    let home = other.streams.node();
     let inbox = node.import_key(home, &memory.key()).unwrap();
     let put = |offset, nth: u32| {
         // Taken in the call, so it needs no registration.
@@ -240,10 +246,13 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
 #[test]
 fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
     const PLACES: usize = 4;
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let (memory, mut reader) = inbox_of(&other, PLACES);
     let inbox = node
-        .import_key(other.streams.home(), &memory.key())
+        .import_key(other.streams.node(), &memory.key())
         .unwrap();
     let deliver = |nth: u64, flags: Flags| {
         let record = Record {
@@ -291,9 +300,9 @@ impl Handler for Echo {
 
 #[test]
 fn messages_are_answered_over_streams_that_are_always_full() {
-    let kind = Kind {
+    let kind = WireKind {
         room: 7,
-        ..Kind::default()
+        ..WireKind::default()
     };
     let (node, other) = (Node::open(kind), Node::open(kind));
     other.memory.handle_by(Arc::new(Echo)).unwrap();
@@ -305,13 +314,13 @@ fn messages_are_answered_over_streams_that_are_always_full() {
     for round in 0..20 {
         // SAFETY:
         // - in bounds of memory that outlives the operation.
-        let reply = unsafe { Reply::new(node.memory.base(), 8) };
+        let reply = unsafe { ReplyBuffer::new(node.memory.base(), 8) };
         let message = [round; 4];
         node.channel
             .active_message(to, &message, reply, Flags::empty(), 1)
             .unwrap();
         node.channel
-            .active_message(to, &[], Reply::NONE, Flags::empty(), 2)
+            .active_message(to, &[], ReplyBuffer::NONE, Flags::empty(), 2)
             .unwrap();
         let refused = Err(Error::Refused(4));
         assert_eq!(node.next_ends(2), [(1, Ok(())), (2, refused)]);
@@ -323,11 +332,14 @@ fn messages_are_answered_over_streams_that_are_always_full() {
 
 #[test]
 fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     let peer = node
         .streams
-        .connect(other.streams.home().network().address(), limit())
+        .connect(other.streams.node().network().address(), limit())
         .unwrap();
     assert!(region.is_current());
     let Node {
@@ -351,13 +363,13 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
 
 /// A greeting, and a request that has an answer.
 fn asking(secret: &[u8; SECRET]) -> Vec<u8> {
-    let place = Place {
+    let place = RegisteredPlace {
         slot: 9,
         generation: 9,
         offset: 0,
     };
     let mut said = greeting(secret, b"somewhere").to_vec();
-    let head = Envelope {
+    let head = RequestHeader {
         number: 1,
         channel: 0,
         ordered: 0,
@@ -369,9 +381,9 @@ fn asking(secret: &[u8; SECRET]) -> Vec<u8> {
 
 #[test]
 fn who_leaves_says_so_and_ends_his_streams() {
-    let node = Node::open(Kind::default());
+    let node = Node::open(WireKind::default());
     let end = node.wires.begin();
-    let said = asking(&node.streams.home().network().secret());
+    let said = asking(&node.streams.node().network().secret());
     assert_eq!(end.push(&said), Ok(said.len()));
     let mut come = Vec::new();
     wait_for(|| {
@@ -380,7 +392,7 @@ fn who_leaves_says_so_and_ends_his_streams() {
     });
     come.clear();
     drop(node);
-    assert_eq!(end.pull(&mut come), Err(Ended));
+    assert_eq!(end.pull(&mut come), Err(StreamEnded));
     let (number, message, len) = envelope::first::<u64>(&come).unwrap().expect("whole");
     let answer = Answer::decode(message).unwrap().0;
     assert_eq!((number, answer, len), (0, Answer::Leaving, come.len()));
@@ -388,9 +400,9 @@ fn who_leaves_says_so_and_ends_his_streams() {
 
 #[test]
 fn a_network_that_trusts_needs_no_greeting() {
-    let kind = Kind {
+    let kind = WireKind {
         trusts: true,
-        ..Kind::default()
+        ..WireKind::default()
     };
     let (node, other) = (Node::open(kind), Node::open(kind));
     let (there, back) = (node.import(&other), other.import(&node));
@@ -402,8 +414,8 @@ fn a_network_that_trusts_needs_no_greeting() {
 
 #[test]
 fn others_have_to_know_the_secret() {
-    let wires = Wires::new(Kind::default());
-    let home = Home::open(wires.clone(), None).unwrap();
+    let wires = Wires::new(WireKind::default());
+    let home = StreamNode::open(wires.clone(), None).unwrap();
     for right in [true, false] {
         let end = wires.begin();
         let mut secret = home.network().secret();
@@ -424,7 +436,10 @@ fn others_have_to_know_the_secret() {
 
 #[test]
 fn operations_to_who_is_lost_end_so() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     other.wires.end_all();
     wait_for(|| !region.is_current());
@@ -441,13 +456,13 @@ fn operations_to_who_is_lost_end_so() {
 
 #[test]
 fn memory_that_is_not_registered_is_refused_where_it_has_to_be() {
-    let kind = Kind {
+    let kind = WireKind {
         limits: Limits {
             registered: true,
             inline: 4,
             ..Limits::NONE
         },
-        ..Kind::default()
+        ..WireKind::default()
     };
     let (node, other) = (Node::open(kind), Node::open(kind));
     let region = node.import(&other);

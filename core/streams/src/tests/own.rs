@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{After, Own, Ticket};
+use crate::{After, NetworkOp, Ticket};
 
 /// The operations that the network has got.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Operation {
     pub context: u64,
 }
 
-impl Own for Operation {
+impl NetworkOp for Operation {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let mut handed = self.queue.0.lock();
         if handed.refuses > 0 {
@@ -68,8 +68,8 @@ impl Queue {
 }
 
 /// A process that only makes progress by its caller, and the key of its memory.
-pub(super) fn undriven() -> (Home, Vec<u8>) {
-    let home = Home::open(Wires::new(Kind::default()), None).unwrap();
+pub(super) fn undriven() -> (StreamNode, Vec<u8>) {
+    let home = StreamNode::open(Wires::new(WireKind::default()), None).unwrap();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
     let told = OWN.to_le_bytes().to_vec();
     // SAFETY:
@@ -84,7 +84,7 @@ pub(super) fn undriven() -> (Home, Vec<u8>) {
 }
 
 /// The region, imported by `node`.
-pub(super) fn known(node: &Node, home: &Home, key: &[u8]) -> RemoteRegion {
+pub(super) fn known(node: &Node, home: &StreamNode, key: &[u8]) -> RemoteRegion {
     std::thread::scope(|scope| {
         let import = scope.spawn(|| node.import_key(home, key));
         while !import.is_finished() {
@@ -97,7 +97,10 @@ pub(super) fn known(node: &Node, home: &Home, key: &[u8]) -> RemoteRegion {
 
 #[test]
 fn they_leave_at_once_and_end_once() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     let queue = Queue::default();
     for context in 1..4 {
@@ -125,7 +128,7 @@ fn they_leave_at_once_and_end_once() {
 
 #[test]
 fn they_wait_for_what_was_asked_before() {
-    let node = Node::open(Kind::default());
+    let node = Node::open(WireKind::default());
     let (home, key) = undriven();
     let region = known(&node, &home, &key);
     for (after, read) in [
@@ -164,12 +167,12 @@ fn they_wait_for_what_was_asked_before() {
 
 #[test]
 fn they_wait_until_bytes_have_left() {
-    let kind = Kind {
+    let kind = WireKind {
         room: 1 << 10,
-        ..Kind::default()
+        ..WireKind::default()
     };
     let node = Node::open(kind);
-    let home = Home::open(Wires::new(kind), None).unwrap();
+    let home = StreamNode::open(Wires::new(kind), None).unwrap();
     let (_, key) = undriven();
     let own = OWN.to_le_bytes().to_vec();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
@@ -200,9 +203,9 @@ fn requests_wait_for_them_where_the_network_says_so() {
         (After::READS, true, true),
         (After::READS | After::OWN, false, true),
     ] {
-        let kind = Kind {
+        let kind = WireKind {
             waits_for,
-            ..Kind::default()
+            ..WireKind::default()
         };
         let (node, other) = (Node::open(kind), Node::open(kind));
         let region = node.import(&other);
@@ -242,7 +245,10 @@ fn requests_wait_for_them_where_the_network_says_so() {
 
 #[test]
 fn what_has_waited_is_tried_again_while_there_is_no_room() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     let queue = Queue::default();
     queue.post(&node, &region, After::empty(), true, 1).unwrap();
@@ -268,10 +274,10 @@ fn what_has_waited_is_tried_again_while_there_is_no_room() {
 
 #[test]
 fn the_loss_of_the_peer_ends_each_once() {
-    let node = Node::open(Kind::default());
+    let node = Node::open(WireKind::default());
     let (home, key) = undriven();
     let region = known(&node, &home, &key);
-    let other = Node::open(Kind::default());
+    let other = Node::open(WireKind::default());
     let aside = node.import(&other);
     let queue = Queue::default();
     let after = After::all();
@@ -291,7 +297,7 @@ fn the_loss_of_the_peer_ends_each_once() {
         .stream()
         .end();
     home.drive();
-    node.streams.home().wake();
+    node.streams.node().wake();
     let ends = node.next_ends(5);
     let dead = || Err(Error::PeerDead);
     let expected = [
@@ -314,12 +320,12 @@ fn the_loss_of_the_peer_ends_each_once() {
 
 #[test]
 fn the_depth_is_that_of_both_kinds() {
-    let kind = Kind {
+    let kind = WireKind {
         limits: Limits {
             depth: 2,
             ..Limits::NONE
         },
-        ..Kind::default()
+        ..WireKind::default()
     };
     let node = Node::open(kind);
     let (home, key) = undriven();
@@ -343,7 +349,7 @@ fn the_depth_is_that_of_both_kinds() {
 
 #[test]
 fn what_is_released_stays_until_they_are_no_more_at_it() {
-    let node = Node::open(Kind::default());
+    let node = Node::open(WireKind::default());
     let (home, key) = undriven();
     let region = known(&node, &home, &key);
     let place = crate::registration::place(&region, 0);

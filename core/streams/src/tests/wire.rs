@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::greeting::{SECRET, padded, random};
-use crate::{Accepted, After, Begun, Ended, Link, Network, News, OwnPart, Stream};
+use crate::{Accepted, After, Begun, Link, Network, OwnPart, ProgressEvents, Stream, StreamEnded};
 use unipgas_base::descriptor::above;
 use unipgas_base::{Error, Result};
 use unipgas_engine::transport::Limits;
@@ -85,10 +85,10 @@ fn between(room: usize, one: &Arc<OwnedFd>, other: &Arc<OwnedFd>) -> (Arc<End>, 
 }
 
 impl Stream for End {
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
         let mut state = self.out.state.lock();
         if state.1 {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let sent = bytes.len().min(self.out.room - state.0.len());
         state.0.extend(&bytes[..sent]);
@@ -97,14 +97,14 @@ impl Stream for End {
         Ok(sent)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         let mut state = self.come.state.lock();
         into.extend(state.0.drain(..));
         let ended = state.1;
         drop(state);
         ring(&self.there);
         self.over.store(ended, Ordering::Release);
-        if ended { Err(Ended) } else { Ok(()) }
+        if ended { Err(StreamEnded) } else { Ok(()) }
     }
 
     fn want_room(&self, wanted: bool) {
@@ -131,7 +131,7 @@ impl End {
 
 /// Properties of a network.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct WireKind {
     /// Maximum of bytes that a stream holds.
     pub room: usize,
     /// No greeting is needed.
@@ -140,9 +140,9 @@ pub struct Kind {
     pub limits: Limits,
 }
 
-impl Default for Kind {
+impl Default for WireKind {
     fn default() -> Self {
-        Kind {
+        WireKind {
             room: 1 << 20,
             trusts: false,
             waits_for: After::READS,
@@ -155,7 +155,7 @@ impl Default for Kind {
 pub(crate) struct Wires {
     address: Vec<u8>,
     secret: [u8; SECRET],
-    kind: Kind,
+    kind: WireKind,
     alarm: Arc<OwnedFd>,
     guests: Mutex<VecDeque<Accepted>>,
     wants_guests: AtomicBool,
@@ -167,7 +167,7 @@ pub(crate) struct Wires {
 static ALL: Mutex<Option<HashMap<Vec<u8>, Weak<Wires>>>> = Mutex::new(None);
 
 impl Wires {
-    pub(crate) fn new(kind: Kind) -> Arc<Wires> {
+    pub(crate) fn new(kind: WireKind) -> Arc<Wires> {
         let wires = Arc::new(Wires {
             address: random::<8>().unwrap().to_vec(),
             secret: random().unwrap(),
@@ -259,8 +259,8 @@ impl Network for Wires {
         vec![self.alarm.as_fd()]
     }
 
-    fn progress(&self, _turn: bool, _alone: bool) -> News {
-        News {
+    fn progress(&self, _turn: bool, _alone: bool) -> ProgressEvents {
+        ProgressEvents {
             streams: true,
             guests: true,
             ended: self.ended.swap(0, Ordering::AcqRel) > 0,

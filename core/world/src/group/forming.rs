@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 
 use super::arena::{Arena, areas};
 use super::gates::{self, Way};
-use super::{FIRST, Group, Walk};
+use super::{FIRST, RankGroup, Walk};
 use crate::world::World;
 use unipgas_base::exclusive::Exclusive;
 use unipgas_base::{Deadline, Error, Result, Rights};
@@ -22,7 +22,7 @@ const LOOKS: u32 = 64;
 /// A group that is being formed; see [`Forming::advance`]. A drop gives the group up.
 pub struct Forming {
     /// `None`: the group is formed.
-    group: Option<Box<Group>>,
+    group: Option<Box<RankGroup>>,
     /// Members with arenas that the first barrier needs before it knows that all members exist. The next one is last.
     awaited: Vec<u32>,
     /// All members have met.
@@ -95,7 +95,7 @@ impl Forming {
             })
         });
         Ok(Forming {
-            group: Some(Box::new(Group {
+            group: Some(Box::new(RankGroup {
                 world: world.clone(),
                 members: members.into(),
                 incarnations: members
@@ -119,7 +119,7 @@ impl Forming {
     }
 
     /// Continues until all members have begun to form the group. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`].
-    pub fn advance(&mut self, deadline: Deadline) -> Result<Group> {
+    pub fn advance(&mut self, deadline: Deadline) -> Result<RankGroup> {
         let group = self.group.as_ref().ok_or_else(formed_already)?;
         let engine = group.world.engine();
         let mut since = None;
@@ -154,7 +154,7 @@ impl Forming {
     }
 
     /// Returns the group. All members must have met since they began to form it. The call does not wait, or connect to a member.
-    pub fn conclude(&mut self) -> Result<Group> {
+    pub fn conclude(&mut self) -> Result<RankGroup> {
         self.group
             .take()
             .map(|group| *group)

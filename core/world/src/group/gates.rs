@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::words::Encoding;
-use super::{Arena, Combine, Group, Walk};
-use unipgas_base::combine::{Combination, Element};
+use super::{Arena, Combine, RankGroup, Walk};
+use unipgas_base::combine::{Combination, ElementType};
 use unipgas_base::{Deadline, Error, Result};
-use unipgas_engine::circuit::{Circuit, Gate, Gates, butterfly};
+use unipgas_engine::circuit::{Circuit, GateLinks, GateNetwork, butterfly};
 use unipgas_engine::op::{Flags, Local, Remote};
 
 /// Maximum of gates of a member. Groups have fewer members than 2^16.
@@ -48,7 +48,7 @@ pub(super) enum Way {
 /// A circuit under connection. A member exchanges words with the neighbours of its gates.
 pub(super) struct Connecting {
     circuit: Option<Box<dyn Circuit>>,
-    gates: Vec<Gate>,
+    gates: Vec<GateLinks>,
     at: usize,
     /// Number of gates with names that the neighbours know.
     named: usize,
@@ -59,7 +59,7 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
-    fn new(gates: &dyn Gates, me: u32, n: u32, at: usize) -> Self {
+    fn new(gates: &dyn GateNetwork, me: u32, n: u32, at: usize) -> Self {
         let shape = butterfly(me, n);
         let claimed = gates
             .claim(shape.len())
@@ -81,7 +81,7 @@ impl Connecting {
     /// Writes a word about a gate of another member to that member's arena. Errors: as [`advance`](Connecting::advance).
     fn tell(
         &self,
-        group: &Group,
+        group: &RankGroup,
         (whom, gate): (u32, u32),
         about: usize,
         word: u64,
@@ -109,12 +109,12 @@ impl Connecting {
     /// The names of the gates' neighbours, when they have written them.
     fn names(
         &self,
-        group: &Group,
+        group: &RankGroup,
         about: usize,
-        of: impl Fn(&Gate) -> Option<(u32, u32)>,
+        of: impl Fn(&GateLinks) -> Option<(u32, u32)>,
         deadline: Deadline,
     ) -> Result<Vec<Option<u64>>> {
-        let name = |(nth, gate): (usize, &Gate)| {
+        let name = |(nth, gate): (usize, &GateLinks)| {
             let told = of(gate).map(|_| group.await_word(self.place(nth, about), deadline));
             Ok(told.transpose()?.map(|word| word - 1))
         };
@@ -123,7 +123,11 @@ impl Connecting {
 
     /// Continues until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: a member has too few gates,
     /// or a connection failed.
-    fn advance(&mut self, group: &Group, deadline: Deadline) -> Result<Option<Box<dyn Circuit>>> {
+    fn advance(
+        &mut self,
+        group: &RankGroup,
+        deadline: Deadline,
+    ) -> Result<Option<Box<dyn Circuit>>> {
         while let Some(gate) = self.gates.get(self.named) {
             let own = match &self.circuit {
                 Some(circuit) => circuit.gates()[self.named].wrapping_add(1),
@@ -188,7 +192,7 @@ impl Arena {
     }
 }
 
-impl Group {
+impl RankGroup {
     fn await_word(&self, at: usize, deadline: Deadline) -> Result<u64> {
         let word = self.arena.connecting(at)?;
         self.await_one(deadline, || match word.load(Ordering::Acquire) {
@@ -239,7 +243,7 @@ impl Group {
     pub(super) fn reduce_held(
         &self,
         walk: &mut Walk,
-        elements: Option<(Combination, Element)>,
+        elements: Option<(Combination, ElementType)>,
         combine: &mut Combine<'_>,
         deadline: Deadline,
     ) -> Result<()> {
@@ -266,7 +270,7 @@ impl Group {
             (circuit.reduce(encoding.by, words)).or_else(|error| self.gates_failed(error))?;
             walk.running = true;
         }
-        self.await_gates(deadline, || circuit.is_reduced(encoding.by, words))?;
+        self.await_gates(deadline, || circuit.poll_reduced(encoding.by, words))?;
         encoding.decode(words, &mut walk.held);
         (walk.running, walk.begun) = (false, false);
         Ok(())

@@ -4,12 +4,12 @@
 use std::sync::atomic::Ordering;
 
 use super::arena::{COUNTER, RELEASE};
-use super::{Group, Walk, is_reached};
+use super::{RankGroup, Walk, is_reached};
 use unipgas_base::{AtomicOp, Deadline, Error, Result};
 use unipgas_engine::op::Remote;
 use unipgas_schedule::{FEW, children};
 
-impl Group {
+impl RankGroup {
     pub(super) fn meet(&self, walk: &mut Walk, flag: usize, deadline: Deadline) -> Result<()> {
         let (n, number) = (self.size(), walk.number);
         if !walk.met {

@@ -20,12 +20,12 @@ pub use forming::Forming;
 use gates::Way;
 
 use crate::world::World;
-use unipgas_base::combine::{Combination, Element, combine};
+use unipgas_base::combine::{Combination, ElementType, combine};
 use unipgas_base::exclusive::Exclusive;
 use unipgas_base::{Deadline, Error, Result};
 use unipgas_engine::Endpoint;
-use unipgas_engine::awaited::Awaited;
 use unipgas_engine::op::{Flags, Local, Notice, Remote};
+use unipgas_engine::pending_fetch::PendingFetch;
 use unipgas_engine::region::RemoteRegion;
 use unipgas_schedule::{PAYLOAD, Schedule, Shapes, Step};
 
@@ -48,10 +48,10 @@ struct Walk {
     /// The operation has taken the value. It may still wait for the previous operation.
     begun: bool,
     running: bool,
-    /// In [`Group::meet`]: this member's count in progress, and whether it is done.
-    counting: Option<Awaited>,
+    /// In [`RankGroup::meet`]: this member's count in progress, and whether it is done.
+    counting: Option<PendingFetch>,
     met: bool,
-    /// In [`Group::meet`], if this member was the last one: number of members that it has released.
+    /// In [`RankGroup::meet`], if this member was the last one: number of members that it has released.
     tells: Option<u32>,
     /// Number of children that it has released.
     passed: usize,
@@ -63,7 +63,7 @@ struct Walk {
 }
 
 /// A formed group. A drop frees its memory.
-pub struct Group {
+pub struct RankGroup {
     world: Arc<World>,
     members: Box<[u32]>,
     /// The members' processes.
@@ -82,7 +82,7 @@ pub struct Group {
     broadcast: Exclusive<Walk>,
 }
 
-impl Drop for Group {
+impl Drop for RankGroup {
     fn drop(&mut self) {
         if !self.release_within(Deadline::after(PATIENCE)) {
             // A member does not answer. The memory lives as long as this process.
@@ -91,9 +91,9 @@ impl Drop for Group {
     }
 }
 
-impl Group {
+impl RankGroup {
     /// Gives the group's memory back, now or at the drop: own puts may be in flight to a member that is dead or does not answer. An operation of another thread
-    /// then ends only by its deadline; [`Group::close`] detects one.
+    /// then ends only by its deadline; [`RankGroup::close`] detects one.
     pub fn release(&self) {
         self.release_within(Deadline::Now);
     }
@@ -170,8 +170,8 @@ impl Group {
         self.barrier_in((), deadline)
     }
 
-    /// [`Group::barrier`] in the [call](unipgas_base::calls::Call) that has found the group. The call ends when the operation has begun.
-    /// [`Group::close`] sees the operation then.
+    /// [`RankGroup::barrier`] in the [call](unipgas_base::calls::Call) that has found the group. The call ends when the operation has begun.
+    /// [`RankGroup::close`] sees the operation then.
     #[inline]
     pub fn barrier_in<C>(&self, call: C, deadline: Deadline) -> Result<()> {
         self.barrier.with(|walk| {
@@ -185,7 +185,7 @@ impl Group {
 
     /// Combines the `value` of all members into `result` at each member. Values have the same length, at most [`PAYLOAD`] bytes. `combine` must be commutative
     /// and associative. The first call of an operation takes the value. Calls after an [`Error::Timeout`] continue with that value. Errors: as
-    /// [`Group::barrier`]; an error of `combine` ends this call, and the next call repeats that combination.
+    /// [`RankGroup::barrier`]; an error of `combine` ends this call, and the next call repeats that combination.
     pub fn all_reduce(
         &self,
         value: &[u8],
@@ -196,7 +196,7 @@ impl Group {
         self.all_reduce_in((), value, result, combine, deadline)
     }
 
-    /// [`Group::all_reduce`] in a call, as [`Group::barrier_in`].
+    /// [`RankGroup::all_reduce`] in a call, as [`RankGroup::barrier_in`].
     pub fn all_reduce_in<C>(
         &self,
         call: C,
@@ -208,13 +208,13 @@ impl Group {
         self.reduce(call, value, result, (None, combine), deadline)
     }
 
-    /// [`Group::all_reduce_in`] for elements of a type. It uses gates of the network if they support it. All members must pass the same combination and type.
+    /// [`RankGroup::all_reduce_in`] for elements of a type. It uses gates of the network if they support it. All members must pass the same combination and type.
     pub fn all_reduce_elements_in<C>(
         &self,
         call: C,
         value: &[u8],
         result: &mut [u8],
-        (how, element): (Combination, Element),
+        (how, element): (Combination, ElementType),
         deadline: Deadline,
     ) -> Result<()> {
         let mut each = |held: &mut [u8], other: &[u8]| {
@@ -235,7 +235,7 @@ impl Group {
         call: C,
         value: &[u8],
         result: &mut [u8],
-        (elements, combine): (Option<(Combination, Element)>, &mut Combine<'_>),
+        (elements, combine): (Option<(Combination, ElementType)>, &mut Combine<'_>),
         deadline: Deadline,
     ) -> Result<()> {
         check_payload(value.len())?;
@@ -263,7 +263,7 @@ impl Group {
         })
     }
 
-    /// Copies the `value` of member number `root` (at most [`PAYLOAD`] bytes) to all members. It ends when all have the value. Errors: as [`Group::barrier`].
+    /// Copies the `value` of member number `root` (at most [`PAYLOAD`] bytes) to all members. It ends when all have the value. Errors: as [`RankGroup::barrier`].
     pub fn broadcast(&self, value: &mut [u8], root: u32, deadline: Deadline) -> Result<()> {
         check_payload(value.len())?;
         if root >= self.size() {

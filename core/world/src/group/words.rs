@@ -1,13 +1,13 @@
 //! Encodes elements as words that gates combine.
 
-use unipgas_base::combine::{Combination, Element};
+use unipgas_base::combine::{Combination, ElementType};
 use unipgas_engine::circuit::GateOp;
 
 /// An encoding of elements as words: gates combine the words as the combination would combine the elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoding {
     pub by: GateOp,
-    element: Element,
+    element: ElementType,
     /// The smallest element wins: words are complemented.
     smallest: bool,
 }
@@ -18,12 +18,12 @@ const NAN: u64 = 0;
 
 impl Encoding {
     /// `None`: gates do not support the combination.
-    pub(crate) fn of(how: Combination, element: Element) -> Option<Self> {
+    pub(crate) fn of(how: Combination, element: ElementType) -> Option<Self> {
         let by = match (how, element) {
             (Combination::Min | Combination::Max, _) => GateOp::Max,
-            (Combination::Sum, Element::F64) => GateOp::SumF64,
+            (Combination::Sum, ElementType::F64) => GateOp::SumF64,
             // Gates would sum in `f64` and round once. The result would differ.
-            (Combination::Sum, Element::F32) | (Combination::Product, _) => return None,
+            (Combination::Sum, ElementType::F32) | (Combination::Product, _) => return None,
             (Combination::Sum, _) => GateOp::Sum,
         };
         Some(Encoding {
@@ -64,11 +64,11 @@ impl Encoding {
             return bits;
         }
         let key = match self.element {
-            Element::U32 | Element::U64 => bits,
-            Element::I32 => i64::from(bits as i32) as u64 ^ SIGN,
-            Element::I64 => bits ^ SIGN,
-            Element::F32 => return self.ordered(f64::from(f32::from_bits(bits as u32))),
-            Element::F64 => return self.ordered(f64::from_bits(bits)),
+            ElementType::U32 | ElementType::U64 => bits,
+            ElementType::I32 => i64::from(bits as i32) as u64 ^ SIGN,
+            ElementType::I64 => bits ^ SIGN,
+            ElementType::F32 => return self.ordered(f64::from(f32::from_bits(bits as u32))),
+            ElementType::F64 => return self.ordered(f64::from_bits(bits)),
         };
         if self.smallest { !key } else { key }
     }
@@ -98,10 +98,10 @@ impl Encoding {
             _ => f64::from_bits(!key),
         };
         match self.element {
-            Element::U32 | Element::U64 => plain(key, into),
-            Element::I32 | Element::I64 => plain(key ^ SIGN, into),
-            Element::F32 => plain(u64::from((number() as f32).to_bits()), into),
-            Element::F64 => plain(number().to_bits(), into),
+            ElementType::U32 | ElementType::U64 => plain(key, into),
+            ElementType::I32 | ElementType::I64 => plain(key ^ SIGN, into),
+            ElementType::F32 => plain(u64::from((number() as f32).to_bits()), into),
+            ElementType::F64 => plain(number().to_bits(), into),
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn bytes(element: Element) -> Vec<Vec<u8>> {
+    fn bytes(element: ElementType) -> Vec<Vec<u8>> {
         let floats = [
             0.0,
             -0.0,
@@ -144,19 +144,21 @@ mod tests {
         ];
         let small = |word: u64| (word as u32).to_ne_bytes().to_vec();
         match element {
-            Element::F64 => floats.map(|one| one.to_ne_bytes().to_vec()).to_vec(),
-            Element::F32 => floats
+            ElementType::F64 => floats.map(|one| one.to_ne_bytes().to_vec()).to_vec(),
+            ElementType::F32 => floats
                 .map(|one| (one as f32).to_ne_bytes().to_vec())
                 .to_vec(),
-            Element::I32 | Element::U32 => words.map(small).to_vec(),
-            Element::I64 | Element::U64 => words.map(|one| one.to_ne_bytes().to_vec()).to_vec(),
+            ElementType::I32 | ElementType::U32 => words.map(small).to_vec(),
+            ElementType::I64 | ElementType::U64 => {
+                words.map(|one| one.to_ne_bytes().to_vec()).to_vec()
+            }
         }
     }
 
     #[test]
     fn gates_make_what_the_combination_makes() {
         use Combination::{Max, Min, Product, Sum};
-        use Element::{F32, F64, I32, I64, U32, U64};
+        use ElementType::{F32, F64, I32, I64, U32, U64};
         for how in [Min, Max, Sum, Product] {
             for element in [I32, U32, I64, U64, F32, F64] {
                 let Some(encoding) = Encoding::of(how, element) else {
@@ -182,15 +184,15 @@ mod tests {
     }
 
     /// Zeros of both signs are equal. All NaNs are equal.
-    fn same(element: Element, expected: &[u8], found: &[u8]) -> bool {
+    fn same(element: ElementType, expected: &[u8], found: &[u8]) -> bool {
         let number = |bytes: &[u8]| match element {
-            Element::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),
-            Element::F64 => f64::from_ne_bytes(bytes.try_into().unwrap()),
+            ElementType::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),
+            ElementType::F64 => f64::from_ne_bytes(bytes.try_into().unwrap()),
             _ => f64::NAN,
         };
         let numbers = (number(expected), number(found));
         match element {
-            Element::F32 | Element::F64 => {
+            ElementType::F32 | ElementType::F64 => {
                 numbers.0 == numbers.1 || numbers.0.is_nan() && numbers.1.is_nan()
             }
             _ => expected == found,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Api;
 
 /// What programs of an interface are compiled with.
-pub struct Place {
+pub(super) struct CompilePaths {
     /// The folder with its headers.
     pub include: PathBuf,
     /// The folder with the library.
@@ -26,7 +26,7 @@ const BUILT: [(&str, &str); 3] = [
 /// The installed files beside this program; or, in a build directory, those of the build.
 ///
 /// Errors: a line that says what to install or to build.
-pub fn find(api: &Api) -> Result<Place, String> {
+pub fn find(api: &Api) -> Result<CompilePaths, String> {
     let exe = std::env::current_exe()
         .map_err(|e| format!("cannot find out where this program is: {e}"))?;
     let bin = exe.parent().unwrap_or(Path::new("/"));
@@ -50,7 +50,7 @@ pub fn find(api: &Api) -> Result<Place, String> {
     }
 }
 
-fn installed(api: &Api, prefix: &Path, include: &Path) -> Result<Place, String> {
+fn installed(api: &Api, prefix: &Path, include: &Path) -> Result<CompilePaths, String> {
     let places = [
         "lib",
         "lib64",
@@ -61,7 +61,7 @@ fn installed(api: &Api, prefix: &Path, include: &Path) -> Result<Place, String> 
     for library in [api.library, "unipgas"] {
         let file = format!("lib{library}.so");
         if let Some(lib) = places.iter().find(|lib| lib.join(&file).exists()) {
-            return Ok(Place {
+            return Ok(CompilePaths {
                 include: include.to_owned(),
                 lib: lib.clone(),
                 library,
@@ -82,7 +82,7 @@ fn needs_rpath(lib: &Path) -> bool {
         .map_or(true, |text| text.contains("-rpath"))
 }
 
-fn in_build(include: PathBuf, bin: &Path) -> Result<Place, String> {
+fn in_build(include: PathBuf, bin: &Path) -> Result<CompilePaths, String> {
     for (built, name) in BUILT {
         let link = bin.join(name);
         if !link.exists() {
@@ -91,7 +91,7 @@ fn in_build(include: PathBuf, bin: &Path) -> Result<Place, String> {
                 .map_err(|e| format!("cannot make {}: {e}", link.display()))?;
         }
     }
-    Ok(Place {
+    Ok(CompilePaths {
         include,
         lib: bin.to_owned(),
         library: "unipgas",

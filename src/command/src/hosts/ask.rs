@@ -11,7 +11,7 @@ use super::{Shell, is_here, named, words};
 
 /// Which hosts are asked, and how they are reached.
 #[derive(clap::Args)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Asks these hosts, a,b or n[01-04], by a remote shell
     #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     hosts: Option<String>,
@@ -28,7 +28,7 @@ pub struct Asked {
 }
 
 /// The hosts, and the way there.
-pub struct Asking {
+pub(crate) struct Asking {
     hosts: Vec<String>,
     shell: Shell,
     more: Vec<String>,

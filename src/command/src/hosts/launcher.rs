@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::list::Share;
+use super::list::HostShare;
 use crate::run::{Bind, KeepGoing};
 
 /// Whose launcher it is, which says how its options are spelt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum LauncherKind {
     /// Slurm's `srun`.
     Srun,
     /// PRRTE's `prterun`, which the `mpirun` of Open MPI is from 5 on.
@@ -21,15 +21,15 @@ pub enum Kind {
 
 /// One that was found.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Launcher {
-    pub kind: Kind,
+pub(crate) struct HostLauncher {
+    pub kind: LauncherKind,
     /// As it is called: Open MPI takes a path for a wish about the other hosts.
     pub name: OsString,
     pub path: PathBuf,
 }
 
 /// What a machine has: programs by name or path, and what they say of their version.
-pub struct Machine<'a> {
+pub(super) struct InstalledPrograms<'a> {
     pub find: &'a dyn Fn(&OsStr) -> Result<PathBuf, String>,
     pub version: &'a dyn Fn(&PathBuf) -> String,
     /// Whether this is an allocation of Slurm.
@@ -39,8 +39,11 @@ pub struct Machine<'a> {
 /// The launcher to use; `wish` names one.
 ///
 /// Errors: one line.
-pub fn choose(wish: Option<&OsStr>, machine: &Machine<'_>) -> Result<Launcher, String> {
-    let known = |name: &OsStr| -> Result<Launcher, String> {
+pub fn choose(
+    wish: Option<&OsStr>,
+    machine: &InstalledPrograms<'_>,
+) -> Result<HostLauncher, String> {
+    let known = |name: &OsStr| -> Result<HostLauncher, String> {
         let path = (machine.find)(name)?;
         let kind = kind(&path, machine).ok_or_else(|| {
             format!(
@@ -49,7 +52,7 @@ pub fn choose(wish: Option<&OsStr>, machine: &Machine<'_>) -> Result<Launcher, S
             )
         })?;
         let name = name.to_owned();
-        Ok(Launcher { kind, name, path })
+        Ok(HostLauncher { kind, name, path })
     };
     if let Some(name) = wish {
         return known(name);
@@ -71,27 +74,31 @@ pub fn choose(wish: Option<&OsStr>, machine: &Machine<'_>) -> Result<Launcher, S
     }))
 }
 
-fn kind(path: &PathBuf, machine: &Machine<'_>) -> Option<Kind> {
+fn kind(path: &PathBuf, machine: &InstalledPrograms<'_>) -> Option<LauncherKind> {
     match path.file_name().and_then(OsStr::to_str) {
-        Some("srun") => return Some(Kind::Srun),
-        Some("prterun") => return Some(Kind::Prte),
+        Some("srun") => return Some(LauncherKind::Srun),
+        Some("prterun") => return Some(LauncherKind::Prte),
         _ => {}
     }
     of_version(&(machine.version)(path))
 }
 
-fn of_version(text: &str) -> Option<Kind> {
+fn of_version(text: &str) -> Option<LauncherKind> {
     if text.contains("HYDRA") {
-        return Some(Kind::Hydra);
+        return Some(LauncherKind::Hydra);
     }
     if text.contains("PRRTE") {
-        return Some(Kind::Prte);
+        return Some(LauncherKind::Prte);
     }
     let (_, version) = text
         .split_once("(Open MPI) ")
         .or_else(|| text.split_once("(OpenRTE) "))?;
     let major: u32 = version.split('.').next()?.trim().parse().ok()?;
-    Some(if major < 5 { Kind::OpenMpi } else { Kind::Prte })
+    Some(if major < 5 {
+        LauncherKind::OpenMpi
+    } else {
+        LauncherKind::Prte
+    })
 }
 
 /// Which of the ways to tell ranks, as `srun --mpi=list` names them, a cluster offers that programs understand.
@@ -101,8 +108,8 @@ pub fn slurm_protocol(list: &str) -> Option<&'static str> {
 }
 
 /// What is to be started.
-pub struct Job<'a> {
-    pub shares: &'a [Share],
+pub(super) struct LaunchPlan<'a> {
+    pub shares: &'a [HostShare],
     pub bind: Bind,
     pub tag: bool,
     pub keep_going: KeepGoing,
@@ -118,12 +125,12 @@ pub struct Job<'a> {
 /// The arguments by which the launcher starts the job.
 ///
 /// Errors: one line about what the launcher cannot do.
-pub fn arguments(kind: Kind, job: &Job<'_>) -> Result<Vec<OsString>, String> {
+pub fn arguments(kind: LauncherKind, job: &LaunchPlan<'_>) -> Result<Vec<OsString>, String> {
     let mut words = Words(Vec::new());
     match kind {
-        Kind::Srun => srun(job, &mut words),
-        Kind::Prte | Kind::OpenMpi => mpirun(kind, job, &mut words),
-        Kind::Hydra => hydra(job, &mut words)?,
+        LauncherKind::Srun => srun(job, &mut words),
+        LauncherKind::Prte | LauncherKind::OpenMpi => mpirun(kind, job, &mut words),
+        LauncherKind::Hydra => hydra(job, &mut words)?,
     }
     let processes: u32 = job.shares.iter().map(|share| share.processes).sum();
     let mut words = words.0;
@@ -148,13 +155,13 @@ impl Words {
 }
 
 /// `a:4,b:4`.
-fn numbered(shares: &[Share]) -> String {
-    let one = |share: &Share| format!("{}:{}", share.host, share.processes);
+fn numbered(shares: &[HostShare]) -> String {
+    let one = |share: &HostShare| format!("{}:{}", share.host, share.processes);
     shares.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// `a,a,b`: the host of each rank.
-fn rank_by_rank(shares: &[Share]) -> String {
+fn rank_by_rank(shares: &[HostShare]) -> String {
     let hosts = shares
         .iter()
         .flat_map(|share| std::iter::repeat_n(share.host.as_str(), share.processes as usize));
@@ -162,14 +169,14 @@ fn rank_by_rank(shares: &[Share]) -> String {
 }
 
 /// The hosts, each once.
-fn hosts(shares: &[Share]) -> Vec<&str> {
+fn hosts(shares: &[HostShare]) -> Vec<&str> {
     let mut hosts: Vec<_> = shares.iter().map(|share| share.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts
 }
 
-fn srun(job: &Job<'_>, words: &mut Words) {
+fn srun(job: &LaunchPlan<'_>, words: &mut Words) {
     let nodes = hosts(job.shares).len().to_string();
     words.add(&["-N", &nodes, "-w", &rank_by_rank(job.shares)]);
     // Ranks as they are listed, not in the order in which the cluster knows its nodes.
@@ -190,7 +197,7 @@ fn srun(job: &Job<'_>, words: &mut Words) {
     }
 }
 
-fn mpirun(kind: Kind, job: &Job<'_>, words: &mut Words) {
+fn mpirun(kind: LauncherKind, job: &LaunchPlan<'_>, words: &mut Words) {
     if hosts(job.shares).len() == job.shares.len() {
         words.add(&["--host", &numbered(job.shares), "--map-by", "slot"]);
     } else {
@@ -204,7 +211,7 @@ fn mpirun(kind: Kind, job: &Job<'_>, words: &mut Words) {
         Bind::Numa => "numa:overload-allowed",
     };
     words.add(&["--bind-to", bind]);
-    let is_prte = kind == Kind::Prte;
+    let is_prte = kind == LauncherKind::Prte;
     words.add_if(job.tag && is_prte, &["--output", "tag"]);
     words.add_if(job.tag && !is_prte, &["--tag-output"]);
     let continuous: &[&str] = &["--runtime-options", "continuous"];
@@ -216,7 +223,7 @@ fn mpirun(kind: Kind, job: &Job<'_>, words: &mut Words) {
     }
 }
 
-fn hydra(job: &Job<'_>, words: &mut Words) -> Result<(), String> {
+fn hydra(job: &LaunchPlan<'_>, words: &mut Words) -> Result<(), String> {
     if job.keep_going == KeepGoing::Always {
         return Err(
             "--keep-going: MPICH's launcher ends all when one fails; Open MPI's and srun can do it (--launcher)"
@@ -249,8 +256,8 @@ mod tests {
         wish: Option<&str>,
         allocation: bool,
         there: &[(&str, &str)],
-    ) -> Result<Launcher, String> {
-        let machine = Machine {
+    ) -> Result<HostLauncher, String> {
+        let machine = InstalledPrograms {
             find: &|name| {
                 let found = there.iter().find(|(known, _)| *known == name);
                 found
@@ -274,29 +281,49 @@ mod tests {
             ("mpirun", OPEN_MPI_4),
             ("mpiexec", MPICH),
         ];
-        let is = |kind, name: &str, found: Result<Launcher, String>| {
+        let is = |kind, name: &str, found: Result<HostLauncher, String>| {
             let found = found.unwrap();
             assert_eq!((found.kind, found.name.to_str()), (kind, Some(name)));
         };
-        is(Kind::Srun, "srun", chosen(None, true, &all));
-        is(Kind::Prte, "prterun", chosen(None, false, &all));
-        is(Kind::Prte, "prterun", chosen(None, true, &all[1..]));
-        is(Kind::OpenMpi, "mpirun", chosen(None, false, &all[2..]));
-        is(Kind::Hydra, "mpiexec", chosen(None, false, &all[3..]));
+        is(LauncherKind::Srun, "srun", chosen(None, true, &all));
+        is(LauncherKind::Prte, "prterun", chosen(None, false, &all));
+        is(LauncherKind::Prte, "prterun", chosen(None, true, &all[1..]));
         is(
-            Kind::Prte,
+            LauncherKind::OpenMpi,
+            "mpirun",
+            chosen(None, false, &all[2..]),
+        );
+        is(
+            LauncherKind::Hydra,
+            "mpiexec",
+            chosen(None, false, &all[3..]),
+        );
+        is(
+            LauncherKind::Prte,
             "mpirun",
             chosen(None, false, &[("mpirun", OPEN_MPI_5)]),
         );
         is(
-            Kind::Hydra,
+            LauncherKind::Hydra,
             "mpirun",
             chosen(None, false, &[("mpirun", MPICH)]),
         );
         let strange = [("mpirun", "Strange MPI 1.0"), ("mpiexec", OPEN_MPI_4)];
-        is(Kind::OpenMpi, "mpiexec", chosen(None, false, &strange));
-        is(Kind::Hydra, "mpiexec", chosen(Some("mpiexec"), true, &all));
-        is(Kind::Srun, "srun", chosen(Some("srun"), false, &all));
+        is(
+            LauncherKind::OpenMpi,
+            "mpiexec",
+            chosen(None, false, &strange),
+        );
+        is(
+            LauncherKind::Hydra,
+            "mpiexec",
+            chosen(Some("mpiexec"), true, &all),
+        );
+        is(
+            LauncherKind::Srun,
+            "srun",
+            chosen(Some("srun"), false, &all),
+        );
         let none = chosen(None, false, &all[..1]).unwrap_err();
         assert!(none.contains("openmpi-bin or mpich"), "{none}");
         let strange = chosen(None, false, &strange[..1]).unwrap_err();
@@ -320,13 +347,13 @@ mod tests {
         keep_going: KeepGoing,
     }
 
-    fn told(kind: Kind, wish: &Wish) -> Result<String, String> {
-        let share = |(host, processes): &(&str, u32)| Share {
+    fn told(kind: LauncherKind, wish: &Wish) -> Result<String, String> {
+        let share = |(host, processes): &(&str, u32)| HostShare {
             host: (*host).into(),
             processes: *processes,
         };
-        let shares: Vec<Share> = wish.hosts.iter().map(share).collect();
-        let job = Job {
+        let shares: Vec<HostShare> = wish.hosts.iter().map(share).collect();
+        let job = LaunchPlan {
             shares: &shares,
             bind: wish.bind,
             tag: wish.tag,
@@ -357,21 +384,25 @@ mod tests {
         };
         for (kind, of_plain, of_full) in [
             (
-                Kind::Srun,
+                LauncherKind::Srun,
                 "-N 2 -w b,b,a --distribution=arbitrary --export=ALL --input=0 --kill-on-bad-exit=1 --mpi=pmix",
                 "-N 2 -w a,b,a --distribution=arbitrary --export=ALL --input=0 --kill-on-bad-exit=0 --cpu-bind=cores --label --mpi=pmix",
             ),
             (
-                Kind::OpenMpi,
+                LauncherKind::OpenMpi,
                 "--host b:2,a:1 --map-by slot --bind-to none -x UNIPGAS_SEED",
                 "--host a,b,a --map-by seq --bind-to core:overload-allowed --tag-output --enable-recovery -x UNIPGAS_SEED",
             ),
             (
-                Kind::Prte,
+                LauncherKind::Prte,
                 "--host b:2,a:1 --map-by slot --bind-to none -x UNIPGAS_SEED",
                 "--host a,b,a --map-by seq --bind-to core:overload-allowed --output tag --runtime-options continuous -x UNIPGAS_SEED",
             ),
-            (Kind::Hydra, "-hosts b:2,a:1 -genv UNIPGAS_SEED 7", ""),
+            (
+                LauncherKind::Hydra,
+                "-hosts b:2,a:1 -genv UNIPGAS_SEED 7",
+                "",
+            ),
         ] {
             let rest = "--more x y -n 3 ./p -n";
             assert_eq!(told(kind, &plain).unwrap(), format!("{of_plain} {rest}"));
@@ -386,11 +417,11 @@ mod tests {
             ..full
         };
         assert_eq!(
-            told(Kind::Hydra, &numa).unwrap(),
+            told(LauncherKind::Hydra, &numa).unwrap(),
             "-hosts a:1,b:1,a:1 -bind-to numa -prepend-rank -genv UNIPGAS_SEED 7 --more x y -n 3 ./p -n"
         );
         assert!(
-            told(Kind::Srun, &numa)
+            told(LauncherKind::Srun, &numa)
                 .unwrap()
                 .contains("--cpu-bind=ldoms")
         );

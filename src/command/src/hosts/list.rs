@@ -7,14 +7,14 @@ const LONGEST: usize = 253;
 
 /// A host that was named, and how many processes it may have, where that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub(crate) struct NamedHost {
     pub host: String,
     places: Option<u32>,
 }
 
 /// Neighbouring ranks on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub(crate) struct HostShare {
     pub host: String,
     pub processes: u32,
 }
@@ -22,7 +22,7 @@ pub struct Share {
 /// What `--hosts` names: `a,b`, `a:4,b:4`, and as Slurm writes lists, `n[01-04,7]`.
 ///
 /// Errors: one line.
-pub fn from_list(text: &str) -> Result<Vec<Named>, String> {
+pub fn from_list(text: &str) -> Result<Vec<NamedHost>, String> {
     let mut named = Vec::new();
     for word in outside_brackets(text) {
         named.extend(entry(word.trim())?);
@@ -31,7 +31,7 @@ pub fn from_list(text: &str) -> Result<Vec<Named>, String> {
     Ok(named)
 }
 
-fn check(named: &[Named]) -> Result<(), String> {
+fn check(named: &[NamedHost]) -> Result<(), String> {
     match named.len() > MAX_SIZE as usize {
         true => Err(format!(
             "a job has at most {MAX_SIZE} processes, and no more hosts"
@@ -43,7 +43,7 @@ fn check(named: &[Named]) -> Result<(), String> {
 /// What a host file names: one host a line, `a`, `a:4` or `a slots=4`; what follows `#` is not read.
 ///
 /// Errors: one line, with the number of the file's.
-pub fn from_file(name: &str, text: &str) -> Result<Vec<Named>, String> {
+pub fn from_file(name: &str, text: &str) -> Result<Vec<NamedHost>, String> {
     let mut named = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let found = line_of_file(line).map_err(|why| format!("{name}, line {number}: {why}"))?;
@@ -56,7 +56,7 @@ pub fn from_file(name: &str, text: &str) -> Result<Vec<Named>, String> {
     }
 }
 
-fn line_of_file(line: &str) -> Result<Vec<Named>, String> {
+fn line_of_file(line: &str) -> Result<Vec<NamedHost>, String> {
     let mut words = line
         .split('#')
         .next()
@@ -86,14 +86,14 @@ fn line_of_file(line: &str) -> Result<Vec<Named>, String> {
 }
 
 /// `host`, `host:4` or `host[1-3]:4`.
-fn entry(word: &str) -> Result<Vec<Named>, String> {
+fn entry(word: &str) -> Result<Vec<NamedHost>, String> {
     let (hosts, number) = match word.split_once(':') {
         Some((hosts, number)) => (hosts, Some(places(hosts, number)?)),
         None => (word, None),
     };
     let mut names = Vec::new();
     expand(hosts, &mut names)?;
-    let named = names.into_iter().map(|host| Named {
+    let named = names.into_iter().map(|host| NamedHost {
         host,
         places: number,
     });
@@ -167,7 +167,7 @@ fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
 /// has one at least if there are others.
 ///
 /// Errors: one line.
-pub fn share(named: &[Named], processes: Option<u32>) -> Result<Vec<Share>, String> {
+pub fn share(named: &[NamedHost], processes: Option<u32>) -> Result<Vec<HostShare>, String> {
     let numbers: Vec<u32> = named.iter().filter_map(|one| one.places).collect();
     let each: Vec<u32> = match (numbers.len(), processes) {
         (0, None) => {
@@ -179,11 +179,11 @@ pub fn share(named: &[Named], processes: Option<u32>) -> Result<Vec<Share>, Stri
         (0, Some(n)) => evenly(named, n)?,
         _ => in_turn(named, &filled(named, &numbers, processes), processes)?,
     };
-    let mut shares: Vec<Share> = Vec::new();
+    let mut shares: Vec<HostShare> = Vec::new();
     for (one, processes) in named.iter().zip(each).filter(|(_, n)| *n > 0) {
         match shares.last_mut() {
             Some(last) if last.host == one.host => last.processes += processes,
-            _ => shares.push(Share {
+            _ => shares.push(HostShare {
                 host: one.host.clone(),
                 processes,
             }),
@@ -192,7 +192,7 @@ pub fn share(named: &[Named], processes: Option<u32>) -> Result<Vec<Share>, Stri
     Ok(shares)
 }
 
-fn evenly(named: &[Named], processes: u32) -> Result<Vec<u32>, String> {
+fn evenly(named: &[NamedHost], processes: u32) -> Result<Vec<u32>, String> {
     let hosts = named.len() as u32;
     if processes < hosts {
         return Err(format!(
@@ -207,7 +207,7 @@ fn evenly(named: &[Named], processes: u32) -> Result<Vec<u32>, String> {
 }
 
 /// The number of each host, where some have one.
-fn filled(named: &[Named], numbers: &[u32], processes: Option<u32>) -> Vec<u32> {
+fn filled(named: &[NamedHost], numbers: &[u32], processes: Option<u32>) -> Vec<u32> {
     let others = (named.len() - numbers.len()) as u32;
     let sum = numbers.iter().copied().fold(0, u32::saturating_add);
     let left = processes.map_or(0, |wish| wish.saturating_sub(sum));
@@ -221,7 +221,11 @@ fn filled(named: &[Named], numbers: &[u32], processes: Option<u32>) -> Vec<u32> 
     numbers.collect()
 }
 
-fn in_turn(named: &[Named], numbers: &[u32], processes: Option<u32>) -> Result<Vec<u32>, String> {
+fn in_turn(
+    named: &[NamedHost],
+    numbers: &[u32],
+    processes: Option<u32>,
+) -> Result<Vec<u32>, String> {
     let sum: u64 = numbers.iter().copied().map(u64::from).sum();
     let wish = processes.map_or(sum, u64::from);
     if wish > sum {
@@ -264,8 +268,8 @@ mod tests {
         shown(share(&from_file("F", text)?, processes)?)
     }
 
-    fn shown(shares: Vec<Share>) -> Result<String, String> {
-        let one = |share: &Share| format!("{}:{}", share.host, share.processes);
+    fn shown(shares: Vec<HostShare>) -> Result<String, String> {
+        let one = |share: &HostShare| format!("{}:{}", share.host, share.processes);
         Ok(shares.iter().map(one).collect::<Vec<_>>().join(","))
     }
 

@@ -16,18 +16,18 @@ use unipgas_launcher::find_program;
 
 use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
-pub use ask::{Asked, Asking};
-pub use launcher::Launcher;
-use launcher::{Job, Kind, Machine};
-use list::Named;
-pub use list::Share;
-pub use shell::{Shell, part, run, shown as lines};
+pub(crate) use ask::{Asked, Asking};
+pub(crate) use launcher::HostLauncher;
+use launcher::{InstalledPrograms, LaunchPlan, LauncherKind};
+pub(crate) use list::HostShare;
+use list::NamedHost;
+pub(crate) use shell::{Shell, part, run, shown as lines};
 
 const HEADING: &str = "On several hosts";
 
 /// Where the processes are to run, and by whom they are started there.
 #[derive(clap::Args)]
-pub struct Place {
+pub(crate) struct HostOptions {
     /// Hosts, as a,b (equal shares), a:4,b:2 (so many processes each) or n[01-04]
     #[arg(long, help_heading = HEADING, value_name = "LIST", conflicts_with = "hostfile")]
     hosts: Option<String>,
@@ -47,15 +47,15 @@ pub struct Place {
 }
 
 /// By whom the processes are started.
-pub enum Way {
+pub(crate) enum StartMethod {
     /// The launcher of the cluster.
-    Launcher(Launcher),
+    Launcher(HostLauncher),
     /// Ours, by a remote shell.
     Shell(Shell),
 }
 
 /// What is started on them.
-pub struct Program<'a> {
+pub(crate) struct ProgramSpec<'a> {
     pub bind: Bind,
     pub tag: bool,
     pub keep_going: KeepGoing,
@@ -77,11 +77,11 @@ const OF_A_JOB: [&str; 4] = [
     "UNIPGAS_INCARNATION",
 ];
 
-impl Place {
+impl HostOptions {
     /// The shares of the hosts, if any are named.
     ///
     /// Errors: one line.
-    pub fn shares(&self, processes: Option<u32>) -> Result<Option<Vec<Share>>, String> {
+    pub fn shares(&self, processes: Option<u32>) -> Result<Option<Vec<HostShare>>, String> {
         let Some(named) = named(&self.hosts, &self.hostfile)? else {
             let given = [
                 (self.launcher.is_some(), "--launcher"),
@@ -97,7 +97,7 @@ impl Place {
     }
 
     /// Whether no other host takes part, so that no other launcher is needed. One that was asked for is.
-    pub fn stays_here(&self, shares: &[Share]) -> bool {
+    pub fn stays_here(&self, shares: &[HostShare]) -> bool {
         self.launcher.is_none()
             && self.launcher_args.is_none()
             && shares.iter().all(|share| is_here(&share.host))
@@ -112,7 +112,7 @@ impl Place {
     /// Who starts the processes; `spares`: some of them are to take the places of others, which no other launcher does.
     ///
     /// Errors: one line.
-    pub fn way(&self, spares: bool) -> Result<Way, String> {
+    pub fn way(&self, spares: bool) -> Result<StartMethod, String> {
         let named = match &self.launcher {
             Some(name) => Some(name.clone()),
             None => variables::get("UNIPGAS_LAUNCHER")
@@ -121,9 +121,9 @@ impl Place {
         };
         let wish = named.as_deref();
         if let Some(shell) = wish.and_then(Shell::named) {
-            return Ok(Way::Shell(shell));
+            return Ok(StartMethod::Shell(shell));
         }
-        let machine = Machine {
+        let machine = InstalledPrograms {
             find: &|name| find_program(name).map_err(|e| e.to_string()),
             version: &|path| said(path, &["--version"]),
             allocation: std::env::var_os("SLURM_JOB_ID").is_some_and(|id| !id.is_empty()),
@@ -131,18 +131,18 @@ impl Place {
         let found = launcher::choose(wish, &machine);
         let ssh = || find_program("ssh".as_ref()).is_ok();
         match found {
-            Ok(Launcher {
-                kind: Kind::Srun,
+            Ok(HostLauncher {
+                kind: LauncherKind::Srun,
                 name,
                 ..
-            }) if spares => Ok(Way::Shell(Shell::Srun(name))),
+            }) if spares => Ok(StartMethod::Shell(Shell::Srun(name))),
             Ok(launcher) if spares && wish.is_some() => Err(format!(
                 "--spares: {} starts no process in the place of another one; --launcher ssh does",
                 launcher.name.display()
             )),
-            Ok(launcher) if !spares => Ok(Way::Launcher(launcher)),
+            Ok(launcher) if !spares => Ok(StartMethod::Launcher(launcher)),
             Err(why) if wish.is_some() => Err(why),
-            Ok(_) | Err(_) if ssh() => Ok(Way::Shell(Shell::Remote("ssh".into()))),
+            Ok(_) | Err(_) if ssh() => Ok(StartMethod::Shell(Shell::Remote("ssh".into()))),
             Ok(_) => Err("--spares on several hosts needs ssh".into()),
             Err(why) => Err(why),
         }
@@ -153,9 +153,9 @@ impl Place {
     /// Errors: one line.
     pub fn places(
         &self,
-        shares: &[Share],
+        shares: &[HostShare],
         shell: &Shell,
-    ) -> Result<Vec<unipgas_launcher::Place>, String> {
+    ) -> Result<Vec<unipgas_launcher::NodePlacement>, String> {
         shell::places(shares, shell, &words(&self.launcher_args)?, is_here)
     }
 
@@ -167,9 +167,9 @@ impl Place {
     /// Becomes the launcher, which gets all signals then and whose status is that of the job. Returns where it cannot.
     pub fn hand_over(
         &self,
-        launcher: &Launcher,
-        shares: &[Share],
-        program: &Program<'_>,
+        launcher: &HostLauncher,
+        shares: &[HostShare],
+        program: &ProgramSpec<'_>,
     ) -> ExitCode {
         let words = match self.command(launcher, shares, program) {
             Ok(words) => words,
@@ -193,20 +193,20 @@ impl Place {
 
     fn command(
         &self,
-        launcher: &Launcher,
-        shares: &[Share],
-        program: &Program<'_>,
+        launcher: &HostLauncher,
+        shares: &[HostShare],
+        program: &ProgramSpec<'_>,
     ) -> Result<Vec<OsString>, String> {
         let more = words(&self.launcher_args)?;
         let protocol = match launcher.kind {
-            Kind::Srun if std::env::var_os("SLURM_MPI_TYPE").is_none() => {
+            LauncherKind::Srun if std::env::var_os("SLURM_MPI_TYPE").is_none() => {
                 launcher::slurm_protocol(&said(&launcher.path, &["--mpi=list"]))
             }
             _ => None,
         };
         let mut words = vec![program.path.as_os_str().to_owned()];
         words.extend(program.args.iter().cloned());
-        let job = Job {
+        let job = LaunchPlan {
             shares,
             bind: program.bind,
             tag: program.tag,
@@ -221,7 +221,7 @@ impl Place {
 }
 
 /// The hosts that a list or a file names. Errors: one line.
-fn named(hosts: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Vec<Named>>, String> {
+fn named(hosts: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Vec<NamedHost>>, String> {
     match (hosts, file) {
         (Some(text), _) => list::from_list(text).map(Some),
         (None, Some(path)) => {
@@ -272,7 +272,7 @@ fn said(path: &Path, args: &[&str]) -> String {
 }
 
 /// What a person would type in a shell.
-fn line(program: &Program<'_>, launcher: &Launcher, words: &[OsString]) -> String {
+fn line(program: &ProgramSpec<'_>, launcher: &HostLauncher, words: &[OsString]) -> String {
     let quoted = |word: &OsStr| {
         let word = word.to_string_lossy().into_owned();
         shlex::try_quote(&word).map_or(word.clone(), |quoted| quoted.into_owned())
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn words_of_a_shell_come_back() {
-        let program = Program {
+        let program = ProgramSpec {
             bind: Bind::None,
             tag: false,
             keep_going: KeepGoing::Never,
@@ -340,8 +340,8 @@ mod tests {
             path: Path::new("./p"),
             args: &[],
         };
-        let launcher = Launcher {
-            kind: Kind::OpenMpi,
+        let launcher = HostLauncher {
+            kind: LauncherKind::OpenMpi,
             name: "mpirun".into(),
             path: "/usr/bin/mpirun".into(),
         };

@@ -9,12 +9,14 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 use unipgas::core::{Error, tell};
 use unipgas_launcher::Launch;
-use unipgas_launcher::{BindPolicy, Ends, Keeper, OWN, Output, Part, Place, keep, shell_line};
+use unipgas_launcher::{
+    BindPolicy, Keeper, NodePlacement, NodeRanks, OWN, Output, OutputProperties, keep, shell_line,
+};
 
-use super::list::Share;
+use super::list::HostShare;
 use crate::fail;
 use crate::records::{Records, pieces};
-use crate::run::Told;
+use crate::run::ReportOptions;
 use crate::{stats, trace};
 
 /// What a launcher of a host has to be told to start the ranks there.
@@ -30,7 +32,7 @@ struct Plan {
     bind: String,
     reports_bindings: bool,
     files: Option<PathBuf>,
-    ends: Ends,
+    ends: OutputProperties,
     stats: bool,
     trace: bool,
 }
@@ -42,7 +44,7 @@ const TIMELINE: u8 = OWN + 1;
 
 /// How the hosts are reached.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shell {
+pub(crate) enum Shell {
     /// As ssh is called: `ssh WORDS HOST LINE`.
     Remote(OsString),
     /// In an allocation of Slurm.
@@ -93,22 +95,22 @@ impl Shell {
 
 /// Whose ranks are where, and how each host is reached. A host comes once, whatever the order of the shares. Errors: a line.
 pub fn places(
-    shares: &[Share],
+    shares: &[HostShare],
     shell: &Shell,
     more: &[String],
     is_here: impl Fn(&str) -> bool,
-) -> Result<Vec<Place>, String> {
+) -> Result<Vec<NodePlacement>, String> {
     let myself =
         std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
     let line = || shell_line(&[myself.clone().into(), "part".into()]);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<NodePlacement> = Vec::new();
     let mut rank = 0;
     for share in shares {
         let here = rank..rank + share.processes;
         rank = here.end;
         match places.iter_mut().find(|place| place.host == share.host) {
             Some(place) => place.here.extend(here),
-            None => places.push(Place {
+            None => places.push(NodePlacement {
                 host: share.host.clone(),
                 here: here.collect(),
                 command: match is_here(&share.host) {
@@ -122,8 +124,8 @@ pub fn places(
 }
 
 /// What would be started, a line for each host.
-pub fn shown(places: &[Place]) -> String {
-    let line = |place: &Place| {
+pub fn shown(places: &[NodePlacement]) -> String {
+    let line = |place: &NodePlacement| {
         let words = place.command.iter().map(|word| word.to_string_lossy());
         let quoted = words.map(|word| {
             shlex::try_quote(&word).map_or_else(|_| word.to_string(), |word| word.into_owned())
@@ -172,7 +174,12 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// Sees the job through, on these hosts.
-pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> ExitCode {
+pub fn run(
+    mut launch: Launch,
+    places: &[NodePlacement],
+    path: &Path,
+    wishes: ReportOptions,
+) -> ExitCode {
     let directory = match std::env::current_dir() {
         Ok(directory) => directory,
         Err(error) => return fail(2, &format!("cannot tell the directory: {error}")),
@@ -247,13 +254,13 @@ pub fn part() -> ExitCode {
     }
 }
 
-fn begin() -> Result<(Part, Plan), Error> {
+fn begin() -> Result<(NodeRanks, Plan), Error> {
     let own = |fd: std::io::Result<OwnedFd>| {
         fd.map_err(|e| Error::os("no pipe to the launcher of the whole", e))
     };
     let input = own(std::io::stdin().as_fd().try_clone_to_owned())?;
     let output = own(std::io::stdout().as_fd().try_clone_to_owned())?;
-    let (part, plan) = Part::open(input, output)?;
+    let (part, plan) = NodeRanks::open(input, output)?;
     let plan = serde_json::from_slice(&plan);
     let plan = plan.map_err(|error| {
         Error::InvalidArgument(format!(
@@ -263,7 +270,7 @@ fn begin() -> Result<(Part, Plan), Error> {
     Ok((part, plan))
 }
 
-fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
+fn see(part: NodeRanks, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
     std::env::set_current_dir(&plan.directory)
         .map_err(|e| Error::os(&format!("no directory {}", plan.directory.display()), e))?;
     let collect = |wanted: bool| wanted.then(Records::new).transpose().map_err(Error::Os);
@@ -304,8 +311,8 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
 mod tests {
     use super::*;
 
-    fn share(host: &str, processes: u32) -> Share {
-        Share {
+    fn share(host: &str, processes: u32) -> HostShare {
+        HostShare {
             host: host.into(),
             processes,
         }

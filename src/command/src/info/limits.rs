@@ -7,17 +7,17 @@ use unipgas::ircce::{self, comm::MAX_UES, flag::MAX_TAGGED_LEN, launch::MPB_MAX,
 use unipgas::libfabric::atomics::{self, Family, kinds};
 use unipgas::libfabric::{collectives, domain, endpoint, memory, messages, rma, service};
 use unipgas::utofu::caps;
-use unipgas::utofu::environment::Wishes;
+use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::shape::MAX_NODES;
 
 /// Processes of one job that the tests start (tests/run-examples): of GASPI, of uTofu.
 const TRIED: [u64; 2] = [1000, 200];
 
 /// A name and a number.
-pub type Limit = (&'static str, u64);
+pub(super) type Limit = (&'static str, u64);
 
 /// Those of all interfaces, with what the environment wishes of two.
-pub fn limits(wishes: &Wishes, of_ircce: &ircce::launch::Wishes) -> Vec<Limit> {
+pub fn limits(wishes: &UtofuSettings, of_ircce: &ircce::launch::LaunchSettings) -> Vec<Limit> {
     let mut all = vec![
         ("processes", u64::from(MAX_SIZE)),
         ("processes that were tried", TRIED[0]),
@@ -65,7 +65,7 @@ fn of_gaspi() -> [Limit; 11] {
     ]
 }
 
-fn of_utofu(wishes: &Wishes) -> [Limit; 20] {
+fn of_utofu(wishes: &UtofuSettings) -> [Limit; 20] {
     [
         ("uTofu nodes of a network", MAX_NODES.into()),
         ("uTofu TNIs per node", caps::TNIS.into()),
@@ -111,7 +111,7 @@ fn of_utofu(wishes: &Wishes) -> [Limit; 20] {
     ]
 }
 
-fn of_rcce(wishes: &ircce::launch::Wishes) -> [Limit; 8] {
+fn of_rcce(wishes: &ircce::launch::LaunchSettings) -> [Limit; 8] {
     [
         ("RCCE UEs", MAX_UES as u64),
         ("RCCE bytes of an MPB", wishes.mpb as u64),

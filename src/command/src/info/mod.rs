@@ -12,19 +12,19 @@ use unipgas::core::inbox::InboxLayout;
 use unipgas::core::variables::{self, Variable};
 use unipgas::gaspi;
 use unipgas::ircce;
-use unipgas::utofu::environment::Wishes;
+use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::vcq::VcqFlags;
 use unipgas_launcher::topology::Topology;
 
 use self::features::features;
 use self::limits::{Limit, limits};
 use self::reach::Reach;
-use self::trial::{Found, Trials, Way};
+use self::trial::{ReachMethod, TrialResult, Trials};
 use crate::{fail, shown};
 
 /// Shows the machine, the backends and why each is or is not usable, the limits and the environment of a job.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// As one JSON object
     #[arg(long)]
     json: bool,
@@ -76,11 +76,11 @@ pub fn run(args: &Args) -> ExitCode {
         Err(error) => return fail(1, &error.to_string()),
     };
     variables::tell_of_unknown();
-    let wishes = match Wishes::from_env() {
+    let wishes = match UtofuSettings::from_env() {
         Ok(wishes) => wishes,
         Err(why) => return fail(1, &why),
     };
-    let of_ircce = match ircce::launch::Wishes::from_env() {
+    let of_ircce = match ircce::launch::LaunchSettings::from_env() {
         Ok(wishes) => wishes,
         Err(why) => return fail(1, &why),
     };
@@ -218,7 +218,7 @@ impl Info {
 }
 
 /// How two processes fared.
-fn tried(found: &Result<Found, String>) -> String {
+fn tried(found: &Result<TrialResult, String>) -> String {
     let found = match found {
         Err(why) => return format!("no: {why}"),
         Ok(found) => found,
@@ -234,21 +234,21 @@ fn tried(found: &Result<Found, String>) -> String {
         Ok(_) => "copied by the kernel, 10 to 1,000 times slower".into(),
     };
     let own = match (found.one_thread, found.several_threads) {
-        (Way::InPlace, Way::InPlace) => match &found.how {
+        (ReachMethod::InPlace, ReachMethod::InPlace) => match &found.how {
             Ok(how) => format!("shared in place ({how})"),
             Err(_) => "shared in place".into(),
         },
-        (Way::InPlace, Way::Copied) => format!(
+        (ReachMethod::InPlace, ReachMethod::Copied) => format!(
             "shared in place in a process of one thread; beside other threads it is {}",
             copied()
         ),
-        (Way::Copied, _) => copied(),
+        (ReachMethod::Copied, _) => copied(),
     };
     format!("usable, tried with 2 processes; memory of the program's own is {own}")
 }
 
 /// Of the MRQ of a free mode VCQ.
-fn inbox_bytes(wishes: &Wishes) -> usize {
+fn inbox_bytes(wishes: &UtofuSettings) -> usize {
     InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
 }
 

@@ -6,7 +6,7 @@ use unipgas::core::registry::{self, Backend};
 use unipgas::core::{host, variables};
 
 /// What is told of the surroundings.
-pub struct Reach {
+pub(super) struct Reach {
     bootstrap: Result<Joined, String>,
     /// What launchers have left in the environment.
     found: Vec<(&'static str, String)>,

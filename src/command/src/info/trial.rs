@@ -14,7 +14,7 @@ use unipgas::core::registry::{self, Opening, open_from_env};
 use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
 use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights, print};
-use unipgas_launcher::{Launch, Outcome, Output};
+use unipgas_launcher::{JobOutcome, Launch, Output};
 
 use crate::fail;
 
@@ -28,7 +28,7 @@ const MYSELF: &str = "/proc/self/exe";
 /// How peers reach memory that a program has made itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub(super) enum ReachMethod {
     /// It is mapped by them.
     InPlace,
     /// The kernel copies, and the owner's helper carries out atomics.
@@ -37,7 +37,7 @@ pub enum Way {
 
 /// What a backend does not do by itself; nothing where it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confined {
+pub(super) struct Confined {
     /// Bytes of one transfer.
     pub largest: Option<usize>,
     /// Bytes that are taken in the call.
@@ -79,21 +79,21 @@ impl fmt::Display for Confined {
 
 /// What two processes found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub(super) struct TrialResult {
     /// Peers map what the library allocates.
     pub mapped: bool,
     /// What the engine makes up for.
     pub limits: Confined,
     /// Own memory of a process with one thread.
-    pub one_thread: Way,
+    pub one_thread: ReachMethod,
     /// The same where another thread runs.
-    pub several_threads: Way,
+    pub several_threads: ReachMethod,
     /// How it is shared there, or why not.
     pub how: std::result::Result<String, String>,
 }
 
 /// A backend, and what became of the trial.
-pub type Trials = Vec<(String, std::result::Result<Found, String>)>;
+pub(super) type Trials = Vec<(String, std::result::Result<TrialResult, String>)>;
 
 /// Tries all backends as the user of this process.
 pub fn all() -> Trials {
@@ -139,7 +139,7 @@ pub fn tell_all() -> ExitCode {
 }
 
 /// Two processes on a backend.
-fn pair(backend: &str) -> std::result::Result<Found, String> {
+fn pair(backend: &str) -> std::result::Result<TrialResult, String> {
     let outcome = of_this_program(2, "--trial", Some(backend))?;
     let said = &outcome.ranks[0].stdout;
     serde_json::from_slice(said).map_err(|_| "its processes do not tell".to_owned())
@@ -150,7 +150,7 @@ pub fn of_this_program(
     size: u32,
     option: &str,
     backend: Option<&str>,
-) -> std::result::Result<Outcome, String> {
+) -> std::result::Result<JobOutcome, String> {
     let mut launch = Launch::new(size, MYSELF);
     launch.args = vec!["info".into(), option.into()];
     launch.output = Output::Capture;
@@ -209,7 +209,7 @@ fn own(engine: &Engine) -> Result<Own> {
     })
 }
 
-fn meet() -> Result<Found> {
+fn meet() -> Result<TrialResult> {
     let deadline = Deadline::after(LIMIT);
     let job = Job::from_env()?;
     let transports = open_from_env(&Opening::of(&job))?;
@@ -255,8 +255,14 @@ fn meet() -> Result<Found> {
     // Nobody takes away what the other one still works on.
     world.job().fence(3, deadline)?;
     world.leave()?;
-    let way = |mapped: bool| if mapped { Way::InPlace } else { Way::Copied };
-    Ok(Found {
+    let way = |mapped: bool| {
+        if mapped {
+            ReachMethod::InPlace
+        } else {
+            ReachMethod::Copied
+        }
+    };
+    Ok(TrialResult {
         mapped: mapped[0],
         limits,
         one_thread: way(mapped[1]),

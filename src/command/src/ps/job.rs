@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::board::{Board, boards};
-use unipgas_launcher::picture::{Doing, Picture, Seen};
+use unipgas_launcher::job_snapshot::{JobSnapshot, ProcessState, RankEntry};
 
 /// A job's ranks on a host, or on several hosts that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
+pub(crate) struct JobListing {
     /// Tells it from others, the same on all of its hosts.
     id: String,
     /// The host of the process `job`, where it is another one.
@@ -22,22 +22,22 @@ pub struct Job {
     started_by: u32,
     size: u32,
     command: String,
-    ranks: Vec<Seen>,
+    ranks: Vec<RankEntry>,
     /// Ranks that wait for each other.
     deadlock: Option<Vec<u32>>,
 }
 
 /// How people name a job: by a process of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
+pub(crate) struct JobSelector {
     host: Option<String>,
     pid: u32,
 }
 
-impl FromStr for Name {
+impl FromStr for JobSelector {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Name, String> {
+    fn from_str(text: &str) -> Result<JobSelector, String> {
         let (host, pid) = match text.rsplit_once(':') {
             Some((host, pid)) if !host.is_empty() => (Some(host.to_owned()), pid),
             Some(_) | None => (None, text),
@@ -45,11 +45,11 @@ impl FromStr for Name {
         let pid = pid.parse().map_err(|_| {
             "want the pid of a launcher or a rank, or HOST:PID beside --hosts".to_owned()
         })?;
-        Ok(Name { host, pid })
+        Ok(JobSelector { host, pid })
     }
 }
 
-impl std::fmt::Display for Name {
+impl std::fmt::Display for JobSelector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
             Some(host) => write!(f, "{host}:{}", self.pid),
@@ -58,15 +58,15 @@ impl std::fmt::Display for Name {
     }
 }
 
-impl Job {
+impl JobListing {
     /// Those on this host.
-    pub fn all() -> Vec<Job> {
-        boards().iter().map(Job::look).collect()
+    pub fn all() -> Vec<JobListing> {
+        boards().iter().map(JobListing::look).collect()
     }
 
-    fn look(board: &Board) -> Job {
-        let (picture, pid) = (Picture::look(board), board.launcher_pid());
-        Job {
+    fn look(board: &Board) -> JobListing {
+        let (picture, pid) = (JobSnapshot::look(board), board.launcher_pid());
+        JobListing {
             id: format!("{:016x}", board.everywhere()),
             host: None,
             job: pid,
@@ -79,13 +79,13 @@ impl Job {
     }
 
     /// Those of several hosts, each with its name.
-    pub fn joined(hosts: Vec<(String, Vec<Job>)>) -> Vec<Job> {
-        let mut all: Vec<Job> = Vec::new();
+    pub fn joined(hosts: Vec<(String, Vec<JobListing>)>) -> Vec<JobListing> {
+        let mut all: Vec<JobListing> = Vec::new();
         for (host, jobs) in hosts {
             for job in jobs {
-                let mut picture = Picture::default();
-                picture.join(&host, Picture { ranks: job.ranks });
-                let job = Job {
+                let mut picture = JobSnapshot::default();
+                picture.join(&host, JobSnapshot { ranks: job.ranks });
+                let job = JobListing {
                     host: Some(host.clone()),
                     command: job.command.replace(char::is_control, " "),
                     ranks: picture.ranks,
@@ -101,7 +101,7 @@ impl Job {
     }
 
     /// The rest of it, on another host.
-    fn add(&mut self, other: Job) {
+    fn add(&mut self, other: JobListing) {
         // A host may have been asked by two of its names.
         let known: BTreeSet<u32> = self.ranks.iter().map(|seen| seen.rank).collect();
         let new = (other.ranks.into_iter()).filter(|seen| !known.contains(&seen.rank));
@@ -111,22 +111,22 @@ impl Job {
     }
 
     /// What its ranks are doing.
-    pub fn picture(&self) -> Picture {
-        Picture {
+    pub fn picture(&self) -> JobSnapshot {
+        JobSnapshot {
             ranks: self.ranks.clone(),
         }
     }
 
     /// By what it is found again.
-    pub fn name(&self) -> Name {
-        Name {
+    pub fn name(&self) -> JobSelector {
+        JobSelector {
             host: self.host.clone(),
             pid: self.job,
         }
     }
 
     /// Whether this is its launcher, the process that has started that, or a rank.
-    fn has(&self, name: &Name) -> bool {
+    fn has(&self, name: &JobSelector) -> bool {
         let is = |host: &Option<String>, pid: u32| {
             pid == name.pid && (name.host.is_none() || *host == name.host)
         };
@@ -137,7 +137,11 @@ impl Job {
     }
 
     /// The one of these that has this process, or the only one. Errors: a line.
-    pub fn find(mut all: Vec<Job>, wanted: Option<&Name>, place: &str) -> Result<Job, String> {
+    pub fn find(
+        mut all: Vec<JobListing>,
+        wanted: Option<&JobSelector>,
+        place: &str,
+    ) -> Result<JobListing, String> {
         match wanted {
             Some(name) => all.retain(|job| job.has(name)),
             // That of a launcher whose ranks others have started is none to look at.
@@ -164,13 +168,13 @@ impl Job {
         let waits = (self.ranks.iter()).filter(|seen| !seen.waits.is_empty());
         let waits = waits.count();
         let computes = (self.ranks.iter())
-            .filter(|seen| seen.waits.is_empty() && seen.doing == Doing::Runs)
+            .filter(|seen| seen.waits.is_empty() && seen.doing == ProcessState::Runs)
             .count();
         [waits, computes, self.ranks.len() - waits - computes]
     }
 
     /// A table of them, a line for each.
-    pub fn list(all: &[Job]) -> String {
+    pub fn list(all: &[JobListing]) -> String {
         let names: Vec<String> = all.iter().map(|job| job.name().to_string()).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
         let mut text = format!(
@@ -239,26 +243,26 @@ fn parent_of(pid: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn seen(rank: u32, awaits: Option<u32>) -> Seen {
+    fn seen(rank: u32, awaits: Option<u32>) -> RankEntry {
         let wait = |of: u32| {
             let wait = serde_json::json!({
                 "thread": 5, "call": "RCCE_recv", "lasted": 1.5, "ranks": [of], "needed": 1, "pending": 0, "sleeps": 2
             });
             serde_json::from_value(wait).unwrap()
         };
-        Seen {
+        RankEntry {
             rank,
             pid: 100 + rank / 2,
             program: "p".into(),
             host: None,
-            doing: Doing::Sleeps,
+            doing: ProcessState::Sleeps,
             waits: awaits.into_iter().map(wait).collect(),
             counts: Default::default(),
         }
     }
 
-    fn part(id: &str, job: u32, ranks: Vec<Seen>) -> Job {
-        Job {
+    fn part(id: &str, job: u32, ranks: Vec<RankEntry>) -> JobListing {
+        JobListing {
             id: id.into(),
             host: None,
             job,
@@ -285,7 +289,7 @@ mod tests {
             ("also-h2".to_owned(), vec![part("x", 7, vec![b])]),
         ];
         let text = serde_json::to_string(&hosts).unwrap();
-        let all = Job::joined(serde_json::from_str(&text).unwrap());
+        let all = JobListing::joined(serde_json::from_str(&text).unwrap());
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].deadlock, Some(vec![0, 1]));
         let ranks: Vec<_> = all[0].ranks.iter().map(|seen| seen.rank).collect();
@@ -303,7 +307,8 @@ mod tests {
             text.ends_with("1 more on other hosts: --hosts LIST asks there, too\n"),
             "{text}"
         );
-        let find = |name: &str| Job::find(all.clone(), Some(&name.parse().unwrap()), "h1, h2");
+        let find =
+            |name: &str| JobListing::find(all.clone(), Some(&name.parse().unwrap()), "h1, h2");
         // A rank of one of them on h2, and of the other one its launcher.
         assert!(
             find("100")
@@ -317,8 +322,8 @@ mod tests {
             "5 is no process of a job on h1, h2; unipgas ps lists the jobs"
         );
         // Of those with ranks there is one.
-        assert_eq!(Job::find(all.clone(), None, "").unwrap().id, "x");
-        assert_eq!(Job::list(&all).lines().count(), 3);
+        assert_eq!(JobListing::find(all.clone(), None, "").unwrap().id, "x");
+        assert_eq!(JobListing::list(&all).lines().count(), 3);
     }
 
     #[test]
@@ -328,12 +333,12 @@ mod tests {
             ("h1:12", Some("h1"), 12),
             ("::1:7", Some("::1"), 7),
         ] {
-            let name: Name = text.parse().unwrap();
+            let name: JobSelector = text.parse().unwrap();
             assert_eq!((name.host.as_deref(), name.pid), (host, pid));
             assert_eq!(name.to_string(), text);
         }
         for text in ["", "h1", "h1:", ":5", "-1"] {
-            assert!(text.parse::<Name>().is_err(), "{text}");
+            assert!(text.parse::<JobSelector>().is_err(), "{text}");
         }
     }
 }

@@ -5,21 +5,24 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use unipgas_tofud::collectives::{Operation, Plan, plans, run};
+use unipgas_tofud::collectives::{CollectiveAlgorithm, CollectiveOperation, plans, run};
 use unipgas_tofud::sim::Fidelity;
-use unipgas_tofud::{Error, Figures, Job};
+use unipgas_tofud::{Error, Figures, JobLayout};
 
 use super::predicted;
 use super::text::{grouped, time};
 
 /// One size, with all plans of all operations and their times in ns.
 struct Size {
-    job: Job,
-    operations: Vec<(Operation, Vec<(Plan, f64)>)>,
+    job: JobLayout,
+    operations: Vec<(CollectiveOperation, Vec<(CollectiveAlgorithm, f64)>)>,
 }
 
 impl Size {
-    fn best(of: &[(Plan, f64)], allowed: impl Fn(Plan) -> bool) -> Option<(Plan, f64)> {
+    fn best(
+        of: &[(CollectiveAlgorithm, f64)],
+        allowed: impl Fn(CollectiveAlgorithm) -> bool,
+    ) -> Option<(CollectiveAlgorithm, f64)> {
         let all = of.iter().copied().filter(|(plan, _)| allowed(*plan));
         all.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
@@ -27,7 +30,7 @@ impl Size {
 
 /// Simulates all plans for each of `jobs`, values of `bytes` bytes.
 pub fn told(
-    jobs: &[Job],
+    jobs: &[JobLayout],
     figures: &Figures,
     fidelity: Fidelity,
     bytes: u64,
@@ -38,7 +41,7 @@ pub fn told(
     for job in jobs {
         job.path.check(&job.shape)?;
         let mut operations = Vec::new();
-        for operation in Operation::ALL {
+        for operation in CollectiveOperation::ALL {
             let mut times = Vec::new();
             for plan in plans(operation, job, bytes) {
                 bar.set_message(format!("{} nodes: {operation}, {plan}", job.nodes_in_use()));
@@ -60,9 +63,10 @@ pub fn told(
     })
 }
 
-fn progress(jobs: &[Job], bytes: u64) -> ProgressBar {
-    let work = |job: &Job| {
-        let plans = Operation::ALL.map(|operation| plans(operation, job, bytes).len() as u64);
+fn progress(jobs: &[JobLayout], bytes: u64) -> ProgressBar {
+    let work = |job: &JobLayout| {
+        let plans =
+            CollectiveOperation::ALL.map(|operation| plans(operation, job, bytes).len() as u64);
         plans.iter().sum::<u64>() * u64::from(job.processes)
     };
     let bar = ProgressBar::new(jobs.iter().map(work).sum());
@@ -79,9 +83,9 @@ fn text(sizes: &[Size], bytes: u64) -> String {
     let mut text = String::from(
         "Simulated by a model of TofuD, not measured. The best schedule of the engine's\ngroups, the one that they take where nothing is known of the network, and, where\nthere is one, that of barrier gates\n",
     );
-    for (nth, operation) in Operation::ALL.into_iter().enumerate() {
+    for (nth, operation) in CollectiveOperation::ALL.into_iter().enumerate() {
         let of = match operation {
-            Operation::Barrier => String::new(),
+            CollectiveOperation::Barrier => String::new(),
             _ => format!(" of {} bytes", grouped(bytes)),
         };
         let _ = writeln!(text, "\n{operation}{of}\n");
@@ -92,7 +96,7 @@ fn text(sizes: &[Size], bytes: u64) -> String {
         );
         for size in sizes {
             let times = &size.operations[nth].1;
-            let best = Size::best(times, Plan::is_of_groups);
+            let best = Size::best(times, CollectiveAlgorithm::is_of_groups);
             let gates = Size::best(times, |plan| !plan.is_of_groups());
             let usual = times.first().map(|(_, ns)| *ns);
             let shown = |ns: Option<f64>| ns.map_or("-".into(), time);
@@ -116,7 +120,8 @@ fn all(sizes: &[Size], figures: &Figures, fidelity: Fidelity, bytes: u64) -> Val
     let size = |size: &Size| {
         let operations = size.operations.iter().map(|(operation, times)| {
             let best = Size::best(times, |_| true).map(|(plan, _)| plan.to_string());
-            let of_groups = Size::best(times, Plan::is_of_groups).map(|(plan, _)| plan.to_string());
+            let of_groups = Size::best(times, CollectiveAlgorithm::is_of_groups)
+                .map(|(plan, _)| plan.to_string());
             let times = times.iter();
             let times: Vec<Value> = times
                 .map(|(plan, ns)| json!({ "plan": plan.to_string(), "time_ns": ns }))

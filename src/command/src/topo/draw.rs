@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unipgas_tofud::Job;
+use unipgas_tofud::JobLayout;
 use unipgas_tofud::predict::Loads;
 use unipgas_tofud::shape::{AXES, PORTS};
 
@@ -13,7 +13,7 @@ const COLUMNS: u32 = 80;
 const LINES: u32 = 66;
 
 /// One line that says what the job is.
-pub fn heading(job: &Job) -> String {
+pub fn heading(job: &JobLayout) -> String {
     let shape = &job.shape;
     let rings: String = (0..6)
         .filter(|axis| shape.is_ring(*axis))
@@ -32,7 +32,7 @@ pub fn heading(job: &Job) -> String {
 }
 
 /// The drawing, with tenths of the busiest link's load.
-pub fn draw(job: &Job, loads: &Loads) -> String {
+pub fn draw(job: &JobLayout, loads: &Loads) -> String {
     let [x, y, z, _, b, _] = job.shape.lengths();
     let busy = Busy::of(job, loads);
     let page = Page::of(job);
@@ -54,7 +54,7 @@ struct Busy {
 }
 
 impl Busy {
-    fn of(job: &Job, loads: &Loads) -> Self {
+    fn of(job: &JobLayout, loads: &Loads) -> Self {
         let nodes = loads.links.chunks(PORTS);
         let nodes: Vec<u64> = nodes
             .map(|ports| ports.iter().copied().max().unwrap_or(0))
@@ -82,13 +82,13 @@ const LEGEND: &str = "the load of the busiest link that leaves\nit, in tenths of
 
 /// All nodes.
 struct Page<'a> {
-    job: &'a Job,
+    job: &'a JobLayout,
     /// Of a rank.
     digits: u32,
 }
 
 impl<'a> Page<'a> {
-    fn of(job: &'a Job) -> Self {
+    fn of(job: &'a JobLayout) -> Self {
         let digits = job.processes.max(2) - 1;
         Page {
             job,
@@ -156,7 +156,7 @@ impl<'a> Page<'a> {
 }
 
 /// A digit for each X, Y, Z.
-fn units(job: &Job, busy: &Busy) -> String {
+fn units(job: &JobLayout, busy: &Busy) -> String {
     let [x, y, z, ..] = job.shape.lengths();
     let mut text = format!(
         "Each X, Y, Z with its {} nodes has {LEGEND}.\n\n",
@@ -180,7 +180,7 @@ fn units(job: &Job, busy: &Busy) -> String {
 }
 
 /// A line for each plane.
-fn planes(job: &Job, busy: &Busy) -> String {
+fn planes(job: &JobLayout, busy: &Busy) -> String {
     let mut text = String::from(
         "Planes: nodes in use, and the loads of the nodes' busiest links beside that of\nthe busiest one of all\n\n  plane    nodes   most   mean\n",
     );

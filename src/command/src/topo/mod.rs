@@ -11,16 +11,16 @@ use std::process::ExitCode;
 
 use unipgas_tofud::predict::predict;
 use unipgas_tofud::sim::{Fidelity, MOST_MEMBERS};
-use unipgas_tofud::{Error, Figures, Job, Order, PathRule, Pattern, Shape};
+use unipgas_tofud::{Error, Figures, JobLayout, PathRule, RankOrder, TorusShape, TrafficPattern};
 
 use crate::{fail, shown};
 
 /// Draws a job on the network of A64FX machines, TofuD, and predicts from published figures what a pattern of puts takes there
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Lengths of X, Y, Z, A, B and C, as 4x2x3x2x3x2
     #[arg(long, value_name = "SHAPE", conflicts_with_all = ["nodes", "processes"])]
-    shape: Option<Shape>,
+    shape: Option<TorusShape>,
     /// So many nodes, in a box that has room for them
     #[arg(long, value_name = "N", conflicts_with = "processes")]
     nodes: Option<u32>,
@@ -41,7 +41,7 @@ pub struct Args {
     path: PathRule,
     /// Who sends to whom: pair, pair:0-5, ring, shift:X+2, halo, alltoall, alltoone:3, random:7
     #[arg(long, value_name = "PATTERN", default_value = "halo")]
-    pattern: Pattern,
+    pattern: TrafficPattern,
     /// Bytes of each message; K, M and G are powers of 1024
     #[arg(long, value_name = "BYTES", default_value = "8", value_parser = text::bytes)]
     bytes: u64,
@@ -111,7 +111,7 @@ fn told(args: &Args) -> Result<String, Error> {
     }
     let job = job(args)?;
     let predicted = predict(&job, &figures, args.pattern, args.bytes)?;
-    let report = predicted::Report {
+    let report = predicted::PatternReport {
         job: &job,
         figures: &figures,
         pattern: args.pattern,
@@ -134,27 +134,27 @@ fn told(args: &Args) -> Result<String, Error> {
     ))
 }
 
-fn job(args: &Args) -> Result<Job, Error> {
+fn job(args: &Args) -> Result<JobLayout, Error> {
     job_of(args, args.nodes)
 }
 
-fn job_of(args: &Args, nodes: Option<u32>) -> Result<Job, Error> {
+fn job_of(args: &Args, nodes: Option<u32>) -> Result<JobLayout, Error> {
     let mut job = match (args.shape, nodes, args.processes) {
-        (Some(shape), ..) => Job::full(shape, args.per_node)?,
+        (Some(shape), ..) => JobLayout::full(shape, args.per_node)?,
         (_, Some(nodes), _) => {
-            let job = Job::full(Shape::for_nodes(nodes)?, args.per_node)?;
+            let job = JobLayout::full(TorusShape::for_nodes(nodes)?, args.per_node)?;
             let processes = nodes * args.per_node;
-            Job { processes, ..job }
+            JobLayout { processes, ..job }
         }
-        (.., Some(processes)) => Job::of(processes, args.per_node)?,
+        (.., Some(processes)) => JobLayout::of(processes, args.per_node)?,
         _ => return Err(Error(NO_JOB.into())),
     };
     if args.open {
         job.shape = job.shape.open();
     }
     job.order = match args.order {
-        Ordered::Node => Order::Node,
-        Ordered::Cyclic => Order::Cyclic,
+        Ordered::Node => RankOrder::Node,
+        Ordered::Cyclic => RankOrder::Cyclic,
     };
     job.path = args.path;
     Ok(job)

@@ -3,23 +3,23 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use unipgas_tofud::figures::{Figure, Source};
+use unipgas_tofud::figures::{Figure, FigureSource};
 use unipgas_tofud::predict::Prediction;
 use unipgas_tofud::shape::{AXES, PORTS};
-use unipgas_tofud::{Figures, Job, Pattern};
+use unipgas_tofud::{Figures, JobLayout, TrafficPattern};
 
 use super::text::{grouped, time};
 
 /// A pattern, and what it takes.
-pub struct Report<'a> {
-    pub job: &'a Job,
+pub(super) struct PatternReport<'a> {
+    pub job: &'a JobLayout,
     pub figures: &'a Figures,
-    pub pattern: Pattern,
+    pub pattern: TrafficPattern,
     pub bytes: u64,
     pub predicted: &'a Prediction,
 }
 
-impl Report<'_> {
+impl PatternReport<'_> {
     /// The pattern on the job, in a line.
     pub fn title(&self) -> String {
         format!(
@@ -128,8 +128,8 @@ fn named(link: usize) -> (usize, char, char) {
 /// A figure for JSON.
 pub fn figure(figure: &Figure) -> Value {
     let (known, source) = match figure.source {
-        Source::Published(source) => ("published", source),
-        Source::Assumed(source) => ("assumed", source),
+        FigureSource::Published(source) => ("published", source),
+        FigureSource::Assumed(source) => ("assumed", source),
     };
     json!({
         "name": figure.name,
@@ -151,13 +151,13 @@ pub fn figures(figures: &Figures) -> String {
         let value = value.trim_end().to_owned();
         let set = figure.value != default.value;
         match figure.source {
-            Source::Published(source) if !set => {
+            FigureSource::Published(source) if !set => {
                 match published.iter_mut().find(|(known, _)| *known == source) {
                     Some((_, values)) => values.push(value),
                     None => published.push((source, vec![value])),
                 }
             }
-            Source::Assumed(why) if !set => {
+            FigureSource::Assumed(why) if !set => {
                 let _ = writeln!(assumed, "  {value:<22}{}", why);
             }
             _ => {

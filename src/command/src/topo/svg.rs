@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plotters::prelude::*;
-use unipgas_tofud::Job;
+use unipgas_tofud::JobLayout;
 use unipgas_tofud::predict::Loads;
 use unipgas_tofud::shape::PORTS;
 
@@ -20,7 +20,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Where what is drawn lies.
 struct Layout<'a> {
-    job: &'a Job,
+    job: &'a JobLayout,
     /// Each node is drawn.
     nodes: bool,
     /// Pixels of an X, Y, Z.
@@ -30,7 +30,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(job: &'a Job) -> Self {
+    fn of(job: &'a JobLayout) -> Self {
         let [x, y, z, a, b, c] = job.shape.lengths().map(|length| length as i32);
         let nodes = job.shape.nodes() <= EACH;
         let unit = match nodes {
@@ -86,7 +86,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Writes the drawing. Errors: the file cannot be written.
-pub fn draw(file: &Path, job: &Job, loads: &Loads, title: &str) -> Outcome {
+pub fn draw(file: &Path, job: &JobLayout, loads: &Loads, title: &str) -> Outcome {
     let layout = Layout::of(job);
     let area = SVGBackend::new(file, layout.size()).into_drawing_area();
     area.fill(&WHITE)?;
@@ -140,7 +140,7 @@ struct Drawn {
 }
 
 /// The load of the busier direction.
-fn both(job: &Job, loads: &Loads, node: u32, axis: usize) -> Option<(u32, u64)> {
+fn both(job: &JobLayout, loads: &Loads, node: u32, axis: usize) -> Option<(u32, u64)> {
     let next = job.shape.neighbour(node, axis, true)?;
     let up = loads.links[node as usize * PORTS + 2 * axis + 1];
     let down = loads.links[next as usize * PORTS + 2 * axis];

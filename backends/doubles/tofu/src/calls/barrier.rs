@@ -10,7 +10,7 @@ use unipgas_utofu_sys::*;
 
 use super::forwarded;
 use super::management::check_tni;
-use crate::library::{Mock, Outcome, outcome};
+use crate::library::{Mock, UtofuResult, outcome};
 use crate::rules::broken;
 
 /// Elements of a reduction.
@@ -66,7 +66,7 @@ pub unsafe fn utofu_alloc_vbg(
     num_vbgs: usize,
     flags: c_ulong,
     vbg_ids: *mut utofu_vbg_id_t,
-) -> Outcome {
+) -> UtofuResult {
     if flags & !UTOFU_VBG_FLAG_THREAD_SAFE != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
@@ -89,7 +89,7 @@ pub unsafe fn utofu_free_vbg(
     mock: &'static Mock,
     vbg_ids: *mut utofu_vbg_id_t,
     num_vbgs: usize,
-) -> Outcome {
+) -> UtofuResult {
     let ids: &[utofu_vbg_id_t] = if vbg_ids.is_null() {
         &[]
     } else {
@@ -114,7 +114,7 @@ pub unsafe fn utofu_free_vbg(
 /// Functions on a VBG: what `$check` says comes first.
 macro_rules! on_vbg {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) if $check:expr;)*) => {$(
-        pub unsafe fn $name(mock: &'static Mock, vbg_id: utofu_vbg_id_t, $($parameter: $ty),*) -> Outcome {
+        pub unsafe fn $name(mock: &'static Mock, vbg_id: utofu_vbg_id_t, $($parameter: $ty),*) -> UtofuResult {
             let _inside = Inside::new(mock, stringify!($name), vbg_id);
             $check?;
             // SAFETY:
@@ -135,14 +135,14 @@ on_vbg! {
     fn utofu_poll_reduce_double(flags: c_ulong, data: *mut f64) if no(flags);
 }
 
-fn refuse(is_wrong: bool, code: c_int) -> Outcome {
+fn refuse(is_wrong: bool, code: c_int) -> UtofuResult {
     if is_wrong { Err(code) } else { Ok(()) }
 }
 
-fn no(flags: c_ulong) -> Outcome {
+fn no(flags: c_ulong) -> UtofuResult {
     refuse(flags != 0, UTOFU_ERR_INVALID_FLAGS)
 }
 
-fn check_number(number: usize, most: usize) -> Outcome {
+fn check_number(number: usize, most: usize) -> UtofuResult {
     refuse(number == 0 || number > most, UTOFU_ERR_INVALID_NUMBER)
 }

@@ -4,11 +4,11 @@ use std::ffi::{c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use crate::library::{Mock, Outcome, outcome};
-use crate::vcqs::Inside;
+use crate::library::{Mock, UtofuResult, outcome};
+use crate::vcqs::VcqCall;
 
 /// Errors: `UTOFU_ERR_INVALID_FLAGS`, `UTOFU_ERR_INVALID_POINTER`.
-fn check<T>(flags: c_ulong, place: *mut T) -> Outcome {
+fn check<T>(flags: c_ulong, place: *mut T) -> UtofuResult {
     if flags != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
@@ -23,8 +23,8 @@ pub unsafe fn utofu_poll_tcq(
     vcq_hdl: utofu_vcq_hdl_t,
     flags: c_ulong,
     cbdata: *mut *mut c_void,
-) -> Outcome {
-    let inside = Inside::new(mock, "utofu_poll_tcq", vcq_hdl);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, "utofu_poll_tcq", vcq_hdl);
     check(flags, cbdata)?;
     let taken = inside.queues().poll_tcq(mock, inside.vcq())?;
     let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
@@ -39,9 +39,9 @@ pub unsafe fn utofu_poll_mrq(
     vcq_hdl: utofu_vcq_hdl_t,
     flags: c_ulong,
     notice: *mut utofu_mrq_notice,
-) -> Outcome {
+) -> UtofuResult {
     const CALL: &str = "utofu_poll_mrq";
-    let inside = Inside::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(mock, CALL, vcq_hdl);
     check(flags, notice)?;
     let mut queues = inside.queues();
     queues.check_mrq(mock, CALL, inside.vcq())?;
@@ -57,8 +57,8 @@ pub unsafe fn utofu_query_num_unread_tcq(
     mock: &'static Mock,
     vcq_hdl: utofu_vcq_hdl_t,
     count: *mut usize,
-) -> Outcome {
-    let inside = Inside::new(mock, "utofu_query_num_unread_tcq", vcq_hdl);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, "utofu_query_num_unread_tcq", vcq_hdl);
     check(0, count)?;
     let unread = inside.queues().query_unread(mock)?;
     // SAFETY:
@@ -71,9 +71,9 @@ pub unsafe fn utofu_query_num_unread_mrq(
     mock: &'static Mock,
     vcq_hdl: utofu_vcq_hdl_t,
     count: *mut usize,
-) -> Outcome {
+) -> UtofuResult {
     const CALL: &str = "utofu_query_num_unread_mrq";
-    let inside = Inside::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(mock, CALL, vcq_hdl);
     check(0, count)?;
     let held = inside.queues().check_mrq(mock, CALL, inside.vcq())?;
     // SAFETY:

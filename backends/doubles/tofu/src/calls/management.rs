@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use unipgas_utofu_sys::*;
 
 use super::forwarded;
-use crate::library::{Mock, Outcome, outcome};
+use crate::library::{Mock, UtofuResult, outcome};
 use crate::vcqs;
 
 /// VCQs of a CQ.
@@ -53,7 +53,7 @@ unsafe fn cut(mock: &Mock, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usi
 }
 
 /// Errors: `UTOFU_ERR_INVALID_CMP_ID`.
-fn check_cmp(cmp_id: utofu_cmp_id_t) -> Outcome {
+fn check_cmp(cmp_id: utofu_cmp_id_t) -> UtofuResult {
     if cmp_id < CMP_IDS {
         Ok(())
     } else {
@@ -62,7 +62,7 @@ fn check_cmp(cmp_id: utofu_cmp_id_t) -> Outcome {
 }
 
 /// Errors: `UTOFU_ERR_INVALID_TNI_ID`.
-pub fn check_tni(mock: &Mock, tni_id: utofu_tni_id_t) -> Outcome {
+pub fn check_tni(mock: &Mock, tni_id: utofu_tni_id_t) -> UtofuResult {
     if usize::from(tni_id) < mock.config.tnis {
         Ok(())
     } else {
@@ -74,7 +74,7 @@ pub unsafe fn utofu_get_onesided_tnis(
     mock: &'static Mock,
     tni_ids: *mut *mut utofu_tni_id_t,
     num_tnis: *mut usize,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     unsafe {
@@ -88,7 +88,7 @@ pub unsafe fn utofu_get_barrier_tnis(
     mock: &'static Mock,
     tni_ids: *mut *mut utofu_tni_id_t,
     num_tnis: *mut usize,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     unsafe {
@@ -103,7 +103,7 @@ pub unsafe fn utofu_query_onesided_caps(
     mock: &'static Mock,
     tni_id: utofu_tni_id_t,
     tni_caps: *mut *mut utofu_onesided_caps,
-) -> Outcome {
+) -> UtofuResult {
     static CAPS: Mutex<BTreeMap<utofu_tni_id_t, &'static utofu_onesided_caps>> =
         Mutex::new(BTreeMap::new());
     check_tni(mock, tni_id)?;
@@ -135,7 +135,7 @@ pub unsafe fn utofu_query_barrier_caps(
     mock: &'static Mock,
     tni_id: utofu_tni_id_t,
     tni_caps: *mut *mut utofu_barrier_caps,
-) -> Outcome {
+) -> UtofuResult {
     check_tni(mock, tni_id)?;
     // SAFETY:
     // - the caller's arguments.
@@ -150,7 +150,7 @@ fn create(
     has_cmp: bool,
     vcq_hdl: *mut utofu_vcq_hdl_t,
     make: impl FnOnce() -> c_int,
-) -> Outcome {
+) -> UtofuResult {
     let exclusive = flags & UTOFU_VCQ_FLAG_EXCLUSIVE != 0;
     let session = flags & UTOFU_VCQ_FLAG_SESSION_MODE != 0;
     if flags & !VCQ_FLAGS != 0 || exclusive && session || has_cmp && (exclusive || session) {
@@ -174,7 +174,7 @@ pub unsafe fn utofu_create_vcq(
     tni_id: utofu_tni_id_t,
     flags: c_ulong,
     vcq_hdl: *mut utofu_vcq_hdl_t,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     let make = || unsafe { (mock.real.utofu_create_vcq)(tni_id, flags, vcq_hdl) };
@@ -187,7 +187,7 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
     cmp_id: utofu_cmp_id_t,
     flags: c_ulong,
     vcq_hdl: *mut utofu_vcq_hdl_t,
-) -> Outcome {
+) -> UtofuResult {
     check_cmp(cmp_id)?;
     let make = || {
         // SAFETY:
@@ -205,7 +205,7 @@ pub unsafe fn utofu_construct_vcq_id(
     cq_id: utofu_cq_id_t,
     cmp_id: utofu_cmp_id_t,
     vcq_id: *mut utofu_vcq_id_t,
-) -> Outcome {
+) -> UtofuResult {
     check_tni(mock, tni_id)?;
     check_cmp(cmp_id)?;
     // SAFETY:
@@ -213,7 +213,7 @@ pub unsafe fn utofu_construct_vcq_id(
     outcome(unsafe { (mock.real.utofu_construct_vcq_id)(coords, tni_id, cq_id, cmp_id, vcq_id) })
 }
 
-pub unsafe fn utofu_free_vcq(mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t) -> Outcome {
+pub unsafe fn utofu_free_vcq(mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t) -> UtofuResult {
     let vcq = vcqs::find("utofu_free_vcq", vcq_hdl);
     // SAFETY:
     // - a VCQ that is there.
@@ -224,7 +224,7 @@ pub unsafe fn utofu_query_vcq_id(
     mock: &'static Mock,
     vcq_hdl: utofu_vcq_hdl_t,
     vcq_id: *mut utofu_vcq_id_t,
-) -> Outcome {
+) -> UtofuResult {
     vcqs::find("utofu_query_vcq_id", vcq_hdl);
     // SAFETY:
     // - the caller's arguments.
@@ -235,7 +235,7 @@ pub unsafe fn utofu_query_tofu_version(
     mock: &'static Mock,
     major_ver: *mut c_int,
     minor_ver: *mut c_int,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     unsafe { (mock.real.utofu_query_tofu_version)(major_ver, minor_ver) };
@@ -246,7 +246,7 @@ pub unsafe fn utofu_query_utofu_version(
     mock: &'static Mock,
     major_ver: *mut c_int,
     minor_ver: *mut c_int,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     unsafe { (mock.real.utofu_query_utofu_version)(major_ver, minor_ver) };

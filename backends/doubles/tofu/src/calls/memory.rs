@@ -4,16 +4,16 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use crate::library::{Mock, Outcome, outcome};
+use crate::library::{Mock, UtofuResult, outcome};
 use crate::rules::broken;
-use crate::vcqs::{Inside, Registered};
+use crate::vcqs::{StaddEntry, VcqCall};
 
 /// Alignment of what has a STag of the program's choice, and the number of those.
 const ALIGNMENT: usize = 256;
 const STAGS: c_uint = 256;
 
 /// Errors: `UTOFU_ERR_INVALID_STAG`.
-fn check_stag(stag: c_uint) -> Outcome {
+fn check_stag(stag: c_uint) -> UtofuResult {
     if stag < STAGS {
         Ok(())
     } else {
@@ -24,12 +24,12 @@ fn check_stag(stag: c_uint) -> Outcome {
 /// Registers `size` bytes at `addr` by `make`, if that is allowed. `tagged`: under a STag of the program's choice.
 fn register(
     mock: &'static Mock,
-    inside: &Inside,
+    inside: &VcqCall,
     (addr, size): (*mut c_void, usize),
     (flags, tagged): (c_ulong, bool),
     stadd: *mut utofu_stadd_t,
     make: impl FnOnce() -> c_int,
-) -> Outcome {
+) -> UtofuResult {
     if flags & !UTOFU_REG_MEM_FLAG_READ_ONLY != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
@@ -42,7 +42,7 @@ fn register(
     let mut queues = inside.queues();
     let registered = &mut queues.of(inside.vcq()).registered;
     // The same memory gets the STADD that it has.
-    let is_same = |memory: &Registered| (memory.address, memory.length) == (addr.addr(), size);
+    let is_same = |memory: &StaddEntry| (memory.address, memory.length) == (addr.addr(), size);
     let is_new = tagged || !registered.values().any(is_same);
     if is_new && registered.len() >= mock.config.regs {
         return Err(UTOFU_ERR_FULL);
@@ -50,7 +50,7 @@ fn register(
     outcome(make())?;
     // SAFETY:
     // - the library has stored the STADD there.
-    let memory = registered.entry(unsafe { *stadd }).or_insert(Registered {
+    let memory = registered.entry(unsafe { *stadd }).or_insert(StaddEntry {
         address: addr.addr(),
         length: size,
         times: 0,
@@ -67,8 +67,8 @@ pub unsafe fn utofu_reg_mem(
     size: usize,
     flags: c_ulong,
     stadd: *mut utofu_stadd_t,
-) -> Outcome {
-    let inside = Inside::new(mock, "utofu_reg_mem", vcq_hdl);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, "utofu_reg_mem", vcq_hdl);
     // SAFETY:
     // - the caller's arguments.
     let make = || unsafe { (mock.real.utofu_reg_mem)(vcq_hdl, addr, size, flags, stadd) };
@@ -83,8 +83,8 @@ pub unsafe fn utofu_reg_mem_with_stag(
     stag: c_uint,
     flags: c_ulong,
     stadd: *mut utofu_stadd_t,
-) -> Outcome {
-    let inside = Inside::new(mock, "utofu_reg_mem_with_stag", vcq_hdl);
+) -> UtofuResult {
+    let inside = VcqCall::new(mock, "utofu_reg_mem_with_stag", vcq_hdl);
     if !addr.addr().is_multiple_of(ALIGNMENT) {
         return Err(UTOFU_ERR_INVALID_ADDRESS);
     }
@@ -105,7 +105,7 @@ pub unsafe fn utofu_query_stadd(
     vcq_id: utofu_vcq_id_t,
     stag: c_uint,
     stadd: *mut utofu_stadd_t,
-) -> Outcome {
+) -> UtofuResult {
     check_stag(stag)?;
     // SAFETY:
     // - the caller's arguments.
@@ -117,9 +117,9 @@ pub unsafe fn utofu_dereg_mem(
     vcq_hdl: utofu_vcq_hdl_t,
     stadd: utofu_stadd_t,
     flags: c_ulong,
-) -> Outcome {
+) -> UtofuResult {
     const CALL: &str = "utofu_dereg_mem";
-    let inside = Inside::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(mock, CALL, vcq_hdl);
     if flags != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }

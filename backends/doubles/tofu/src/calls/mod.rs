@@ -15,7 +15,7 @@ pub use onesided::*;
 /// Functions that have no rule of their own.
 macro_rules! forwarded {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?);)*) => {$(
-        pub unsafe fn $name(mock: &'static Mock, $($parameter: $ty),*) -> Outcome {
+        pub unsafe fn $name(mock: &'static Mock, $($parameter: $ty),*) -> UtofuResult {
             // SAFETY:
             // - the caller's arguments.
             outcome(unsafe { (mock.real.$name)($($parameter),*) })

@@ -4,9 +4,9 @@ use std::ffi::{c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use crate::flight::Kind;
-use crate::library::{Mock, Outcome};
-use crate::operation::Operation;
+use crate::flight::DescriptorKind;
+use crate::library::{Mock, UtofuResult};
+use crate::operation::OperationArguments;
 use crate::post;
 
 /// The library tells of the end of each descriptor: so the mock knows which have a place in the TOQ. Programs are told of what they have asked for.
@@ -18,8 +18,8 @@ macro_rules! both {
         #[allow(clippy::too_many_arguments, reason = "as in C")]
         pub unsafe fn $name(
             mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void,
-        ) -> Outcome {
-            let operation = Operation { flags: $flags, $($field: $value,)* ..Operation::NONE };
+        ) -> UtofuResult {
+            let operation = OperationArguments { flags: $flags, $($field: $value,)* ..OperationArguments::NONE };
             let $flags = $flags | TOLD;
             post::start(
                 mock, stringify!($name), vcq_hdl, cbdata, &operation,
@@ -39,8 +39,8 @@ macro_rules! both {
         #[allow(clippy::too_many_arguments, reason = "as in C")]
         pub unsafe fn $prepare(
             mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* desc: *mut c_void, desc_size: *mut usize,
-        ) -> Outcome {
-            let operation = Operation { flags: $flags, $($field: $value,)* ..Operation::NONE };
+        ) -> UtofuResult {
+            let operation = OperationArguments { flags: $flags, $($field: $value,)* ..OperationArguments::NONE };
             let $flags = $flags | TOLD;
             let make = || {
                 // SAFETY:
@@ -57,12 +57,12 @@ macro_rules! both {
 both! {
     fn utofu_put | utofu_prepare_put(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
+    ) flags { kind: DescriptorKind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_put_gap | utofu_prepare_put_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
     ) flags {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         packets: Some((mtu, gap)),
     }
 
@@ -70,7 +70,7 @@ both! {
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong,
     ) flags {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)),
     }
 
@@ -78,26 +78,26 @@ both! {
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong, mtu: usize, gap: usize,
     ) flags {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)), packets: Some((mtu, gap)),
     }
 
     fn utofu_put_piggyback | utofu_prepare_put_piggyback(
         rmt_vcq_id: u64, lcl_data: *mut c_void, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata }
+    ) flags { kind: DescriptorKind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_put_piggyback8 | utofu_prepare_put_piggyback8(
         rmt_vcq_id: u64, lcl_data: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata, most: 8 }
+    ) flags { kind: DescriptorKind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata, most: 8 }
 
     fn utofu_get | utofu_prepare_get(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
+    ) flags { kind: DescriptorKind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_get_gap | utofu_prepare_get_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
     ) flags {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         packets: Some((mtu, gap)),
     }
 
@@ -105,7 +105,7 @@ both! {
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong,
     ) flags {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)),
     }
 
@@ -113,25 +113,25 @@ both! {
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong, mtu: usize, gap: usize,
     ) flags {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
+        kind: DescriptorKind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)), packets: Some((mtu, gap)),
     }
 
     fn utofu_armw4 | utofu_prepare_armw4(
         rmt_vcq_id: u64, armw_op: utofu_armw_op, op_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
+    ) flags { kind: DescriptorKind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
 
     fn utofu_armw8 | utofu_prepare_armw8(
         rmt_vcq_id: u64, armw_op: utofu_armw_op, op_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
+    ) flags { kind: DescriptorKind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
 
     fn utofu_cswap4 | utofu_prepare_cswap4(
         rmt_vcq_id: u64, old_value: u32, new_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
+    ) flags { kind: DescriptorKind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
 
     fn utofu_cswap8 | utofu_prepare_cswap8(
         rmt_vcq_id: u64, old_value: u64, new_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
+    ) flags { kind: DescriptorKind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
 
     fn utofu_nop | utofu_prepare_nop(flags: c_ulong) flags {}
 }
@@ -142,7 +142,7 @@ pub unsafe fn utofu_post_toq(
     desc: *mut c_void,
     desc_size: usize,
     cbdata: *mut c_void,
-) -> Outcome {
+) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
     unsafe { post::post_toq(mock, vcq_hdl, desc, desc_size, cbdata) }

@@ -47,7 +47,7 @@ fn what_ends_later_is_told_later() {
     let backend = [("UNIPGAS_BACKEND", "opaque")];
     alone_with(name, "toq=4,mrq=64", &backend, || {
         const PUTS: usize = 200;
-        let (a, other, b) = (Vcq::new(0, 0), Vcq::new(0, 0), Vcq::new(1, 0));
+        let (a, other, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0), TestVcq::new(1, 0));
         let flags = |put: usize| match put % 4 {
             0 => TCQ,
             1 => LOCAL,

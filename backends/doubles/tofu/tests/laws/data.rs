@@ -201,7 +201,7 @@ fn processes_reach_each_other() {
             call!(utofu_query_stadd(id, STAG, &mut remote)),
             UTOFU_SUCCESS
         );
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         a.set(0, 40);
         let put = |to, flags| call!(utofu_put(a.handle, id, a.stadd, to, 8, 0, flags, cbdata(1)));
         assert_eq!(put(remote, LOCAL | REMOTE), UTOFU_SUCCESS);
@@ -242,8 +242,8 @@ fn processes_reach_each_other() {
 #[test]
 fn a_relay_goes_on_by_itself() {
     alone("data::a_relay_goes_on_by_itself", "", || {
-        let (a, c) = (Vcq::new(0, 0), Vcq::new(2, 0));
-        let relay = Vcq::new(1, UTOFU_VCQ_FLAG_SESSION_MODE);
+        let (a, c) = (TestVcq::new(0, 0), TestVcq::new(2, 0));
+        let relay = TestVcq::new(1, UTOFU_VCQ_FLAG_SESSION_MODE);
         assert_eq!(call!(utofu_nop(relay.handle, 0, cbdata(0))), UTOFU_SUCCESS);
         assert_eq!(relay.put(&c, TCQ | REMOTE, 3), UTOFU_SUCCESS);
         assert_eq!(relay.poll_tcq().0, UTOFU_ERR_NOT_FOUND);

@@ -58,7 +58,7 @@ utofu_functions!(fail_all);
 
 #[test]
 fn every_call_fails_once() {
-    let settings: Vec<String> = Functions::NAMES
+    let settings: Vec<String> = UtofuFunctions::NAMES
         .iter()
         .map(|name| format!("fail={name}:1:ERR_OUT_OF_RESOURCE"))
         .collect();
@@ -66,9 +66,9 @@ fn every_call_fails_once() {
         "every_call::every_call_fails_once",
         &settings.join(","),
         || {
-            assert_eq!(failed(), Functions::NAMES);
+            assert_eq!(failed(), UtofuFunctions::NAMES);
             let told = counts();
-            for name in Functions::NAMES {
+            for name in UtofuFunctions::NAMES {
                 assert_eq!(
                     (&told["calls"][name], &told["injected"][name]),
                     (&1.into(), &1.into()),
@@ -115,7 +115,7 @@ fn some_calls_fail_and_do_nothing() {
         "every_call::some_calls_fail_and_do_nothing",
         settings,
         || {
-            let a = Vcq::new(0, 0);
+            let a = TestVcq::new(0, 0);
             let mut stadd = 77;
             let register = |stadd: &mut u64| {
                 let address = a.memory.cast::<c_void>();

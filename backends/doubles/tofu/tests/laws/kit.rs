@@ -40,12 +40,12 @@ fn symbol(name: &CStr) -> *mut c_void {
 }
 
 /// The functions of the mock.
-pub fn tofu() -> &'static Functions {
-    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+pub fn tofu() -> &'static UtofuFunctions {
+    static FUNCTIONS: OnceLock<UtofuFunctions> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
         // SAFETY:
         // - the functions of a libtofucom, which stays loaded.
-        unsafe { Functions::load(symbol) }.unwrap()
+        unsafe { UtofuFunctions::load(symbol) }.unwrap()
     })
 }
 
@@ -91,7 +91,7 @@ pub fn cbdata(number: usize) -> *mut c_void {
 }
 
 #[derive(Clone, Copy)]
-pub struct Vcq {
+pub(crate) struct TestVcq {
     pub handle: utofu_vcq_hdl_t,
     pub id: utofu_vcq_id_t,
     pub memory: *mut u8,
@@ -116,14 +116,14 @@ pub fn create(tni: utofu_tni_id_t, flags: c_ulong) -> Result<utofu_vcq_hdl_t, c_
     }
 }
 
-impl Vcq {
+impl TestVcq {
     pub fn new(tni: utofu_tni_id_t, flags: c_ulong) -> Self {
         let handle = create(tni, flags).unwrap();
         let (mut id, mut stadd, memory) = (0, 0, memory());
         assert_eq!(call!(utofu_query_vcq_id(handle, &mut id)), UTOFU_SUCCESS);
         let code = call!(utofu_reg_mem(handle, memory.cast(), SIZE, 0, &mut stadd));
         assert_eq!(code, UTOFU_SUCCESS);
-        Vcq {
+        TestVcq {
             handle,
             id,
             memory,
@@ -144,7 +144,7 @@ impl Vcq {
     }
 
     /// Puts a word from the beginning of its memory to that of `other`.
-    pub fn put(&self, other: &Vcq, flags: c_ulong, number: usize) -> c_int {
+    pub fn put(&self, other: &TestVcq, flags: c_ulong, number: usize) -> c_int {
         let (from, to) = (self.stadd, other.stadd);
         call!(utofu_put(
             self.handle,
@@ -158,7 +158,7 @@ impl Vcq {
         ))
     }
 
-    pub fn get(&self, other: &Vcq, flags: c_ulong, number: usize) -> c_int {
+    pub fn get(&self, other: &TestVcq, flags: c_ulong, number: usize) -> c_int {
         let (to, from) = (self.stadd, other.stadd);
         call!(utofu_get(
             self.handle,
@@ -218,6 +218,6 @@ fn soon<T>(poll: impl Fn() -> (c_int, T)) -> (c_int, T) {
 }
 
 /// Two VCQs of two TNIs.
-pub fn two() -> (Vcq, Vcq) {
-    (Vcq::new(0, 0), Vcq::new(1, 0))
+pub fn two() -> (TestVcq, TestVcq) {
+    (TestVcq::new(0, 0), TestVcq::new(1, 0))
 }

@@ -137,7 +137,7 @@ fn arguments_have_their_codes() {
 #[test]
 fn memory_has_its_codes() {
     alone("limits::memory_has_its_codes", "regs=2", || {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         let mut stadd = 0;
         let mut with_stag = |offset: usize, size, stag, flags| {
             let address = a.memory.wrapping_add(offset).cast();
@@ -176,7 +176,7 @@ fn memory_is_registered_more_than_once() {
         "limits::memory_is_registered_more_than_once",
         "regs=1",
         || {
-            let a = Vcq::new(0, 0);
+            let a = TestVcq::new(0, 0);
             let again = |offset: usize, stadd: &mut utofu_stadd_t| {
                 let address = a.memory.wrapping_add(offset).cast();
                 call!(utofu_reg_mem(a.handle, address, SIZE - offset, 0, stadd))
@@ -237,7 +237,7 @@ fn interfaces_and_queues_end() {
             assert_eq!(construct(2, 0, &mut id), UTOFU_ERR_INVALID_TNI_ID);
             assert_eq!(construct(1, 8, &mut id), UTOFU_ERR_INVALID_CMP_ID);
             assert_eq!(construct(1, 7, &mut id), UTOFU_SUCCESS);
-            let all: Vec<Vcq> = (0..3).map(|_| Vcq::new(0, 0)).collect();
+            let all: Vec<TestVcq> = (0..3).map(|_| TestVcq::new(0, 0)).collect();
             assert_eq!(create(0, 0), Err(UTOFU_ERR_FULL));
             assert!(create(1, 0).is_ok());
             assert_eq!(all[1].free(), UTOFU_SUCCESS);
@@ -300,7 +300,7 @@ fn the_toq_is_full_until_it_is_polled() {
         "limits::the_toq_is_full_until_it_is_polled",
         "toq=4",
         || {
-            let (a, other) = (Vcq::new(0, 0), Vcq::new(0, 0));
+            let (a, other) = (TestVcq::new(0, 0), TestVcq::new(0, 0));
             for number in 0..3 {
                 assert_eq!(a.put(&other, 0, number), UTOFU_SUCCESS);
             }

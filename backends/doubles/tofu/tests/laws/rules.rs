@@ -20,18 +20,18 @@ deadly! {
         call!(utofu_nop(4711, 0, cbdata(0)));
     }
     a_handle_that_was_freed("", "utofu_poll_tcq: no VCQ has this handle") {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         assert_eq!(a.free(), UTOFU_SUCCESS);
         a.poll_tcq();
     }
     a_vcq_freed_twice("", "utofu_free_vcq: no VCQ has this handle") {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         assert_eq!(a.free(), UTOFU_SUCCESS);
         a.free();
     }
     a_local_range_of_another_vcq("", "utofu_put: 8 bytes at local STADD") {
         // STADDs of different TNIs may be equal.
-        let (a, b) = (Vcq::new(0, 0), Vcq::new(0, 0));
+        let (a, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0));
         call!(utofu_put(a.handle, b.id, b.stadd, b.stadd, 8, 0, 0, cbdata(0)));
     }
     a_local_range_beyond_the_end("", "utofu_get: 16 bytes at local STADD") {
@@ -59,12 +59,12 @@ deadly! {
         call!(utofu_get_stride(a.handle, b.id, a.stadd, b.stadd, 16, 8, 2, 0, 0, cbdata(0)));
     }
     memory_deregistered_twice("", "utofu_dereg_mem: no memory of this VCQ is registered") {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         assert_eq!(a.deregister(), UTOFU_SUCCESS);
         a.deregister();
     }
     memory_deregistered_from_its_middle("", "utofu_dereg_mem: no memory of this VCQ is registered") {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         call!(utofu_dereg_mem(a.handle, a.stadd + 8, 0));
     }
     memory_that_a_put_may_still_read("", "utofu_dereg_mem: a Put of 8 bytes") {
@@ -74,7 +74,7 @@ deadly! {
     }
     /// It has asked for nothing, and waits for a step.
     memory_that_a_silent_put_will_read("", "utofu_dereg_mem: a Put of 8 bytes") {
-        let (a, b) = (Vcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), Vcq::new(1, 0));
+        let (a, b) = (TestVcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), TestVcq::new(1, 0));
         assert_eq!(a.put(&b, REMOTE, 1), UTOFU_SUCCESS);
         a.deregister();
     }
@@ -97,7 +97,7 @@ deadly! {
         a.get(&b, UTOFU_ONESIDED_FLAG_SPS(1), 0);
     }
     a_get_in_session_mode("", "utofu_get: a VCQ of session mode takes put and NOP alone") {
-        let (a, b) = (Vcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), Vcq::new(1, 0));
+        let (a, b) = (TestVcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), TestVcq::new(1, 0));
         a.get(&b, 0, 0);
     }
     descriptors_of_another_vcq("", "utofu_post_toq: what begins at byte 0") {
@@ -108,7 +108,7 @@ deadly! {
         call!(utofu_post_toq(b.handle, place, size, cbdata(0)));
     }
     half_a_descriptor("", "utofu_post_toq: what begins at byte 0") {
-        let a = Vcq::new(0, 0);
+        let a = TestVcq::new(0, 0);
         let (mut words, mut size) = ([0u64; 8], 0);
         let place = words.as_mut_ptr().cast();
         assert_eq!(call!(utofu_prepare_nop(a.handle, 0, place, &mut size)), UTOFU_SUCCESS);
@@ -184,7 +184,7 @@ fn what_keeps_the_rules_goes_on() {
 fn a_wrong_stadd_may_be_the_librarys_to_tell() {
     let name = "rules::a_wrong_stadd_may_be_the_librarys_to_tell";
     alone(name, "stadds=tell", || {
-        let (a, b) = (Vcq::new(0, 0), Vcq::new(0, 0));
+        let (a, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0));
         let code = call!(utofu_put(
             a.handle,
             b.id,

@@ -69,7 +69,7 @@ fn threads_share_a_vcq_that_is_safe() {
         "threads::threads_share_a_vcq_that_is_safe",
         "yield=1,toq=8,late=1",
         || {
-            let handle = Vcq::new(0, UTOFU_VCQ_FLAG_THREAD_SAFE).handle;
+            let handle = TestVcq::new(0, UTOFU_VCQ_FLAG_THREAD_SAFE).handle;
             let (mut id, mut stadd) = (0, 0);
             let place = memory().cast();
             assert_eq!(call!(utofu_query_vcq_id(handle, &mut id)), UTOFU_SUCCESS);

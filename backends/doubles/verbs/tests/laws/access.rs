@@ -6,8 +6,8 @@ use crate::process::alone;
 use crate::requests::*;
 use crate::side::*;
 
-fn pair(other: Options) -> (Side, Side) {
-    Side::pair(Options::default(), other)
+fn pair(other: PairOptions) -> (Side, Side) {
+    Side::pair(PairOptions::default(), other)
 }
 
 /// The request fails with `status` at the requester; those behind it are flushed, signalled or not; a later one, too.
@@ -32,7 +32,7 @@ fn fails(request: Wr, status: u32, one: &Side) {
 #[test]
 fn keys_ranges_and_rights_are_checked() {
     alone("access::keys_ranges_and_rights_are_checked", "", || {
-        type Change = fn(&mut Wr, &Address);
+        type Change = fn(&mut Wr, &SideAddress);
         let changes: [Change; 6] = [
             |wr, _| wr.rkey ^= 0x100,
             // The local key.
@@ -44,7 +44,7 @@ fn keys_ranges_and_rights_are_checked() {
         ];
         for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ] {
             for change in changes {
-                let (one, other) = pair(Options::default());
+                let (one, other) = pair(PairOptions::default());
                 let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
                 change(&mut request, &other.address());
                 fails(request, IBV_WC_REM_ACCESS_ERR, &one);
@@ -68,10 +68,10 @@ fn rights_of_regions_and_of_queue_pairs_are_checked() {
                 (IBV_WR_ATOMIC_CMP_AND_SWP, IBV_ACCESS_REMOTE_ATOMIC),
             ] {
                 for (access, qp_access) in [(ALL & !right, ALL), (ALL, ALL & !right)] {
-                    let (one, other) = pair(Options {
+                    let (one, other) = pair(PairOptions {
                         access,
                         qp_access,
-                        ..Options::default()
+                        ..PairOptions::default()
                     });
                     let request = wr(900, opcode, 0, 8).to(&other.address(), 8);
                     fails(request, IBV_WC_REM_ACCESS_ERR, &one);
@@ -85,7 +85,7 @@ fn rights_of_regions_and_of_queue_pairs_are_checked() {
 fn atomics_must_be_aligned() {
     alone("access::atomics_must_be_aligned", "", || {
         for opcode in [IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP] {
-            let (one, other) = pair(Options::default());
+            let (one, other) = pair(PairOptions::default());
             let request = wr(900, opcode, 0, 8).to(&other.address(), 4);
             fails(request, IBV_WC_REM_INV_REQ_ERR, &one);
             assert_eq!(other.event().event_type, IBV_EVENT_QP_REQ_ERR);
@@ -100,7 +100,7 @@ fn local_keys_are_checked_when_their_turn_comes() {
         "",
         || {
             for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND] {
-                let (one, other) = pair(Options::default());
+                let (one, other) = pair(PairOptions::default());
                 let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
                 assert_eq!(one.post(&read), 0);
                 let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
@@ -119,8 +119,8 @@ fn local_keys_are_checked_when_their_turn_comes() {
 #[test]
 fn keys_of_another_domain_do_not_count() {
     alone("access::keys_of_another_domain_do_not_count", "", || {
-        let (one, other) = pair(Options::default());
-        let stranger = other.beside(Options::default());
+        let (one, other) = pair(PairOptions::default());
+        let stranger = other.beside(PairOptions::default());
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&stranger.address(), 0);
         fails(request, IBV_WC_REM_ACCESS_ERR, &one);
     });
@@ -129,7 +129,7 @@ fn keys_of_another_domain_do_not_count() {
 #[test]
 fn what_is_deregistered_is_not_written() {
     alone("access::what_is_deregistered_is_not_written", "", || {
-        let (one, other) = pair(Options::default());
+        let (one, other) = pair(PairOptions::default());
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         // SAFETY:
         // - it is deregistered once.
@@ -145,9 +145,9 @@ fn a_message_longer_than_its_buffer_fails_on_both_sides() {
         "",
         || {
             for shared in [false, true] {
-                let (one, other) = pair(Options {
+                let (one, other) = pair(PairOptions {
                     shared,
-                    ..Options::default()
+                    ..PairOptions::default()
                 });
                 assert_eq!(other.recv(1, 0, 16), 0);
                 assert_eq!(other.recv(2, 0, 16), 0);
@@ -166,9 +166,9 @@ fn a_message_longer_than_its_buffer_fails_on_both_sides() {
 #[test]
 fn more_reads_than_agreed_upon_fail() {
     alone("access::more_reads_than_agreed_upon_fail", "late=1", || {
-        let (one, other) = pair(Options {
+        let (one, other) = pair(PairOptions {
             dest_rd_atomic: 1,
-            ..Options::default()
+            ..PairOptions::default()
         });
         let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
         let mut last = (0, IBV_WC_SUCCESS);
@@ -194,10 +194,10 @@ fn a_requester_keeps_to_its_own_depth() {
         "access::a_requester_keeps_to_its_own_depth",
         "late=1",
         || {
-            let shallow = Options {
+            let shallow = PairOptions {
                 rd_atomic: 1,
                 dest_rd_atomic: 1,
-                ..Options::default()
+                ..PairOptions::default()
             };
             let (one, other) = Side::pair(shallow, shallow);
             for id in 0..60 {
@@ -209,9 +209,9 @@ fn a_requester_keeps_to_its_own_depth() {
                 assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
             }
             // With none at all there are no reads.
-            let none = Options {
+            let none = PairOptions {
                 rd_atomic: 0,
-                ..Options::default()
+                ..PairOptions::default()
             };
             let (one, other) = Side::pair(none, none);
             let request = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
@@ -227,20 +227,20 @@ fn a_buffer_that_may_not_be_written_fails_on_both_sides() {
         "access::a_buffer_that_may_not_be_written_fails_on_both_sides",
         "",
         || {
-            let (one, other) = pair(Options {
+            let (one, other) = pair(PairOptions {
                 access: IBV_ACCESS_REMOTE_READ,
-                ..Options::default()
+                ..PairOptions::default()
             });
             assert_eq!(other.recv(1, 0, 16), 0);
             fails(wr(900, IBV_WR_SEND, 0, 8), IBV_WC_REM_OP_ERR, &one);
             assert_eq!(other.ends(), (1, IBV_WC_LOC_PROT_ERR));
             // Nor is it a place for what is read.
             let (one, other) = Side::pair(
-                Options {
+                PairOptions {
                     access: IBV_ACCESS_REMOTE_READ,
-                    ..Options::default()
+                    ..PairOptions::default()
                 },
-                Options::default(),
+                PairOptions::default(),
             );
             let request = wr(900, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
             fails(request, IBV_WC_LOC_PROT_ERR, &one);

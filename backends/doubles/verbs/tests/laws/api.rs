@@ -7,10 +7,10 @@ use unipgas_verbs_sys::*;
 
 macro_rules! functions {
     ($($name:ident($($arg:ty),*) -> $gives:ty;)*) => {
-        pub struct Api { $(pub $name: unsafe extern "C" fn($($arg),*) -> $gives,)* }
+        pub(crate) struct VerbsFunctions { $(pub $name: unsafe extern "C" fn($($arg),*) -> $gives,)* }
 
-        fn load(library: *mut c_void) -> Api {
-            Api {$(
+        fn load(library: *mut c_void) -> VerbsFunctions {
+            VerbsFunctions {$(
                 $name: {
                     let name = CString::new(stringify!($name)).unwrap();
                     // SAFETY:
@@ -60,8 +60,8 @@ functions! {
     fake_verbs_inject(*const c_char) -> c_int;
 }
 
-pub fn api() -> &'static Api {
-    static API: OnceLock<Api> = OnceLock::new();
+pub fn api() -> &'static VerbsFunctions {
+    static API: OnceLock<VerbsFunctions> = OnceLock::new();
     API.get_or_init(|| {
         let own = std::env::current_exe().unwrap();
         let beside = own.with_file_name("libverbs_double.so");

@@ -51,7 +51,7 @@ fn there_is_one_event_each_time_it_is_armed() {
         "channels::there_is_one_event_each_time_it_is_armed",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             // SAFETY:
             // - the channel is not destroyed.
             let fd = unsafe { (*one.channel).fd };
@@ -88,7 +88,7 @@ fn those_who_wait_for_solicited_ones_get_those_and_errors() {
         "channels::those_who_wait_for_solicited_ones_get_those_and_errors",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             // SAFETY:
             // - the channel is not destroyed.
             let fd = unsafe { (*other.channel).fd };

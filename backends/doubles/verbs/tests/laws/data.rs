@@ -100,9 +100,9 @@ fn everything(one: &Side, other: &Side) {
     assert_eq!(one.ends(), (10, IBV_WC_SUCCESS));
 }
 
-const BIG: Options = Options {
+const BIG: PairOptions = PairOptions {
     words: 50_000,
-    ..Options::DEFAULT
+    ..PairOptions::DEFAULT
 };
 
 #[test]
@@ -136,7 +136,7 @@ fn between_contexts() {
     alone("data::between_contexts", "", || {
         let (one, other) = Side::pair(
             BIG,
-            Options {
+            PairOptions {
                 shared: true,
                 ..BIG
             },
@@ -164,7 +164,7 @@ fn between_processes() {
         "data::between_processes",
         "",
         |mut stream, _| {
-            let one = Side::new(Options::default());
+            let one = Side::new(PairOptions::default());
             let peer = one.exchange(&mut stream);
             one.connect(&peer);
             stream.say([1]);
@@ -189,7 +189,7 @@ fn between_processes() {
             assert_eq!(sum, 200);
         },
         |mut stream| {
-            let other = Side::new(Options::default());
+            let other = Side::new(PairOptions::default());
             let peer = other.exchange(&mut stream);
             other.connect(&peer);
             stream.say([1]);
@@ -222,7 +222,7 @@ fn inline_data_are_copied_and_others_are_not() {
         "data::inline_data_are_copied_and_others_are_not",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             for (flags, seen) in [(IBV_SEND_INLINE, 1), (0, 2)] {
                 one.put(0, &[1]);
                 let before = count(c"rnr");
@@ -252,7 +252,7 @@ fn atomics_of_glob_are_atomic_towards_the_cpu() {
         "data::atomics_of_glob_are_atomic_towards_the_cpu",
         "atomics=glob",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
             add.operand = 1;
             for _ in 0..1000 {
@@ -275,7 +275,7 @@ fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
         "data::atomics_of_hca_are_not_atomic_towards_the_cpu",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
             add.operand = 1;
             let (mut added, mut own) = (0, 0);
@@ -302,9 +302,9 @@ fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
 #[test]
 fn datagrams_arrive_behind_a_routing_header() {
     alone("data::datagrams_arrive_behind_a_routing_header", "", || {
-        let options = Options {
+        let options = PairOptions {
             kind: IBV_QPT_UD,
-            ..Options::default()
+            ..PairOptions::default()
         };
         let one = Side::new(options);
         let other = Side::new(options);
@@ -369,7 +369,7 @@ fn all_is_counted() {
     let mut is_outside = true;
     alone_with("data::all_is_counted", "", &environment, || {
         is_outside = false;
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         let inline = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         for flags in [0, IBV_SEND_SIGNALED, inline] {

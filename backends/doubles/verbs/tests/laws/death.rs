@@ -5,7 +5,7 @@ use std::process::Child;
 use unipgas_verbs_sys::*;
 
 use crate::api::api;
-use crate::process::{Stream, alone, two};
+use crate::process::{WordStream, alone, two};
 use crate::requests::*;
 use crate::side::*;
 
@@ -27,8 +27,8 @@ fn stop(child: &Child) {
 }
 
 /// Connects, and does nothing more.
-fn be_there(mut stream: Stream) {
-    let other = Side::new(Options::default());
+fn be_there(mut stream: WordStream) {
+    let other = Side::new(PairOptions::default());
     let peer = other.exchange(&mut stream);
     other.connect(&peer);
     stream.say([1]);
@@ -36,8 +36,8 @@ fn be_there(mut stream: Stream) {
     std::process::exit(0);
 }
 
-fn connected(stream: &mut Stream) -> (Side, Address) {
-    let one = Side::new(Options::default());
+fn connected(stream: &mut WordStream) -> (Side, SideAddress) {
+    let one = Side::new(PairOptions::default());
     let peer = one.exchange(stream);
     one.connect(&peer);
     let [_] = stream.hear();
@@ -120,9 +120,9 @@ fn a_queue_pair_that_is_not_there_does_not_answer() {
         "death::a_queue_pair_that_is_not_there_does_not_answer",
         "",
         || {
-            let never = |change: fn(&mut Address)| {
-                let one = Side::new(Options::default());
-                let mut peer = one.beside(Options::default()).address();
+            let never = |change: fn(&mut SideAddress)| {
+                let one = Side::new(PairOptions::default());
+                let mut peer = one.beside(PairOptions::default()).address();
                 change(&mut peer);
                 one.connect(&peer);
                 assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
@@ -136,7 +136,10 @@ fn a_queue_pair_that_is_not_there_does_not_answer() {
             never(|peer| peer.qp ^= 0x800);
             never(|peer| peer.qp = 0x000_005);
             // It is there, but not at this address.
-            let (one, other) = (Side::new(Options::default()), Side::new(Options::default()));
+            let (one, other) = (
+                Side::new(PairOptions::default()),
+                Side::new(PairOptions::default()),
+            );
             let mut wrong = other.address();
             wrong.lid += 1;
             one.connect(&wrong);
@@ -153,7 +156,7 @@ fn a_queue_pair_that_was_destroyed_does_not_answer() {
         "death::a_queue_pair_that_was_destroyed_does_not_answer",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
             assert_eq!(one.post(&request), 0);
             assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
@@ -162,7 +165,7 @@ fn a_queue_pair_that_was_destroyed_does_not_answer() {
             assert_eq!(one.post(&request), 0);
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             // Nor does a device that is closed.
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             // SAFETY:
             // - nothing of it is used any more.
             unsafe {
@@ -181,9 +184,9 @@ fn without_a_timeout_it_tries_for_ever() {
         "death::without_a_timeout_it_tries_for_ever",
         "retry_ms=1",
         || {
-            let options = Options {
+            let options = PairOptions {
                 timeout: 0,
-                ..Options::default()
+                ..PairOptions::default()
             };
             let one = Side::new(options);
             let peer = one.beside(options).address();

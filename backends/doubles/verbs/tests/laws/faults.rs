@@ -21,12 +21,12 @@ fn port_state(side: &Side) -> u32 {
 #[test]
 fn a_port_goes_down_and_up() {
     alone("faults::a_port_goes_down_and_up", "retry_ms=100000", || {
-        let patient = Options {
+        let patient = PairOptions {
             timeout: 20,
-            ..Options::default()
+            ..PairOptions::default()
         };
         let (one, other) = Side::pair(patient, patient);
-        let (hasty, _peer) = Side::pair(Options::default(), Options::default());
+        let (hasty, _peer) = Side::pair(PairOptions::default(), PairOptions::default());
         inject(c"port_down");
         let event = one.event();
         assert_eq!(
@@ -49,7 +49,7 @@ fn a_port_goes_down_and_up() {
 #[test]
 fn a_fatal_error_of_a_device_ends_all() {
     alone("faults::a_fatal_error_of_a_device_ends_all", "", || {
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         assert_eq!(other.recv(1, 0, 8), 0);
         assert_eq!(other.recv(2, 0, 8), 0);
         inject(c"device_fatal");
@@ -70,7 +70,7 @@ fn a_fatal_error_comes_after_a_number_of_requests() {
     let environment = [("FAKE_VERBS_FAULT", "after_wrs=3:device_fatal")];
     let test = "faults::a_fatal_error_comes_after_a_number_of_requests";
     alone_with(test, "", &environment, || {
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         for _ in 0..2 {
             assert_eq!(one.post(&request), 0);
@@ -85,7 +85,7 @@ fn a_fatal_error_comes_after_a_number_of_requests() {
 #[test]
 fn addresses_change() {
     alone("faults::addresses_change", "", || {
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         let gid = || {
             let mut gid = ibv_gid([0; 16]);
             // SAFETY:
@@ -113,9 +113,9 @@ fn addresses_change() {
 #[test]
 fn single_objects_fail() {
     alone("faults::single_objects_fail", "", || {
-        let options = Options {
+        let options = PairOptions {
             shared: true,
-            ..Options::default()
+            ..PairOptions::default()
         };
         let side = Side::new(options);
         side.connect(&side.address());
@@ -154,7 +154,7 @@ fn one_who_is_silent_is_lost_to_its_peers() {
         "faults::one_who_is_silent_is_lost_to_its_peers",
         "",
         |mut stream, _| {
-            let one = Side::new(Options::default());
+            let one = Side::new(PairOptions::default());
             let peer = one.exchange(&mut stream);
             one.connect(&peer);
             let [_] = stream.hear();
@@ -168,7 +168,7 @@ fn one_who_is_silent_is_lost_to_its_peers() {
             stream.say([3]);
         },
         |mut stream| {
-            let other = Side::new(Options::default());
+            let other = Side::new(PairOptions::default());
             let peer = other.exchange(&mut stream);
             other.connect(&peer);
             stream.say([1]);
@@ -189,7 +189,7 @@ fn events_can_be_asked_for_without_blocking() {
         "faults::events_can_be_asked_for_without_blocking",
         "",
         || {
-            let side = Side::new(Options::default());
+            let side = Side::new(PairOptions::default());
             let mut event: ibv_async_event = zeroed();
             // SAFETY:
             // - the context is open.

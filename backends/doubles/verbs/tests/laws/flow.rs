@@ -15,11 +15,11 @@ fn a_message_waits_for_a_buffer_if_it_may() {
             (IBV_WR_SEND, true),
             (IBV_WR_RDMA_WRITE_WITH_IMM, true),
         ] {
-            let options = Options {
+            let options = PairOptions {
                 shared,
-                ..Options::default()
+                ..PairOptions::default()
             };
-            let (one, other) = Side::pair(Options::default(), options);
+            let (one, other) = Side::pair(PairOptions::default(), options);
             let before = count(c"rnr");
             for id in [1, 2, 3] {
                 assert_eq!(one.post(&wr(id, opcode, 0, 8).to(&other.address(), 0)), 0);
@@ -44,11 +44,11 @@ fn a_message_waits_for_a_buffer_if_it_may() {
 fn a_message_gives_up_waiting_for_a_buffer() {
     alone("flow::a_message_gives_up_waiting_for_a_buffer", "", || {
         for rnr_retry in [0, 3] {
-            let options = Options {
+            let options = PairOptions {
                 rnr_retry,
-                ..Options::default()
+                ..PairOptions::default()
             };
-            let (one, other) = Side::pair(options, Options::default());
+            let (one, other) = Side::pair(options, PairOptions::default());
             let before = count(c"rnr");
             assert_eq!(
                 one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
@@ -72,11 +72,11 @@ fn slots_are_free_when_a_later_completion_is_polled() {
         "flow::slots_are_free_when_a_later_completion_is_polled",
         "",
         || {
-            let options = Options {
+            let options = PairOptions {
                 send_wr: 4,
-                ..Options::default()
+                ..PairOptions::default()
             };
-            let (one, other) = Side::pair(options, Options::default());
+            let (one, other) = Side::pair(options, PairOptions::default());
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
             for word in 1..=3 {
                 one.put(0, &[word]);
@@ -113,12 +113,12 @@ fn receive_queues_are_full_until_completions_are_polled() {
         "",
         || {
             for shared in [false, true] {
-                let options = Options {
+                let options = PairOptions {
                     recv_wr: 2,
                     shared,
-                    ..Options::default()
+                    ..PairOptions::default()
                 };
-                let (one, other) = Side::pair(Options::default(), options);
+                let (one, other) = Side::pair(PairOptions::default(), options);
                 assert_eq!(
                     [1, 2, 3].map(|id| other.recv(id, 0, 8)),
                     [0, 0, libc::ENOMEM]
@@ -139,11 +139,11 @@ fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
         "flow::a_completion_queue_that_is_full_breaks_its_queue_pairs",
         "",
         || {
-            let options = Options {
+            let options = PairOptions {
                 cqe: 4,
-                ..Options::default()
+                ..PairOptions::default()
             };
-            let (one, other) = Side::pair(options, Options::default());
+            let (one, other) = Side::pair(options, PairOptions::default());
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
             for _ in 0..4 {
                 assert_eq!(one.post(&request), 0);
@@ -171,12 +171,12 @@ fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
 #[test]
 fn queue_pairs_share_buffers() {
     alone("flow::queue_pairs_share_buffers", "", || {
-        let options = Options {
+        let options = PairOptions {
             shared: true,
-            ..Options::default()
+            ..PairOptions::default()
         };
-        let (one, other) = Side::pair(Options::default(), options);
-        let third = Side::new(Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), options);
+        let third = Side::new(PairOptions::default());
         // A second queue pair with the same queues.
         let second = other.twin();
         third.connect(&second.address());

@@ -3,7 +3,7 @@
 use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno};
-use crate::process::{Stream, alone, two};
+use crate::process::{WordStream, alone, two};
 use crate::requests::*;
 use crate::side::*;
 
@@ -29,7 +29,7 @@ fn a_child_ends_well_and_its_parent_goes_on() {
         "forks::a_child_ends_well_and_its_parent_goes_on",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
             for destroys in [false, true] {
                 assert_eq!(one.post(&request), 0);
@@ -52,7 +52,7 @@ fn a_child_ends_well_and_its_parent_goes_on() {
             }
             // It may open the device for itself.
             let status = in_child(|| {
-                let (one, other) = Side::pair(Options::default(), Options::default());
+                let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
                 let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
                 let posted = one.post(&request) == 0 && one.ends() == (1, IBV_WC_SUCCESS);
                 i32::from(!posted)
@@ -70,7 +70,7 @@ fn a_process_is_dead_though_its_child_lives() {
         "forks::a_process_is_dead_though_its_child_lives",
         "",
         |mut stream, child| {
-            let one = Side::new(Options::default());
+            let one = Side::new(PairOptions::default());
             let peer = one.exchange(&mut stream);
             one.connect(&peer);
             let [_] = stream.hear();
@@ -87,7 +87,7 @@ fn a_process_is_dead_though_its_child_lives() {
             assert_eq!(unsafe { libc::kill(grandchild as i32, libc::SIGKILL) }, 0);
         },
         |mut stream| {
-            let other = Side::new(Options::default());
+            let other = Side::new(PairOptions::default());
             let peer = other.exchange(&mut stream);
             other.connect(&peer);
             stream.say([1]);
@@ -115,14 +115,14 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
         "forks::what_a_process_has_seen_before_its_end_is_acknowledged",
         "",
         || {
-            let parent = Side::new(Options::default());
+            let parent = Side::new(PairOptions::default());
             for round in 0..40 {
-                let (mut here, mut there) = Stream::pair();
+                let (mut here, mut there) = WordStream::pair();
                 // SAFETY:
                 // - the child opens a device of its own, and ends.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
-                    let side = Side::new(Options::default());
+                    let side = Side::new(PairOptions::default());
                     let peer = side.exchange(&mut there);
                     side.connect(&peer);
                     there.say([1]);
@@ -136,7 +136,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
                     // - it does what is to be done at the end.
                     unsafe { libc::exit(0) };
                 }
-                let side = parent.beside(Options::default());
+                let side = parent.beside(PairOptions::default());
                 let peer = side.exchange(&mut here);
                 side.connect(&peer);
                 let [_] = here.hear();
@@ -165,7 +165,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
 #[test]
 fn threads_fork_at_once() {
     alone("forks::threads_fork_at_once", "", || {
-        let _side = Side::new(Options::default());
+        let _side = Side::new(PairOptions::default());
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {

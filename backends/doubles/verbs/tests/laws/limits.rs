@@ -15,7 +15,7 @@ fn requests_are_refused_at_once() {
         "limits::requests_are_refused_at_once",
         "atomics=none",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let peer = other.address();
             let good = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0);
             let mut lists = good.clone();
@@ -43,7 +43,7 @@ fn of_a_list_those_before_the_refused_one_are_taken() {
         "limits::of_a_list_those_before_the_refused_one_are_taken",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let peer = other.address();
             let mut list: [ibv_send_wr; 3] = [zeroed(), zeroed(), zeroed()];
             let mut sge = ibv_sge {
@@ -85,25 +85,25 @@ fn objects_are_refused() {
     let config =
         "max_qp=2,max_qp_wr=32,max_cqe=100,max_srq=1,max_srq_wr=16,max_mr=2,inline=8,max_sge=4";
     alone("limits::objects_are_refused", config, || {
-        let options = Options {
+        let options = PairOptions {
             send_wr: 32,
             recv_wr: 16,
             cqe: 100,
             inline: 8,
             shared: true,
-            ..Options::default()
+            ..PairOptions::default()
         };
         let side = Side::new(options);
-        let with = |options: Options| Side {
+        let with = |options: PairOptions| Side {
             options,
             ..side.copy()
         };
         for wrong in [
-            Options {
+            PairOptions {
                 inline: 9,
                 ..options
             },
-            Options {
+            PairOptions {
                 send_wr: 33,
                 ..options
             },
@@ -142,7 +142,7 @@ fn there_may_be_no_shared_queues_and_no_such_memory() {
         "limits::there_may_be_no_shared_queues_and_no_such_memory",
         "max_srq=0",
         || {
-            let side = Side::new(Options::default());
+            let side = Side::new(PairOptions::default());
             let mut srq: ibv_srq_init_attr = zeroed();
             srq.attr.max_wr = 1;
             let memory = side.memory.as_ptr().cast_mut().cast();
@@ -254,7 +254,7 @@ fn on_demand_paging_and_ethernet_are_told() {
 #[test]
 fn memory_on_demand_may_be_missing() {
     alone("limits::memory_on_demand_may_be_missing", "odp=1", || {
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         let access = (ALL | IBV_ACCESS_ON_DEMAND) as i32;
         // SAFETY:
         // - the domain is not freed.

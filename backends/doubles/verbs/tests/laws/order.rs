@@ -12,7 +12,7 @@ fn writes_are_visible_in_order_and_words_are_whole() {
         "order::writes_are_visible_in_order_and_words_are_whole",
         "",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let peer = other.address();
             let rounds = 2000;
             std::thread::scope(|scope| {
@@ -61,7 +61,7 @@ fn completions_are_in_order_though_reads_are_late() {
         "order::completions_are_in_order_though_reads_are_late",
         "late=7",
         || {
-            let (one, other) = Side::pair(Options::default(), Options::default());
+            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
             let peer = other.address();
             for _ in 0..20 {
                 for id in 0..30 {
@@ -82,7 +82,7 @@ fn completions_are_in_order_though_reads_are_late() {
 
 /// What a read gets that a write follows.
 fn read_before_write(flags: u32, rounds: u64) -> Vec<bool> {
-    let (one, other) = Side::pair(Options::default(), Options::default());
+    let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
     let peer = other.address();
     (1..=rounds)
         .map(|round| {

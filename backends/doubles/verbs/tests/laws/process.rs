@@ -38,20 +38,20 @@ pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: 
 pub fn two(
     test: &str,
     config: &str,
-    first: impl FnOnce(Stream, &mut Child),
-    second: impl FnOnce(Stream),
+    first: impl FnOnce(WordStream, &mut Child),
+    second: impl FnOnce(WordStream),
 ) {
     let name = || {
         let config = std::env::var("FAKE_VERBS").unwrap();
         SocketAddr::from_abstract_name(format!("test of {config}")).unwrap()
     };
     if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
-        return second(Stream(UnixStream::connect_addr(&name()).unwrap()));
+        return second(WordStream(UnixStream::connect_addr(&name()).unwrap()));
     }
     alone(test, config, || {
         let listener = UnixListener::bind_addr(&name()).unwrap();
         let mut child = again(test, "second").spawn().unwrap();
-        let stream = Stream(listener.accept().unwrap().0);
+        let stream = WordStream(listener.accept().unwrap().0);
         first(stream, &mut child);
         let _ = child.kill();
         child.wait().unwrap();
@@ -59,13 +59,13 @@ pub fn two(
 }
 
 /// Words between processes.
-pub struct Stream(UnixStream);
+pub(crate) struct WordStream(UnixStream);
 
-impl Stream {
+impl WordStream {
     /// Both ends.
-    pub fn pair() -> (Stream, Stream) {
+    pub fn pair() -> (WordStream, WordStream) {
         let (one, other) = UnixStream::pair().unwrap();
-        (Stream(one), Stream(other))
+        (WordStream(one), WordStream(other))
     }
 
     pub fn say<const N: usize>(&mut self, words: [u64; N]) {

@@ -6,11 +6,11 @@ use std::ptr::null_mut;
 use unipgas_verbs_sys::*;
 
 use crate::api::zeroed;
-use crate::side::{Address, Side};
+use crate::side::{Side, SideAddress};
 
 /// A work request; the local part is of the own memory, in bytes.
 #[derive(Clone)]
-pub struct Wr {
+pub(crate) struct Wr {
     pub id: u64,
     pub opcode: u32,
     pub flags: u32,
@@ -40,7 +40,7 @@ pub fn wr(id: u64, opcode: u32, local: u64, len: u32) -> Wr {
 
 impl Wr {
     /// At this place of the peer's memory, in bytes.
-    pub fn to(mut self, peer: &Address, offset: u64) -> Self {
+    pub fn to(mut self, peer: &SideAddress, offset: u64) -> Self {
         self.remote = peer.base + offset;
         self.rkey = peer.rkey;
         self

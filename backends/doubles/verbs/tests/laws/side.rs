@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use unipgas_verbs_sys::*;
 
 use crate::api::{api, zeroed};
-use crate::process::Stream;
+use crate::process::WordStream;
 
 pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
@@ -16,7 +16,7 @@ pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
 
 /// What it is to be like.
 #[derive(Clone, Copy)]
-pub struct Options {
+pub(crate) struct PairOptions {
     pub kind: u32,
     pub send_wr: u32,
     pub recv_wr: u32,
@@ -34,8 +34,8 @@ pub struct Options {
     pub psn: u32,
 }
 
-impl Options {
-    pub const DEFAULT: Options = Options {
+impl PairOptions {
+    pub const DEFAULT: PairOptions = PairOptions {
         kind: IBV_QPT_RC,
         send_wr: 64,
         recv_wr: 64,
@@ -54,15 +54,15 @@ impl Options {
     };
 }
 
-impl Default for Options {
+impl Default for PairOptions {
     fn default() -> Self {
-        Options::DEFAULT
+        PairOptions::DEFAULT
     }
 }
 
 /// What the other side needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct SideAddress {
     pub qp: u32,
     pub psn: u32,
     pub lid: u16,
@@ -70,8 +70,8 @@ pub struct Address {
     pub base: u64,
 }
 
-pub struct Side {
-    pub options: Options,
+pub(crate) struct Side {
+    pub options: PairOptions,
     pub context: *mut ibv_context,
     pub pd: *mut ibv_pd,
     pub channel: *mut ibv_comp_channel,
@@ -97,24 +97,24 @@ pub fn open() -> *mut ibv_context {
 }
 
 impl Side {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: PairOptions) -> Self {
         Side::on(open(), options)
     }
 
     /// With the same context.
-    pub fn beside(&self, options: Options) -> Self {
+    pub fn beside(&self, options: PairOptions) -> Self {
         Side::on(self.context, options)
     }
 
     /// Two that are connected, with a context each.
-    pub fn pair(one: Options, other: Options) -> (Side, Side) {
+    pub fn pair(one: PairOptions, other: PairOptions) -> (Side, Side) {
         let (one, other) = (Side::new(one), Side::new(other));
         one.connect(&other.address());
         other.connect(&one.address());
         (one, other)
     }
 
-    pub fn on(context: *mut ibv_context, options: Options) -> Self {
+    pub fn on(context: *mut ibv_context, options: PairOptions) -> Self {
         let api = api();
         let memory = Vec::leak((0..options.words).map(|_| AtomicU64::new(0)).collect());
         // SAFETY:
@@ -192,11 +192,11 @@ impl Side {
         port.lid
     }
 
-    pub fn address(&self) -> Address {
+    pub fn address(&self) -> SideAddress {
         // SAFETY:
         // - neither is destroyed.
         let (qp, rkey) = unsafe { ((*self.qp).qp_num, (*self.mr).rkey) };
-        Address {
+        SideAddress {
             qp,
             psn: self.options.psn,
             lid: self.lid(),
@@ -205,7 +205,7 @@ impl Side {
         }
     }
 
-    pub fn exchange(&self, stream: &mut Stream) -> Address {
+    pub fn exchange(&self, stream: &mut WordStream) -> SideAddress {
         let own = self.address();
         stream.say([
             own.qp.into(),
@@ -215,7 +215,7 @@ impl Side {
             own.base,
         ]);
         let [qp, psn, lid, rkey, base] = stream.hear();
-        Address {
+        SideAddress {
             qp: qp as u32,
             psn: psn as u32,
             lid: lid as u16,
@@ -240,7 +240,7 @@ impl Side {
         self.modify(&attr, mask)
     }
 
-    pub fn ready_to_receive(&self, peer: &Address) -> c_int {
+    pub fn ready_to_receive(&self, peer: &SideAddress) -> c_int {
         let mut attr: ibv_qp_attr = zeroed();
         attr.qp_state = IBV_QPS_RTR;
         attr.ah_attr.dlid = peer.lid;
@@ -277,7 +277,7 @@ impl Side {
         self.modify(&attr, mask)
     }
 
-    pub fn connect(&self, peer: &Address) {
+    pub fn connect(&self, peer: &SideAddress) {
         assert_eq!(self.init(), 0);
         assert_eq!(self.ready_to_receive(peer), 0);
         assert_eq!(self.ready_to_send(), 0);

@@ -13,7 +13,7 @@ fn transitions_need_their_attributes_and_their_order() {
         "states::transitions_need_their_attributes_and_their_order",
         "",
         || {
-            let side = Side::new(Options::default());
+            let side = Side::new(PairOptions::default());
             let peer = side.address();
             let mut attr: ibv_qp_attr = zeroed();
             attr.qp_state = IBV_QPS_INIT;
@@ -36,7 +36,7 @@ fn transitions_need_their_attributes_and_their_order() {
             assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), libc::EINVAL);
             assert_eq!(side.init(), libc::EINVAL);
             let too_much = Side {
-                options: Options {
+                options: PairOptions {
                     rd_atomic: 17,
                     ..side.options
                 },
@@ -55,7 +55,7 @@ fn transitions_need_their_attributes_and_their_order() {
 #[test]
 fn an_error_flushes_all_in_order() {
     alone("states::an_error_flushes_all_in_order", "", || {
-        let (one, other) = Side::pair(Options::default(), Options::default());
+        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
         for id in 1..=3 {
             assert_eq!(other.recv(id, 0, 8), 0);
         }
@@ -87,9 +87,9 @@ fn an_error_flushes_all_in_order() {
 #[test]
 fn what_is_in_use_is_not_destroyed() {
     alone("states::what_is_in_use_is_not_destroyed", "", || {
-        let side = Side::new(Options {
+        let side = Side::new(PairOptions {
             shared: true,
-            ..Options::default()
+            ..PairOptions::default()
         });
         // SAFETY:
         // - none of them is destroyed, as each is in use.
@@ -109,9 +109,9 @@ fn a_peer_may_be_ready_later() {
         "states::a_peer_may_be_ready_later",
         "retry_ms=100000",
         || {
-            let options = Options {
+            let options = PairOptions {
                 timeout: 20,
-                ..Options::default()
+                ..PairOptions::default()
             };
             let (one, other) = (Side::new(options), Side::new(options));
             one.connect(&other.address());
@@ -135,7 +135,10 @@ fn numbers_of_messages_must_fit() {
         "states::numbers_of_messages_must_fit",
         "retry_ms=20",
         || {
-            let (one, other) = (Side::new(Options::default()), Side::new(Options::default()));
+            let (one, other) = (
+                Side::new(PairOptions::default()),
+                Side::new(PairOptions::default()),
+            );
             one.connect(&other.address());
             let mut wrong = one.address();
             wrong.psn += 1;
@@ -155,7 +158,10 @@ fn a_first_packet_establishes_a_connection() {
         "states::a_first_packet_establishes_a_connection",
         "",
         || {
-            let (one, other) = (Side::new(Options::default()), Side::new(Options::default()));
+            let (one, other) = (
+                Side::new(PairOptions::default()),
+                Side::new(PairOptions::default()),
+            );
             one.connect(&other.address());
             assert_eq!(other.init(), 0);
             assert_eq!(other.ready_to_receive(&one.address()), 0);

@@ -20,7 +20,7 @@ fn draw(state: &mut u64) -> u64 {
 const SUM: u64 = 8 * 4000;
 
 /// Reads, writes, sends and atomic operations on one connection, as many as there is room for; gives what was added.
-fn storm(side: &Side, peer: &Address, rounds: u64, seed: u64) -> u64 {
+fn storm(side: &Side, peer: &SideAddress, rounds: u64, seed: u64) -> u64 {
     let mut state = seed | 1;
     let mut words = HashMap::new();
     let (mut posted, mut done, mut added) = (0, 0, 0);
@@ -78,9 +78,9 @@ fn take(side: &Side, is_over: impl Fn() -> bool) {
     }
 }
 
-const OPTIONS: Options = Options {
+const OPTIONS: PairOptions = PairOptions {
     words: 5000,
-    ..Options::DEFAULT
+    ..PairOptions::DEFAULT
 };
 
 #[test]
@@ -131,7 +131,7 @@ unsafe impl Send for Shared<'_> {}
 
 #[test]
 fn two_processes() {
-    let both = |mut stream: crate::process::Stream| {
+    let both = |mut stream: crate::process::WordStream| {
         let sides: Vec<Side> = (0..3).map(|_| Side::new(OPTIONS)).collect();
         let targets: Vec<Side> = sides.iter().map(|side| side.beside(OPTIONS)).collect();
         let mut peers = Vec::new();

@@ -1,19 +1,19 @@
 use super::*;
 use crate::route::PathRule;
-use crate::shape::Shape;
+use crate::shape::TorusShape;
 
-fn job(shape: &str, per_node: u32) -> Job {
-    Job::full(shape.parse().unwrap(), per_node).unwrap()
+fn job(shape: &str, per_node: u32) -> JobLayout {
+    JobLayout::full(shape.parse().unwrap(), per_node).unwrap()
 }
 
-const ALL: [Pattern; 7] = [
-    Pattern::Pair(None),
-    Pattern::Ring,
-    Pattern::Shift(0, 1),
-    Pattern::Halo,
-    Pattern::AllToAll,
-    Pattern::AllToOne(1),
-    Pattern::Random(3),
+const ALL: [TrafficPattern; 7] = [
+    TrafficPattern::Pair(None),
+    TrafficPattern::Ring,
+    TrafficPattern::Shift(0, 1),
+    TrafficPattern::Halo,
+    TrafficPattern::AllToAll,
+    TrafficPattern::AllToOne(1),
+    TrafficPattern::Random(3),
 ];
 
 #[test]
@@ -26,7 +26,7 @@ fn links_carry_all_hops() {
             PathRule::Fixed([0; 3]),
         ] {
             for pattern in ALL {
-                let job = Job {
+                let job = JobLayout {
                     path,
                     ..job(shape, 2)
                 };
@@ -51,7 +51,7 @@ fn links_carry_all_hops() {
 #[test]
 fn what_crosses_a_bisection_is_what_the_links_there_carry() {
     let job = job("6x4x1x1x1x1", 1);
-    let loads = predict(&job, &Figures::default(), Pattern::AllToAll, 1)
+    let loads = predict(&job, &Figures::default(), TrafficPattern::AllToAll, 1)
         .unwrap()
         .loads;
     let half = |node: u32| job.shape.coords(node)[0] < 3;
@@ -90,7 +90,11 @@ fn what_crosses_a_bisection_is_what_the_links_there_carry() {
 #[test]
 fn patterns_that_look_the_same_from_everywhere_load_links_alike() {
     let job = job("5x3x4x1x3x1", 1);
-    for pattern in [Pattern::AllToAll, Pattern::Shift(2, 2), Pattern::Halo] {
+    for pattern in [
+        TrafficPattern::AllToAll,
+        TrafficPattern::Shift(2, 2),
+        TrafficPattern::Halo,
+    ] {
         let loads = predict(&job, &Figures::default(), pattern, 8)
             .unwrap()
             .loads;
@@ -108,7 +112,7 @@ fn all_to_all_on_an_odd_ring_is_known() {
     let loads = predict(
         &job("7x1x1x1x1x1", 1),
         &Figures::default(),
-        Pattern::AllToAll,
+        TrafficPattern::AllToAll,
         1,
     )
     .unwrap()
@@ -131,12 +135,12 @@ fn folding_changes_nothing() {
             PathRule::Spread,
             PathRule::Fixed([0; 3]),
         ] {
-            let job = Job {
+            let job = JobLayout {
                 path,
                 ..job(shape, per_node)
             };
             let folded = folded(&job, 6, 16).unwrap();
-            let mut followed = followed(&job, 6, Pattern::AllToAll, 16);
+            let mut followed = followed(&job, 6, TrafficPattern::AllToAll, 16);
             // Which interface gets one message more is a matter of turns.
             for side in 0..2 {
                 let (bytes, messages) = followed.tni[side];
@@ -156,51 +160,62 @@ fn folding_changes_nothing() {
 #[test]
 fn a_neighbour_gets_eight_bytes_as_published_and_many_at_the_rate_of_a_put() {
     let (job, figures) = (job("4x1x1x2x3x2", 4), Figures::default());
-    let short = predict(&job, &figures, Pattern::Pair(None), 8).unwrap();
+    let short = predict(&job, &figures, TrafficPattern::Pair(None), 8).unwrap();
     assert_eq!(
         (short.time_ns, short.bottleneck),
         (490.0, Bottleneck::Latency)
     );
     for bytes in [8, 64, 4096, 1 << 20] {
-        let pair = predict(&job, &figures, Pattern::Pair(None), bytes).unwrap();
+        let pair = predict(&job, &figures, TrafficPattern::Pair(None), bytes).unwrap();
         assert!((pair.time_ns - figures.put(bytes, 1)).abs() < 1e-6);
     }
-    let within = predict(&job, &figures, Pattern::Pair(Some((0, 3))), 8).unwrap();
+    let within = predict(&job, &figures, TrafficPattern::Pair(Some((0, 3))), 8).unwrap();
     assert_eq!(within.time_ns, figures.local_ns);
 }
 
 #[test]
 fn the_bottleneck_is_where_it_must_be() {
     let figures = Figures::default();
-    let of = |job: &Job, pattern, bytes| predict(job, &figures, pattern, bytes).unwrap().bottleneck;
+    let of = |job: &JobLayout, pattern, bytes| {
+        predict(job, &figures, pattern, bytes).unwrap().bottleneck
+    };
     let small = job("4x4x4x2x3x2", 4);
     assert_eq!(
-        of(&job("4x4x4x2x3x2", 1), Pattern::AllToOne(0), 1 << 20),
+        of(&job("4x4x4x2x3x2", 1), TrafficPattern::AllToOne(0), 1 << 20),
         Bottleneck::Link
     );
     let few = job("3x3x3x1x1x1", 4);
-    assert_eq!(of(&few, Pattern::AllToOne(0), 1 << 20), Bottleneck::TniIn);
-    assert_eq!(of(&small, Pattern::Shift(0, 2), 1 << 20), Bottleneck::Link);
+    assert_eq!(
+        of(&few, TrafficPattern::AllToOne(0), 1 << 20),
+        Bottleneck::TniIn
+    );
+    assert_eq!(
+        of(&small, TrafficPattern::Shift(0, 2), 1 << 20),
+        Bottleneck::Link
+    );
     // Two TNIs have ten messages of one process.
-    assert_eq!(of(&small, Pattern::Halo, 1 << 20), Bottleneck::TniOut);
-    assert_eq!(of(&small, Pattern::Halo, 8), Bottleneck::Post);
+    assert_eq!(
+        of(&small, TrafficPattern::Halo, 1 << 20),
+        Bottleneck::TniOut
+    );
+    assert_eq!(of(&small, TrafficPattern::Halo, 8), Bottleneck::Post);
     let alone = job("1x1x1x1x1x1", 4);
-    assert_eq!(of(&alone, Pattern::Ring, 1 << 20), Bottleneck::Copy);
+    assert_eq!(of(&alone, TrafficPattern::Ring, 1 << 20), Bottleneck::Copy);
 }
 
 #[test]
 fn a_ring_in_a_line_without_an_end_to_end_link_is_slower() {
     let figures = Figures::default();
-    let closed = Job {
+    let closed = JobLayout {
         shape: "8x1x1x1x1x1".parse().unwrap(),
         ..job("8x1x1x1x1x1", 1)
     };
-    let open = Job {
+    let open = JobLayout {
         shape: closed.shape.open(),
         ..closed
     };
-    let time = |job: &Job| {
-        predict(job, &figures, Pattern::Ring, 1 << 20)
+    let time = |job: &JobLayout| {
+        predict(job, &figures, TrafficPattern::Ring, 1 << 20)
             .unwrap()
             .time_ns
     };
@@ -209,9 +224,9 @@ fn a_ring_in_a_line_without_an_end_to_end_link_is_slower() {
 
 #[test]
 fn the_full_machine_is_predicted() {
-    let job = Job::full(Shape::new(Shape::FUGAKU).unwrap(), 4).unwrap();
+    let job = JobLayout::full(TorusShape::new(TorusShape::FUGAKU).unwrap(), 4).unwrap();
     let figures = Figures::default();
-    let all = predict(&job, &figures, Pattern::AllToAll, 1024).unwrap();
+    let all = predict(&job, &figures, TrafficPattern::AllToAll, 1024).unwrap();
     // Along X each link carries what 24 nodes of its ring send past it: 12 * 13 / 2 upwards, to as many nodes as the other axes have.
     let others = 23 * 24 * 12 * 16 * 1024;
     let hottest = all.loads.hottest().map(|(_, bytes)| bytes);
@@ -221,17 +236,17 @@ fn the_full_machine_is_predicted() {
 
 #[test]
 fn what_cannot_be_followed_is_refused() {
-    let open = Job {
-        shape: "24x23x24x2x3x2".parse::<Shape>().unwrap().open(),
+    let open = JobLayout {
+        shape: "24x23x24x2x3x2".parse::<TorusShape>().unwrap().open(),
         ..job("24x23x24x2x3x2", 1)
     };
     let figures = Figures::default();
-    let refused = predict(&open, &figures, Pattern::AllToAll, 8).unwrap_err();
+    let refused = predict(&open, &figures, TrafficPattern::AllToAll, 8).unwrap_err();
     assert!(refused.0.ends_with("take at most 2048"), "{refused}");
     for pattern in [
-        Pattern::Pair(Some((0, 0))),
-        Pattern::AllToOne(400_000),
-        Pattern::Shift(3, 2),
+        TrafficPattern::Pair(Some((0, 0))),
+        TrafficPattern::AllToOne(400_000),
+        TrafficPattern::Shift(3, 2),
     ] {
         assert!(predict(&open, &figures, pattern, 8).is_err(), "{pattern}");
     }

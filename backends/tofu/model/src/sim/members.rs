@@ -2,7 +2,7 @@
 
 use unipgas_schedule::{Schedule, Step};
 
-use super::Sent;
+use super::SentCounts;
 
 /// Not yet.
 pub const NEVER: u64 = u64::MAX;
@@ -19,12 +19,12 @@ struct Member {
     begun: bool,
 }
 
-pub struct Members {
+pub(super) struct Members {
     all: Vec<Member>,
     /// When what a slot of a member gets is there; one more slot for the release of a meeting.
     arrivals: Vec<u64>,
     slots: u32,
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentCounts>,
 }
 
 impl Members {
@@ -40,7 +40,7 @@ impl Members {
             all: vec![member; n as usize],
             arrivals: vec![NEVER; n as usize * (slots as usize + 1)],
             slots,
-            sent: vec![Sent::default(); n as usize],
+            sent: vec![SentCounts::default(); n as usize],
         }
     }
 

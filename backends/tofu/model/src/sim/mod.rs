@@ -22,10 +22,10 @@ use std::collections::BinaryHeap;
 use unipgas_schedule::{FEW, Schedule, Step, children};
 
 use crate::figures::Figures;
-use crate::job::Job;
+use crate::job::JobLayout;
 use crate::{Result, wrong};
 use members::{Members, NEVER};
-use network::Network;
+use network::SimNetwork;
 
 /// The most members: each has its schedule and its slots in memory.
 pub const MOST_MEMBERS: u32 = 1 << 20;
@@ -42,9 +42,9 @@ pub enum Fidelity {
 
 /// The subject of a simulation.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct SimSetting<'a> {
     /// The job. All its ranks are members.
-    pub job: &'a Job,
+    pub job: &'a JobLayout,
     /// The times of the machine.
     pub figures: &'a Figures,
     /// The resources for which messages wait.
@@ -57,7 +57,7 @@ pub struct Setting<'a> {
 
 /// Numbers of messages that a member has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sent {
+pub struct SentCounts {
     /// Signals: flags of other members.
     pub signals: u32,
     /// Values.
@@ -68,7 +68,7 @@ pub struct Sent {
 
 /// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct SimResult {
     /// Time from the start to the end of the last member, in ns.
     pub time_ns: f64,
     /// Time from the start to the end of the first member, in ns.
@@ -78,12 +78,12 @@ pub struct Outcome {
     /// Messages within nodes.
     pub local: u64,
     /// Messages of each member.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentCounts>,
 }
 
 /// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: more than
 /// [`MOST_MEMBERS`]; members wait for each other for ever.
-pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<Outcome> {
+pub fn simulate(setting: &SimSetting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<SimResult> {
     let members = setting.job.processes;
     if members > MOST_MEMBERS {
         return wrong(format!(
@@ -102,17 +102,17 @@ pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Re
 
 /// `ordered`: members advance in the order of time. Without shared resources each member advances as far as it can: the result is the same.
 fn simulate_in(
-    setting: &Setting<'_>,
+    setting: &SimSetting<'_>,
     schedule: impl Fn(u32) -> Schedule,
     slots: u32,
     ordered: bool,
-) -> Result<Outcome> {
+) -> Result<SimResult> {
     let n = setting.job.processes;
     let mut run = Run {
         setting,
         n,
         members: Members::new(n, slots),
-        network: Network::new(setting),
+        network: SimNetwork::new(setting),
         ordered,
         queue: BinaryHeap::new(),
         ready: Vec::new(),
@@ -128,7 +128,7 @@ fn simulate_in(
     if run.ended < n {
         return wrong(format!("{} of {n} members wait for ever", n - run.ended));
     }
-    Ok(Outcome {
+    Ok(SimResult {
         time_ns: run.last as f64 / 1e3,
         first_ns: run.first as f64 / 1e3,
         remote: run.network.remote,
@@ -138,10 +138,10 @@ fn simulate_in(
 }
 
 struct Run<'a> {
-    setting: &'a Setting<'a>,
+    setting: &'a SimSetting<'a>,
     n: u32,
     members: Members,
-    network: Network<'a>,
+    network: SimNetwork<'a>,
     ordered: bool,
     /// When who goes on, where that is in the order of time.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
@@ -222,7 +222,7 @@ impl Run<'_> {
     }
 
     fn send(&mut self, me: u32, to: u32, slot: u32, bytes: u64, now: u64) -> u64 {
-        let message = network::Message {
+        let message = network::SimMessage {
             from: me,
             to,
             slot,

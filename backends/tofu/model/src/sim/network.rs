@@ -1,11 +1,11 @@
 //! What a message costs, and what it waits for.
 
-use super::{Fidelity, Setting};
+use super::{Fidelity, SimSetting};
 use crate::route;
 use crate::shape::PORTS;
 
 /// One on its way.
-pub struct Message {
+pub(super) struct SimMessage {
     pub from: u32,
     pub to: u32,
     pub slot: u32,
@@ -13,8 +13,8 @@ pub struct Message {
 }
 
 /// Resources, and until when each is busy, in ps.
-pub struct Network<'a> {
-    setting: &'a Setting<'a>,
+pub(super) struct SimNetwork<'a> {
+    setting: &'a SimSetting<'a>,
     tnis: u32,
     out: Vec<u64>,
     /// With contention.
@@ -30,13 +30,13 @@ fn ps(ns: f64) -> u64 {
     (ns * 1e3).round() as u64
 }
 
-impl<'a> Network<'a> {
-    pub fn new(setting: &'a Setting<'a>) -> Self {
+impl<'a> SimNetwork<'a> {
+    pub fn new(setting: &'a SimSetting<'a>) -> Self {
         let nodes = setting.job.shape.nodes() as usize;
         let tnis = setting.figures.tnis as u32;
         let contention = setting.fidelity == Fidelity::Contention;
         let with = |len: usize| vec![0; if contention { len } else { 0 }];
-        Network {
+        SimNetwork {
             setting,
             tnis,
             out: vec![0; nodes * tnis as usize],
@@ -49,7 +49,7 @@ impl<'a> Network<'a> {
     }
 
     /// When the sender goes on, and when it is there.
-    pub fn send(&mut self, message: &Message, now: u64) -> (u64, u64) {
+    pub fn send(&mut self, message: &SimMessage, now: u64) -> (u64, u64) {
         let (job, figures) = (self.setting.job, self.setting.figures);
         let ends = [job.node(message.from), job.node(message.to)];
         let latency = |hops| ps(figures.put(message.bytes, hops));
@@ -99,7 +99,7 @@ impl<'a> Network<'a> {
     /// When an atomic operation is at the node of a rank, and how long its answer takes.
     pub fn ask(&mut self, from: u32, to: u32, now: u64) -> (u64, u64) {
         let job = self.setting.job;
-        let message = Message {
+        let message = SimMessage {
             from,
             to,
             slot: 0,

@@ -1,23 +1,23 @@
 use super::*;
-use crate::collectives::{Operation, Plan, plans, run};
+use crate::collectives::{CollectiveAlgorithm, CollectiveOperation, plans, run};
 use unipgas_schedule::{Barrier, Broadcast};
 
-fn flat(n: u32) -> Job {
-    Job::of(n, 1).unwrap()
+fn flat(n: u32) -> JobLayout {
+    JobLayout::of(n, 1).unwrap()
 }
 
-fn time(job: &Job, plan: Plan, bytes: u64) -> f64 {
+fn time(job: &JobLayout, plan: CollectiveAlgorithm, bytes: u64) -> f64 {
     run(job, &Figures::default(), Fidelity::Injection, plan, bytes)
         .unwrap()
         .time_ns
 }
 
-const PLANS: [(Operation, u64); 5] = [
-    (Operation::Barrier, 0),
-    (Operation::AllReduce, 8),
-    (Operation::AllReduce, 1 << 20),
-    (Operation::Broadcast, 8),
-    (Operation::Broadcast, 1 << 20),
+const PLANS: [(CollectiveOperation, u64); 5] = [
+    (CollectiveOperation::Barrier, 0),
+    (CollectiveOperation::AllReduce, 8),
+    (CollectiveOperation::AllReduce, 1 << 20),
+    (CollectiveOperation::Broadcast, 8),
+    (CollectiveOperation::Broadcast, 1 << 20),
 ];
 
 /// Two nodes signal each other once: post, and the rest of a put.
@@ -25,12 +25,20 @@ const PLANS: [(Operation, u64); 5] = [
 fn a_barrier_of_two_takes_a_put() {
     let figures = Figures::default();
     assert_eq!(
-        time(&flat(2), Plan::Barrier(Barrier::Dissemination), 0),
+        time(
+            &flat(2),
+            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
+            0
+        ),
         figures.put_ns
     );
-    let within = Job::of(2, 4).unwrap();
+    let within = JobLayout::of(2, 4).unwrap();
     assert_eq!(
-        time(&within, Plan::Barrier(Barrier::Dissemination), 0),
+        time(
+            &within,
+            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
+            0
+        ),
         figures.local_ns
     );
 }
@@ -39,15 +47,25 @@ fn a_barrier_of_two_takes_a_put() {
 #[test]
 fn rounds_of_a_barrier_add_up() {
     let figures = Figures::default();
-    let job = Job::full("8x1x1x1x1x1".parse().unwrap(), 1).unwrap();
+    let job = JobLayout::full("8x1x1x1x1x1".parse().unwrap(), 1).unwrap();
     let sum: f64 = [1, 2, 4].map(|hops| figures.put(8, hops)).iter().sum();
-    assert_eq!(time(&job, Plan::Barrier(Barrier::Dissemination), 0), sum);
+    assert_eq!(
+        time(
+            &job,
+            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
+            0
+        ),
+        sum
+    );
     let gates: f64 = [1.0, 2.0, 4.0]
         .map(|hops| figures.gate_ns + (hops - 1.0) * figures.hop_ns)
         .iter()
         .sum();
     let ends = figures.put_ns - figures.gate_ns;
-    assert_eq!(time(&job, Plan::GateBarrier, 0), gates + ends);
+    assert_eq!(
+        time(&job, CollectiveAlgorithm::GateBarrier, 0),
+        gates + ends
+    );
 }
 
 /// A member sends to all others by one TNI: the messages leave one after the other.
@@ -56,9 +74,9 @@ fn what_leaves_by_one_interface_leaves_in_turn() {
     let mut figures = Figures::default();
     figures.set("tnis=1").unwrap();
     figures.set("injection=6.35").unwrap();
-    let job = Job::full("5x1x1x1x1x1".parse().unwrap(), 1).unwrap();
+    let job = JobLayout::full("5x1x1x1x1x1".parse().unwrap(), 1).unwrap();
     let bytes = 1 << 20;
-    let setting = Setting {
+    let setting = SimSetting {
         job: &job,
         figures: &figures,
         fidelity: Fidelity::Injection,
@@ -91,7 +109,7 @@ fn with_contention_nothing_is_faster_and_one_link_carries_one_message_after_anot
     let figures = Figures::default();
     for (operation, bytes) in PLANS {
         for (members, per_node) in [(24, 1), (50, 4), (96, 4)] {
-            let job = Job::of(members, per_node).unwrap();
+            let job = JobLayout::of(members, per_node).unwrap();
             for plan in plans(operation, &job, bytes) {
                 let [free, shared] = [Fidelity::Injection, Fidelity::Contention]
                     .map(|fidelity| run(&job, &figures, fidelity, plan, bytes).unwrap());
@@ -101,12 +119,12 @@ fn with_contention_nothing_is_faster_and_one_link_carries_one_message_after_anot
         }
     }
     // In a line of 4, ranks 0 and 1 send to 2 and 3: both go from 1 to 2.
-    let job = Job {
-        shape: "4x1x1x1x1x1".parse::<crate::Shape>().unwrap().open(),
+    let job = JobLayout {
+        shape: "4x1x1x1x1x1".parse::<crate::TorusShape>().unwrap().open(),
         ..flat(4)
     };
     let bytes = 1 << 20;
-    let setting = Setting {
+    let setting = SimSetting {
         job: &job,
         figures: &figures,
         fidelity: Fidelity::Contention,
@@ -142,7 +160,7 @@ fn more_members_bytes_or_latency_never_make_it_faster() {
         for plan in plans(operation, &job, bytes) {
             let base = time(&job, plan, bytes);
             assert!(time(&flat(96), plan, bytes) >= base, "{plan}");
-            if bytes > 0 && plan != Plan::GateAllReduce {
+            if bytes > 0 && plan != CollectiveAlgorithm::GateAllReduce {
                 assert!(time(&job, plan, 2 * bytes) >= base, "{plan}");
             }
             let mut slow = Figures::default();
@@ -158,7 +176,7 @@ fn all_plans_end_for_every_size() {
     for (operation, bytes) in PLANS {
         for n in (1..40).chain([63, 64, 65, 200]) {
             for per_node in [1, 3, 4] {
-                let job = Job::of(n, per_node).unwrap();
+                let job = JobLayout::of(n, per_node).unwrap();
                 for plan in plans(operation, &job, bytes) {
                     let outcome = run(&job, &Figures::default(), Fidelity::Injection, plan, bytes);
                     let outcome =
@@ -171,7 +189,8 @@ fn all_plans_end_for_every_size() {
                         .map(|sent| u64::from(sent.signals + sent.sends + sent.meets))
                         .sum();
                     // Who counts itself in at its own counter sends nothing.
-                    let meets = u64::from(plan == Plan::Barrier(Barrier::Counting) && n > 1);
+                    let meets =
+                        u64::from(plan == CollectiveAlgorithm::Barrier(Barrier::Counting) && n > 1);
                     assert!(
                         all - meets - outcome.remote - outcome.local <= meets,
                         "{operation} {plan} of {n}"
@@ -186,7 +205,7 @@ fn all_plans_end_for_every_size() {
 fn who_waits_for_ever_is_told() {
     let job = flat(3);
     let figures = Figures::default();
-    let setting = Setting {
+    let setting = SimSetting {
         job: &job,
         figures: &figures,
         fidelity: Fidelity::Injection,
@@ -207,9 +226,9 @@ fn who_waits_for_ever_is_told() {
 /// A broadcast with acknowledgements goes three times through the tree; one with a barrier behind it once, and through the barrier.
 #[test]
 fn a_barrier_behind_a_broadcast_is_shorter_than_two_more_trees() {
-    let job = Job::of(1000, 1).unwrap();
-    let tree = time(&job, Plan::Broadcast(Broadcast::Tree(2)), 8);
-    let acknowledged = time(&job, Plan::Broadcast(Broadcast::Binomial), 8);
+    let job = JobLayout::of(1000, 1).unwrap();
+    let tree = time(&job, CollectiveAlgorithm::Broadcast(Broadcast::Tree(2)), 8);
+    let acknowledged = time(&job, CollectiveAlgorithm::Broadcast(Broadcast::Binomial), 8);
     assert!(tree < acknowledged, "{tree} {acknowledged}");
 }
 
@@ -218,12 +237,12 @@ fn where_nothing_is_shared_the_order_of_members_changes_nothing() {
     let figures = Figures::default();
     for (operation, bytes) in PLANS {
         for (members, per_node) in [(13, 1), (50, 4), (333, 4), (96, 6)] {
-            let job = Job::of(members, per_node).unwrap();
+            let job = JobLayout::of(members, per_node).unwrap();
             for plan in plans(operation, &job, bytes) {
-                if plan == Plan::Barrier(Barrier::Counting) {
+                if plan == CollectiveAlgorithm::Barrier(Barrier::Counting) {
                     continue;
                 }
-                let setting = Setting {
+                let setting = SimSetting {
                     job: &job,
                     figures: &figures,
                     fidelity: Fidelity::Injection,

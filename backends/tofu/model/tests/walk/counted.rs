@@ -10,26 +10,26 @@ use unipgas_core::bundle::Tag;
 use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::Inbox;
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::region::{Memory, RemoteParts};
 use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
 use unipgas_core::{
     AtomicRequest, Completion, Deadline, Flags, Local, Notice, Outcome, Remote, RemoteRegion,
     Result, Rights,
 };
-use unipgas_tofud::sim::Sent;
+use unipgas_tofud::sim::SentCounts;
 
 /// Of one process.
 #[derive(Default)]
-pub struct Counts {
+pub(crate) struct AccessCounts {
     notices: AtomicU32,
     puts: AtomicU32,
     atomics: AtomicU32,
 }
 
-impl Counts {
-    pub fn sent(&self) -> Sent {
-        Sent {
+impl AccessCounts {
+    pub fn sent(&self) -> SentCounts {
+        SentCounts {
             signals: self.notices.load(Ordering::Relaxed),
             sends: self.puts.load(Ordering::Relaxed),
             meets: self.atomics.load(Ordering::Relaxed),
@@ -37,21 +37,21 @@ impl Counts {
     }
 }
 
-pub struct Counted {
+pub(crate) struct CountingTransport {
     below: Loopback,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
-impl Counted {
-    pub fn join(net: &Arc<LoopbackNet>, counts: Arc<Counts>) -> Self {
-        Counted {
+impl CountingTransport {
+    pub fn join(net: &Arc<LoopbackNet>, counts: Arc<AccessCounts>) -> Self {
+        CountingTransport {
             below: Loopback::join(net),
             counts,
         }
     }
 }
 
-impl Transport for Counted {
+impl Transport for CountingTransport {
     fn name(&self) -> &'static str {
         "counted"
     }
@@ -141,7 +141,7 @@ fn below(seen: Remote<'_>) -> Remote<'_> {
 
 struct Counting {
     below: Box<dyn Channel>,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
 impl Channel for Counting {
@@ -216,7 +216,7 @@ impl Channel for Counting {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {

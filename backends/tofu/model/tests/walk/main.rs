@@ -8,37 +8,37 @@ mod place;
 
 use std::sync::Arc;
 
-use counted::{Counted, Counts};
-use unipgas_core::group::{Forming, Group};
+use counted::{AccessCounts, CountingTransport};
+use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
 use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule, Shapes};
 use unipgas_core::{Deadline, Engine, Error, World};
-use unipgas_tofud::sim::{Fidelity, Outcome, Sent, Setting, simulate};
-use unipgas_tofud::{Figures, Job};
+use unipgas_tofud::sim::{Fidelity, SentCounts, SimResult, SimSetting, simulate};
+use unipgas_tofud::{Figures, JobLayout};
 
 /// One of the processes.
 struct Process {
     world: Arc<World>,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
 fn processes(n: u32) -> Vec<Process> {
     let net = Arc::new(LoopbackNet::default());
-    let told = Arc::new(place::Told::default());
+    let told = Arc::new(place::PublishedData::default());
     (0..n)
         .map(|rank| {
-            let counts = Arc::new(Counts::default());
-            let transport = Counted::join(&net, counts.clone());
+            let counts = Arc::new(AccessCounts::default());
+            let transport = CountingTransport::join(&net, counts.clone());
             let engine = Engine::new(vec![Arc::new(transport)]).unwrap();
-            let job = EngineJob::new(Arc::new(place::Place::new(&told, rank, n)));
+            let job = EngineJob::new(Arc::new(place::TestBootstrap::new(&told, rank, n)));
             let world = Arc::new(World::new(engine, job, 1).unwrap());
             Process { world, counts }
         })
         .collect()
 }
 
-fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<Group> {
+fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<RankGroup> {
     let members: Vec<u32> = (0..processes.len() as u32).collect();
     let forming: Vec<Forming> = processes
         .iter()
@@ -52,8 +52,11 @@ fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<Group> {
 }
 
 /// Has all members carry out an operation; what each has sent.
-fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Error>) -> Vec<Sent> {
-    let before: Vec<Sent> = processes
+fn walk(
+    processes: &[Process],
+    mut operation: impl FnMut(usize) -> Result<(), Error>,
+) -> Vec<SentCounts> {
+    let before: Vec<SentCounts> = processes
         .iter()
         .map(|process| process.counts.sent())
         .collect();
@@ -72,7 +75,7 @@ fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Er
     let sent = processes.iter().zip(before);
     sent.map(|(process, before)| {
         let now = process.counts.sent();
-        Sent {
+        SentCounts {
             signals: now.signals - before.signals,
             sends: now.sends - before.sends,
             meets: now.meets - before.meets,
@@ -81,10 +84,10 @@ fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Er
     .collect()
 }
 
-fn simulated(n: u32, bytes: u64, schedule: impl Fn(u32) -> Schedule) -> Outcome {
-    let job = Job::of(n, 4).unwrap();
+fn simulated(n: u32, bytes: u64, schedule: impl Fn(u32) -> Schedule) -> SimResult {
+    let job = JobLayout::of(n, 4).unwrap();
     let figures = Figures::default();
-    let setting = Setting {
+    let setting = SimSetting {
         job: &job,
         figures: &figures,
         fidelity: Fidelity::Injection,
@@ -136,12 +139,13 @@ fn check(processes: &[Process], shapes: Shapes, name: u64) {
     }
 }
 
-fn total(all: &[Sent]) -> Sent {
-    all.iter().fold(Sent::default(), |sum, sent| Sent {
-        signals: sum.signals + sent.signals,
-        sends: sum.sends + sent.sends,
-        meets: sum.meets + sent.meets,
-    })
+fn total(all: &[SentCounts]) -> SentCounts {
+    all.iter()
+        .fold(SentCounts::default(), |sum, sent| SentCounts {
+            signals: sum.signals + sent.signals,
+            sends: sum.sends + sent.sends,
+            meets: sum.meets + sent.meets,
+        })
 }
 
 fn add(held: &mut [u8], other: &[u8]) -> Result<(), Error> {

@@ -11,18 +11,18 @@ use unipgas_core::{Deadline, Error, Result};
 
 /// What all of them have published.
 #[derive(Default)]
-pub struct Told(Mutex<HashMap<(u32, String, u32), Vec<u8>>>);
+pub(crate) struct PublishedData(Mutex<HashMap<(u32, String, u32), Vec<u8>>>);
 
-pub struct Place {
-    told: Arc<Told>,
+pub(crate) struct TestBootstrap {
+    told: Arc<PublishedData>,
     rank: u32,
     size: u32,
     deaths: AtomicU32,
 }
 
-impl Place {
-    pub fn new(told: &Arc<Told>, rank: u32, size: u32) -> Self {
-        Place {
+impl TestBootstrap {
+    pub fn new(told: &Arc<PublishedData>, rank: u32, size: u32) -> Self {
+        TestBootstrap {
             told: told.clone(),
             rank,
             size,
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-impl Bootstrap for Place {
+impl Bootstrap for TestBootstrap {
     fn source(&self) -> String {
         "a test".into()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::region::Memory as Registration;
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Error, Flags, Remote, Result, Rights};
@@ -19,7 +19,7 @@ laws! {
         "messages come once each, to a process that calls nothing; ordered ones in their order, after earlier data of their channel" => messages;
     "core.transport.message.refused", "unipgas core: Channel::active_message; Error::Refused, Unsupported", 2,
         "what a handler refuses, and what nobody handles, comes back to the sender" => refused;
-    "core.transport.message.answered", "unipgas core: Channel::active_message; op::Reply", 2,
+    "core.transport.message.answered", "unipgas core: Channel::active_message; op::ReplyBuffer", 2,
         "what the handler answers is there when the message has ended: as much of it as has room, and not a byte more" => answered;
     "core.transport.message.released", "unipgas core: Channel::active_message; Error::StaleRegion", 2,
         "once its owner has released a region, its handler is called no more" => released;
@@ -85,7 +85,7 @@ fn send(
     message: &[u8],
 ) -> std::result::Result<Result<()>, String> {
     node.end(|channel, context| {
-        channel.active_message(to, message, Reply::NONE, Flags::empty(), context)
+        channel.active_message(to, message, ReplyBuffer::NONE, Flags::empty(), context)
     })
 }
 
@@ -118,7 +118,7 @@ fn answered(ctx: &Ctx) -> Verdict {
             let mut answer = vec![SPARE; LONGEST_MESSAGE + 1];
             // SAFETY:
             // - room for the longest reply, which outlives the message.
-            let reply = unsafe { Reply::new(answer.as_mut_ptr(), room) };
+            let reply = unsafe { ReplyBuffer::new(answer.as_mut_ptr(), room) };
             node.end(|channel, context| {
                 channel.active_message(there, &message, reply, Flags::empty(), context)
             })?
@@ -135,7 +135,7 @@ fn answered(ctx: &Ctx) -> Verdict {
         let mut answer = [SPARE; 8];
         // SAFETY:
         // - as above.
-        let reply = unsafe { Reply::new(answer.as_mut_ptr(), answer.len()) };
+        let reply = unsafe { ReplyBuffer::new(answer.as_mut_ptr(), answer.len()) };
         let refused = node.end(|channel, context| {
             channel.active_message(there, &[], reply, Flags::empty(), context)
         })?;
@@ -171,7 +171,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                 let message = telling(at, &more(me, nth));
                 node.begin("an ordered message", |channel, context| {
                     let to = node.at(node.right(), 100 * nth);
-                    channel.active_message(to, &message, Reply::NONE, Flags::ORDERED, context)
+                    channel.active_message(to, &message, ReplyBuffer::NONE, Flags::ORDERED, context)
                 })?;
             }
             // The drain makes progress on networks that need a caller for it. No other call follows.

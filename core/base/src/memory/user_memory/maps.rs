@@ -42,7 +42,7 @@ const PROCMAP_QUERY: Opcode = opcode::read_write::<Query>(b'f', 17);
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
+pub struct MemoryMapping {
     /// Range of addresses.
     pub range: Range<usize>,
     flags: u64,
@@ -60,7 +60,7 @@ pub struct Mapping {
 
 /// Whether to read the names of mapped files, which is slow in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
+pub enum FileNames {
     /// Read the names.
     Read,
     /// Leave the names empty.
@@ -81,14 +81,14 @@ impl Maps {
             .map_err(|e| Error::os("open /proc/self/maps", e))?;
         let mut maps = Maps { fd, queries: true };
         maps.queries = !matches!(
-            maps.query(0, Names::Unread),
+            maps.query(0, FileNames::Unread),
             Err(Errno::NOTTY | Errno::INVAL)
         );
         Ok(maps)
     }
 
     /// The mappings that touch `range`, in order. Errors: [`Error::Os`].
-    pub fn within(&self, range: &Range<usize>, names: Names) -> Result<Vec<Mapping>> {
+    pub fn within(&self, range: &Range<usize>, names: FileNames) -> Result<Vec<MemoryMapping>> {
         if !self.queries {
             return read_text(range);
         }
@@ -107,7 +107,7 @@ impl Maps {
         Ok(found)
     }
 
-    fn query(&self, at: usize, names: Names) -> Result<Mapping, Errno> {
+    fn query(&self, at: usize, names: FileNames) -> Result<MemoryMapping, Errno> {
         let mut name = [0_u8; 64];
         let mut query = Query {
             size: size_of::<Query>() as u64,
@@ -117,7 +117,7 @@ impl Maps {
         };
         self.call(&mut query)?;
         let mut text = String::new();
-        if names == Names::Read && (query.inode != 0 || query.vma_flags & SHARED != 0) {
+        if names == FileNames::Read && (query.inode != 0 || query.vma_flags & SHARED != 0) {
             let mut again = Query {
                 size: size_of::<Query>() as u64,
                 query_addr: query.vma_start,
@@ -131,7 +131,7 @@ impl Maps {
                 text = String::from_utf8_lossy(&name[..len]).into_owned();
             }
         }
-        Ok(Mapping {
+        Ok(MemoryMapping {
             range: query.vma_start as usize..query.vma_end as usize,
             flags: query.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED),
             page_size: query.vma_page_size,
@@ -150,7 +150,7 @@ impl Maps {
     }
 }
 
-impl Mapping {
+impl MemoryMapping {
     /// Whether this process may read it and, if `write`, also write it.
     pub fn allows(&self, write: bool) -> bool {
         self.flags & READABLE != 0 && (self.flags & WRITABLE != 0 || !write)
@@ -167,13 +167,13 @@ impl Mapping {
     }
 
     /// Parses a line of /proc/self/maps.
-    pub fn parse(line: &str) -> Option<Mapping> {
+    pub fn parse(line: &str) -> Option<MemoryMapping> {
         parse_line(line)
     }
 }
 
 /// Whether `mappings`, in ascending order, cover `range` without a hole.
-pub fn cover(mappings: &[Mapping], range: &Range<usize>) -> bool {
+pub fn cover(mappings: &[MemoryMapping], range: &Range<usize>) -> bool {
     let mut at = range.start;
     for mapping in mappings {
         if mapping.range.start > at {
@@ -185,11 +185,11 @@ pub fn cover(mappings: &[Mapping], range: &Range<usize>) -> bool {
 }
 
 /// All mappings of this process, with names. Errors: [`Error::Os`].
-pub fn all() -> Result<Vec<Mapping>> {
+pub fn all() -> Result<Vec<MemoryMapping>> {
     read_text(&(0..usize::MAX))
 }
 
-fn read_text(range: &Range<usize>) -> Result<Vec<Mapping>> {
+fn read_text(range: &Range<usize>) -> Result<Vec<MemoryMapping>> {
     let refused = |e: std::io::Error| Error::os("read /proc/self/maps", e);
     let file = descriptor::open(FILE, OFlags::RDONLY, Mode::empty());
     let file = std::fs::File::from(file.map_err(|e| refused(e.into()))?);
@@ -207,7 +207,7 @@ fn read_text(range: &Range<usize>) -> Result<Vec<Mapping>> {
     Ok(found)
 }
 
-fn parse_line(line: &str) -> Option<Mapping> {
+fn parse_line(line: &str) -> Option<MemoryMapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let rights = fields.next()?.as_bytes();
@@ -222,7 +222,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
             0
         }
     };
-    Some(Mapping {
+    Some(MemoryMapping {
         range: usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?,
         flags: flag(0, b'r', READABLE)
             | flag(1, b'w', WRITABLE)
@@ -248,7 +248,7 @@ mod tests {
     fn holes_are_seen() {
         let a = parse_line("1000-2000 rw-p 00000000 00:00 0 ").expect("a line");
         let b = parse_line("3000-4000 rw-p 00000000 00:00 0 ").expect("a line");
-        let cover = |mappings: &[&Mapping], range| {
+        let cover = |mappings: &[&MemoryMapping], range| {
             let mappings: Vec<_> = mappings.iter().map(|m| (*m).clone()).collect();
             super::cover(&mappings, &range)
         };
@@ -269,7 +269,7 @@ mod tests {
         ] {
             let range = at..at + 1;
             let text = read_text(&range).expect("/proc/self/maps");
-            let asked = maps.within(&range, Names::Read).expect("the mapping");
+            let asked = maps.within(&range, FileNames::Read).expect("the mapping");
             assert_eq!((asked.len(), text.len()), (1, 1));
             assert_eq!(asked[0].flags, text[0].flags);
             assert_eq!(

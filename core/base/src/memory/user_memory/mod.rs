@@ -51,7 +51,7 @@ pub fn check_addresses(base: *const u8, len: usize) -> Result<()> {
 pub fn check_access(base: *const u8, len: usize, rights: Rights) -> Result<()> {
     let range = base.addr()..base.addr() + len;
     let refused = |why: &str| Error::InvalidArgument(format!("memory cannot be registered: {why}"));
-    let mappings = maps::Maps::open()?.within(&range, maps::Names::Unread)?;
+    let mappings = maps::Maps::open()?.within(&range, maps::FileNames::Unread)?;
     if !maps::cover(&mappings, &range) {
         return Err(refused("the range is not mapped throughout"));
     }

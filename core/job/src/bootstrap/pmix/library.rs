@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use unipgas_base::dynamic::{self, Shown};
+use unipgas_base::dynamic::{self, SymbolVisibility};
 use unipgas_base::{Error, Result, functions_of_library};
 
 pub(super) const NAMESPACE_LEN: usize = 256;
@@ -115,7 +115,7 @@ functions_of_library! {
 impl Library {
     /// Loads the library, for the rest of the process. Errors: [`Error::Unreachable`] with the reason.
     pub fn load() -> Result<Self> {
-        let loaded = dynamic::Library::load(c"libpmix.so.2", Shown::ToAll);
+        let loaded = dynamic::DynamicLibrary::load(c"libpmix.so.2", SymbolVisibility::ToAll);
         loaded
             .and_then(|loaded| Library::find(&loaded))
             .map_err(|why| {

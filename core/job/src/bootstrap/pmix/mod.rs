@@ -434,7 +434,7 @@ unsafe extern "C" fn on_event(
                     .is_none_or(|c| c.me.namespace == process.namespace)
             })
         {
-            host::has_died(process.rank);
+            host::mark_died(process.rank);
         }
     }
     if let Some(handled) = handled {

@@ -1,6 +1,6 @@
 //! A board that a rank with memory errors has overwritten.
 
-use super::{Board, H_PID, MAX_VALUE, RankState, Told, board_len};
+use super::{Board, H_PID, MAX_VALUE, RankState, SentRecord, board_len};
 
 const SIZE: u32 = 3;
 
@@ -30,7 +30,7 @@ pub(crate) fn board(bytes: &[u8]) {
 }
 
 fn look(board: &Board) {
-    let mut told = Told::default();
+    let mut told = SentRecord::default();
     for rank in 0..=SIZE {
         let _ = (board.state(rank), board.epoch(rank), board.pid(rank));
         let _ = (board.died(rank), board.present(rank), board.is_gone(rank));
@@ -79,7 +79,7 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
     waiting[7..11].fill(1);
     waiting[11] = 9;
     let mut counted = record(
-        told + std::mem::offset_of!(unipgas_base::waits::Told, ledger),
+        told + std::mem::offset_of!(unipgas_base::waits::StatusPage, counters),
         255,
     );
     counted[3..].fill(1);

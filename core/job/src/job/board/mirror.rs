@@ -15,7 +15,7 @@ use unipgas_base::{Result, sync::futex};
 
 /// Part of a rank's record that has been sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct SentRecord {
     state: u32,
     epoch: u32,
     ended: u32,
@@ -136,13 +136,13 @@ impl Board {
     }
 
     /// Writes of `rank` since `told`, for [`take`](Board::take). `None`: no writes, or a write is in progress, after which more news comes.
-    pub fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
+    pub fn give(&self, rank: u32, told: &mut SentRecord) -> Option<Vec<u8>> {
         let word = |field| {
             self.record(rank, field)
                 .map(|w: &AtomicU32| w.load(Ordering::Acquire))
         };
         // Read before the slots: the slots then include all values published before these words were written.
-        let mut now = Told {
+        let mut now = SentRecord {
             ended: word(R_ENDED).ok()?,
             state: word(R_STATE).ok()?,
             died: word(R_DEATHS).ok()?,
@@ -275,7 +275,7 @@ mod tests {
         let (home, _a) = Board::create(2).unwrap();
         let (other, _b) = Board::create(2).unwrap();
         other.set_afar(1).unwrap();
-        let mut told = Told::default();
+        let mut told = SentRecord::default();
         assert_eq!(home.give(1, &mut told), None, "nothing yet");
         home.publish(1, "place", b"here").unwrap();
         home.set_state(1, RankState::Joined).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     fn keys_are_told_in_the_order_in_which_they_were_written() {
         let (home, _a) = Board::create(1).unwrap();
         home.publish(0, "turn", b"1").unwrap();
-        let mut told = Told::default();
+        let mut told = SentRecord::default();
         assert!(home.give(0, &mut told).is_some());
         home.publish(0, "said", b"word").unwrap();
         home.publish(0, "turn", b"2").unwrap();
@@ -332,7 +332,7 @@ mod tests {
         other.set_afar(2).unwrap();
         home.set_state(1, RankState::Finalized).unwrap();
         home.set_ended(1).unwrap();
-        assert!(other.take(&home.give(1, &mut Told::default()).unwrap()));
+        assert!(other.take(&home.give(1, &mut SentRecord::default()).unwrap()));
         assert!(other.lose(1) && other.lose(2));
         assert_eq!(other.state(1), Ok(RankState::Finalized));
         assert_eq!(other.state(2), Ok(RankState::Dead));
@@ -346,7 +346,7 @@ mod tests {
         let (other, _b) = Board::create(2).unwrap();
         other.set_afar(1).unwrap();
         home.publish(1, "place", b"here").unwrap();
-        let news = home.give(1, &mut Told::default()).unwrap();
+        let news = home.give(1, &mut SentRecord::default()).unwrap();
         for len in 0..news.len() {
             assert_eq!(other.take(&news[..len]), len == HEAD, "{len} bytes");
         }
@@ -366,7 +366,7 @@ mod tests {
         let (home, _a) = Board::create(1).unwrap();
         home.publish(0, "whole", b"1").unwrap();
         home.slot(0, 1).0[S_SEQ].store(1, Ordering::Release);
-        let mut told = Told::default();
+        let mut told = SentRecord::default();
         assert_eq!(home.give(0, &mut told), None, "it is just writing");
         home.mark_dead(0).unwrap();
         assert!(home.give(0, &mut told).is_some());

@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use rustix::mm::MremapFlags;
 
 use super::{Board, H_JOB_ID, SLOT_BYTES, SLOTS_PER_RANK, slots_offset};
-use unipgas_base::tally::Counts;
-use unipgas_base::waits::{self, Seat, Told, Waiting};
+use unipgas_base::counters::CounterValues;
+use unipgas_base::waits::{self, StatusPage, WaitSlot, Waiting};
 use unipgas_base::{Error, Result};
 
 /// Bytes of a rank's status.
-pub(super) const TOLD_BYTES: usize = size_of::<Told>();
+pub(super) const TOLD_BYTES: usize = size_of::<StatusPage>();
 
 pub(super) fn told_offset(size: u32) -> usize {
     slots_offset(size) + size as usize * SLOTS_PER_RANK * SLOT_BYTES
@@ -82,7 +82,7 @@ impl Board {
         Ok(())
     }
 
-    fn told(&self, rank: u32) -> Option<&Told> {
+    fn told(&self, rank: u32) -> Option<&StatusPage> {
         self.check_rank(rank).ok()?;
         let at = told_offset(self.size) + rank as usize * TOLD_BYTES;
         let place = self.base.as_ptr().wrapping_add(at).cast();
@@ -92,9 +92,9 @@ impl Board {
     }
 
     /// Counters of `rank`.
-    pub fn counts(&self, rank: u32) -> Counts {
+    pub fn counts(&self, rank: u32) -> CounterValues {
         self.told(rank)
-            .map(|told| told.ledger.read())
+            .map(|told| told.counters.read())
             .unwrap_or_default()
     }
 
@@ -105,7 +105,7 @@ impl Board {
         };
         let pid = self.pid(rank).unwrap_or(0);
         let held = told.seats.iter().filter(|seat| seat.is_held(pid));
-        let mut found: Vec<Waiting> = held.filter_map(Seat::read).collect();
+        let mut found: Vec<Waiting> = held.filter_map(WaitSlot::read).collect();
         found.sort_by_key(|wait| std::cmp::Reverse(wait.lasted));
         found
     }

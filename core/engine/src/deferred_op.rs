@@ -4,23 +4,23 @@ use std::ops::Range;
 
 use crate::atomic::AtomicForm;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
+use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer};
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
 use crate::{AtomicOp, AtomicType, Result, copy};
 
 /// A place in a peer's region.
-pub struct Place {
+pub struct RegionPlace {
     /// The region.
     pub region: RemoteRegion,
     /// Bytes from its beginning.
     pub offset: usize,
 }
 
-impl Place {
+impl RegionPlace {
     /// A copy of `remote`.
     pub fn of(remote: Remote<'_>) -> Self {
-        Place {
+        RegionPlace {
             region: remote.region.clone(),
             offset: remote.offset,
         }
@@ -90,7 +90,7 @@ fn forward(local: Local, offset: usize) -> Local {
     }
 }
 
-fn notice_of((slot, value): &(Place, u32)) -> Notice<'_> {
+fn notice_of((slot, value): &(RegionPlace, u32)) -> Notice<'_> {
     Notice {
         slot: slot.at(0),
         value: *value,
@@ -99,7 +99,7 @@ fn notice_of((slot, value): &(Place, u32)) -> Notice<'_> {
 
 /// A part of an operation, posted at once. Ranges count bytes of a transfer, or elements of an atomic operation. Other operations have one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum DeferredPart {
     /// Data, without a notice.
     Data(Range<usize>),
     /// Data, then the notice if there is one.
@@ -108,48 +108,48 @@ pub enum Part {
     Notice,
 }
 
-impl Part {
+impl DeferredPart {
     fn range(&self) -> Range<usize> {
         match self {
-            Part::Data(range) | Part::Last(range) => range.clone(),
-            Part::Notice => 0..0,
+            DeferredPart::Data(range) | DeferredPart::Last(range) => range.clone(),
+            DeferredPart::Notice => 0..0,
         }
     }
 }
 
 /// A deferred operation.
-pub enum Kept {
+pub enum DeferredOp {
     /// [`Channel::put`], or [`Channel::put_notify`].
     Put {
         /// The bytes to write.
         src: Source,
         /// The destination.
-        dst: Place,
+        dst: RegionPlace,
         /// Length in bytes.
         len: usize,
         /// The notice after it.
-        notice: Option<(Place, u32)>,
+        notice: Option<(RegionPlace, u32)>,
     },
     /// [`Channel::get`].
     Get {
         /// The destination in this process.
         dst: Local,
         /// The source.
-        src: Place,
+        src: RegionPlace,
         /// Length in bytes.
         len: usize,
     },
     /// [`Channel::notify`].
     Notify {
         /// The word.
-        slot: Place,
+        slot: RegionPlace,
         /// Its new value.
         value: u32,
     },
     /// [`Channel::atomic`].
     Atomic {
         /// The elements.
-        dst: Place,
+        dst: RegionPlace,
         /// The operation.
         op: AtomicOp,
         /// The type of the elements.
@@ -166,57 +166,57 @@ pub enum Kept {
     /// [`Channel::deliver`], or [`Channel::put_deliver`].
     Deliver {
         /// Bytes that are written before the record, their destination, and their length.
-        put: Option<Box<(Source, Place, usize)>>,
+        put: Option<Box<(Source, RegionPlace, usize)>>,
         /// The inbox's first ring.
         first: RemoteRegion,
         /// Its second one.
         second: Option<RemoteRegion>,
         /// The word that becomes 1 if no ring has room.
-        overflow: Option<Place>,
+        overflow: Option<RegionPlace>,
         /// The record.
         record: Record,
     },
     /// [`Channel::active_message`].
     Message {
         /// The place that its handler gets.
-        to: Place,
+        to: RegionPlace,
         /// The message.
         bytes: Source,
         /// Its length.
         len: usize,
         /// Destination of the reply.
-        reply: Reply,
+        reply: ReplyBuffer,
     },
 }
 
 // SAFETY:
 // - contract of `Channel`: the user's pointers are valid on each thread until the operation is complete.
-unsafe impl Send for Kept {}
+unsafe impl Send for DeferredOp {}
 
-impl Kept {
+impl DeferredOp {
     /// Takes the arguments of [`Channel::put`], or of [`Channel::put_notify`] with a notice.
     pub fn put(src: Local, dst: Remote<'_>, len: usize, notice: Option<Notice<'_>>) -> Self {
-        Kept::Put {
+        DeferredOp::Put {
             src: Source::Users(src),
-            dst: Place::of(dst),
+            dst: RegionPlace::of(dst),
             len,
-            notice: notice.map(|notice| (Place::of(notice.slot), notice.value)),
+            notice: notice.map(|notice| (RegionPlace::of(notice.slot), notice.value)),
         }
     }
 
     /// Takes the arguments of [`Channel::get`].
     pub fn get(dst: Local, src: Remote<'_>, len: usize) -> Self {
-        Kept::Get {
+        DeferredOp::Get {
             dst,
-            src: Place::of(src),
+            src: RegionPlace::of(src),
             len,
         }
     }
 
     /// Takes the arguments of [`Channel::notify`].
     pub fn notify(notice: Notice<'_>) -> Self {
-        Kept::Notify {
-            slot: Place::of(notice.slot),
+        DeferredOp::Notify {
+            slot: RegionPlace::of(notice.slot),
             value: notice.value,
         }
     }
@@ -227,8 +227,8 @@ impl Kept {
             true => Source::of(ptr),
             false => Source::of(std::ptr::null()),
         };
-        Kept::Atomic {
-            dst: Place::of(dst),
+        DeferredOp::Atomic {
+            dst: RegionPlace::of(dst),
             op: request.op,
             ty: request.ty,
             count: request.count,
@@ -243,11 +243,11 @@ impl Kept {
 
     /// Takes the arguments of [`Channel::deliver`].
     pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
-        Kept::Deliver {
+        DeferredOp::Deliver {
             put: None,
             first: inbox.first.clone(),
             second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(Place::of),
+            overflow: inbox.overflow.map(RegionPlace::of),
             record,
         }
     }
@@ -260,19 +260,19 @@ impl Kept {
         inbox: Inbox<'_>,
         record: Record,
     ) -> Self {
-        Kept::Deliver {
-            put: Some(Box::new((Source::Users(src), Place::of(dst), len))),
+        DeferredOp::Deliver {
+            put: Some(Box::new((Source::Users(src), RegionPlace::of(dst), len))),
             first: inbox.first.clone(),
             second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(Place::of),
+            overflow: inbox.overflow.map(RegionPlace::of),
             record,
         }
     }
 
     /// Takes the arguments of [`Channel::active_message`].
-    pub fn message(to: Remote<'_>, message: &[u8], reply: Reply) -> Self {
-        Kept::Message {
-            to: Place::of(to),
+    pub fn message(to: Remote<'_>, message: &[u8], reply: ReplyBuffer) -> Self {
+        DeferredOp::Message {
+            to: RegionPlace::of(to),
             bytes: Source::of(message.as_ptr()),
             len: message.len(),
             reply,
@@ -282,26 +282,26 @@ impl Kept {
     /// A region of the operation's peer.
     pub fn region(&self) -> &RemoteRegion {
         match self {
-            Kept::Put { dst, .. } | Kept::Atomic { dst, .. } => &dst.region,
-            Kept::Get { src, .. } => &src.region,
-            Kept::Notify { slot, .. } => &slot.region,
-            Kept::Deliver { first, .. } => first,
-            Kept::Message { to, .. } => &to.region,
+            DeferredOp::Put { dst, .. } | DeferredOp::Atomic { dst, .. } => &dst.region,
+            DeferredOp::Get { src, .. } => &src.region,
+            DeferredOp::Notify { slot, .. } => &slot.region,
+            DeferredOp::Deliver { first, .. } => first,
+            DeferredOp::Message { to, .. } => &to.region,
         }
     }
 
     /// Bytes of a transfer, or elements of an atomic operation; else 0.
     pub fn extent(&self) -> usize {
         match self {
-            Kept::Put { len, .. } | Kept::Get { len, .. } => *len,
-            Kept::Atomic { count, .. } => *count,
+            DeferredOp::Put { len, .. } | DeferredOp::Get { len, .. } => *len,
+            DeferredOp::Atomic { count, .. } => *count,
             _ => 0,
         }
     }
 
     /// The part that covers the operation.
-    pub fn whole(&self) -> Part {
-        Part::Last(0..self.extent())
+    pub fn whole(&self) -> DeferredPart {
+        DeferredPart::Last(0..self.extent())
     }
 
     /// Copies the bytes that are valid only during the call. Needed before the call returns, unless all parts have been posted.
@@ -313,9 +313,9 @@ impl Kept {
         // - contract of this call: the bytes are valid. The operation reads as many bytes.
         unsafe {
             match self {
-                Kept::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
-                Kept::Deliver { put: Some(put), .. } => put.0.take(put.2),
-                Kept::Atomic {
+                DeferredOp::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
+                DeferredOp::Deliver { put: Some(put), .. } => put.0.take(put.2),
+                DeferredOp::Atomic {
                     ty,
                     count,
                     operand,
@@ -325,7 +325,7 @@ impl Kept {
                     operand.take(*count * ty.size());
                     compare.take(*count * ty.size());
                 }
-                Kept::Message { bytes, len, .. } => bytes.take(*len),
+                DeferredOp::Message { bytes, len, .. } => bytes.take(*len),
                 _ => {}
             }
         }
@@ -335,10 +335,10 @@ impl Kept {
     ///
     /// # Safety
     /// - The user's pointers, and [`Source::Given`] memory, are valid until `context` is reported.
-    /// - Bytes that are valid only during the call are still valid, or have been [taken](Kept::take).
+    /// - Bytes that are valid only during the call are still valid, or have been [taken](DeferredOp::take).
     pub unsafe fn post(
         &self,
-        part: &Part,
+        part: &DeferredPart,
         channel: &dyn Channel,
         flags: Flags,
         context: u64,
@@ -349,35 +349,35 @@ impl Kept {
         // - contract of this call, for a part of the bytes. Copies live as long as the operation.
         unsafe {
             match self {
-                Kept::Put {
+                DeferredOp::Put {
                     src,
                     dst,
                     notice: told,
                     ..
                 } => match (part, told.as_ref().map(notice_of)) {
-                    (Part::Notice, Some(notice)) => channel.notify(notice, flags, context),
-                    (Part::Last(_), Some(notice)) => {
+                    (DeferredPart::Notice, Some(notice)) => channel.notify(notice, flags, context),
+                    (DeferredPart::Last(_), Some(notice)) => {
                         let (src, dst) = (src.at(start), dst.at(start));
                         channel.put_notify(src, dst, size, notice, flags, context)
                     }
                     _ => channel.put(src.at(start), dst.at(start), size, flags, context),
                 },
-                Kept::Get { dst, src, .. } => {
+                DeferredOp::Get { dst, src, .. } => {
                     let (dst, src) = (forward(*dst, start), src.at(start));
                     channel.get(dst, src, size, flags, context)
                 }
-                Kept::Notify { slot, value } => {
+                DeferredOp::Notify { slot, value } => {
                     let notice = Notice {
                         slot: slot.at(0),
                         value: *value,
                     };
                     channel.notify(notice, flags, context)
                 }
-                Kept::Atomic { result, .. } => {
+                DeferredOp::Atomic { result, .. } => {
                     let (dst, request) = self.elements(start..end);
                     channel.atomic(dst, &request, result.desc, flags, context)
                 }
-                Kept::Deliver {
+                DeferredOp::Deliver {
                     put,
                     first,
                     second,
@@ -397,7 +397,7 @@ impl Kept {
                         }
                     }
                 }
-                Kept::Message { to, reply, .. } => {
+                DeferredOp::Message { to, reply, .. } => {
                     channel.active_message(to.at(0), self.message_bytes(), *reply, flags, context)
                 }
             }
@@ -407,14 +407,14 @@ impl Kept {
     /// The notice of a put.
     pub(crate) fn notice(&self) -> Option<Notice<'_>> {
         match self {
-            Kept::Put { notice, .. } => notice.as_ref().map(notice_of),
+            DeferredOp::Put { notice, .. } => notice.as_ref().map(notice_of),
             _ => None,
         }
     }
 
     /// The elements `range` of an atomic operation.
     pub(crate) fn elements(&self, range: Range<usize>) -> (Remote<'_>, AtomicRequest) {
-        let Kept::Atomic {
+        let DeferredOp::Atomic {
             dst,
             op,
             ty,
@@ -441,12 +441,12 @@ impl Kept {
     /// The bytes of a message.
     ///
     /// # Safety
-    /// The call with these arguments has not returned, or the bytes have been [taken](Kept::take).
+    /// The call with these arguments has not returned, or the bytes have been [taken](DeferredOp::take).
     pub(crate) unsafe fn message_bytes(&self) -> &[u8] {
         match self {
             // SAFETY:
             // - contract of this call: `len` bytes are valid, or the copy has them.
-            Kept::Message { bytes, len, .. } => unsafe {
+            DeferredOp::Message { bytes, len, .. } => unsafe {
                 std::slice::from_raw_parts(bytes.at(0).ptr, *len)
             },
             _ => &[],
@@ -455,7 +455,7 @@ impl Kept {
 
     /// Leaks the copy of a put, since a channel may still read it.
     pub(crate) fn abandon(self) {
-        if let Kept::Put { src, .. } = self {
+        if let DeferredOp::Put { src, .. } = self {
             std::mem::forget(src);
         }
     }

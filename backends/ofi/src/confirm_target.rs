@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::fabric::{Fabric, How, Registration};
-use crate::net::Net;
+use crate::fabric::{AccessParameters, Fabric, OfiRegistration};
+use crate::net::OfiNet;
 use crate::operations::What;
 
 /// Memory for the signaled writes of peers. Its contents are never read.
-pub struct Landing {
-    registration: Registration,
+pub(crate) struct ConfirmTarget {
+    registration: OfiRegistration,
     begin: u64,
     _memory: Box<[u64; 8]>,
 }
 
-impl Landing {
+impl ConfirmTarget {
     /// Registers it under `key`, if the provider does not choose keys.
     pub fn new(fabric: &Fabric, key: u64) -> Result<Self> {
         let mut memory = Box::new([0u64; 8]);
@@ -33,7 +33,7 @@ impl Landing {
             true => base.expose_provenance() as u64,
             false => 0,
         };
-        Ok(Landing {
+        Ok(ConfirmTarget {
             registration,
             begin,
             _memory: memory,
@@ -59,19 +59,19 @@ pub fn owner(context: usize) -> Option<u32> {
 }
 
 /// A signaled write to the landing of a peer.
-pub struct Acknowledge {
+pub(crate) struct Acknowledge {
     /// The network of this process.
-    pub net: Arc<Net>,
+    pub net: Arc<OfiNet>,
     /// The tag of the peer.
     pub to: u32,
 }
 
-impl Own for Acknowledge {
+impl NetworkOp for Acknowledge {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let landing = self.net.landings.read().get(&self.to).copied();
         let at = landing.ok_or(Error::PeerDead)?;
         let context = self.net.operations.begin(What::Access(ticket));
-        let how = How {
+        let how = AccessParameters {
             desc: std::ptr::null_mut(),
             context,
             data: None,

@@ -18,7 +18,7 @@ const ACCOUNT: i32 = 8;
 
 /// Result for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rides {
+pub(crate) enum Rides {
     /// It must leave now.
     No,
     /// It is held back, as the only one.
@@ -29,7 +29,7 @@ pub enum Rides {
 
 /// The held-back pieces of one process.
 #[derive(Default)]
-pub struct Riders {
+pub(crate) struct Piggyback {
     waiting: Mutex<Vec<u8>>,
     /// There are held-back pieces.
     any: AtomicBool,
@@ -39,9 +39,9 @@ pub struct Riders {
     account: AtomicI32,
 }
 
-impl Riders {
+impl Piggyback {
     /// Holds back a piece of a stream in round `turn`, which is not 0. If the piece must leave now, the caller reports this by
-    /// [`passed`](Riders::passed).
+    /// [`passed`](Piggyback::passed).
     pub fn wait(&self, turn: u32, head: Head, body: &[u8]) -> Rides {
         let mut waiting = self.waiting.lock();
         let fits = waiting.len() + wire::along(body.len()) <= MOST;
@@ -76,7 +76,7 @@ impl Riders {
     }
 
     /// Takes the pieces before a message to the process in round `turn`. They must leave before it, or with it.
-    pub fn board(&self, turn: u32) -> Option<Boarding<'_>> {
+    pub fn board(&self, turn: u32) -> Option<PiggybackGuard<'_>> {
         let since = self.since.load(Ordering::Relaxed);
         if since != 0 {
             self.since.store(0, Ordering::Relaxed);
@@ -88,11 +88,11 @@ impl Riders {
             return None;
         }
         let waiting = self.waiting.lock();
-        (!waiting.is_empty()).then(|| Boarding(self, waiting))
+        (!waiting.is_empty()).then(|| PiggybackGuard(self, waiting))
     }
 
     /// Takes the pieces if they were held back long enough without a message. `late`: the program does not make progress, so they leave now.
-    pub fn leave(&self, turn: u32, late: bool) -> Option<Boarding<'_>> {
+    pub fn leave(&self, turn: u32, late: bool) -> Option<PiggybackGuard<'_>> {
         let waiting = self.waiting.lock();
         let age = turn.wrapping_sub(self.since.load(Ordering::Relaxed));
         if waiting.is_empty() || !late && age < TURNS {
@@ -100,7 +100,7 @@ impl Riders {
         }
         self.since.store(0, Ordering::Relaxed);
         self.judge(if late { -4 } else { -1 });
-        Some(Boarding(self, waiting))
+        Some(PiggybackGuard(self, waiting))
     }
 
     fn judge(&self, change: i32) {
@@ -116,9 +116,9 @@ impl Riders {
 }
 
 /// Pieces that leave with a message. Its lock keeps new pieces and other messages away until it is dropped.
-pub struct Boarding<'a>(&'a Riders, MutexGuard<'a, Vec<u8>>);
+pub(crate) struct PiggybackGuard<'a>(&'a Piggyback, MutexGuard<'a, Vec<u8>>);
 
-impl Boarding<'_> {
+impl PiggybackGuard<'_> {
     /// The bytes to send before the message.
     pub fn bytes(&self) -> &[u8] {
         &self.1
@@ -141,13 +141,13 @@ mod tests {
         cookie: 4,
     };
 
-    fn waiting(riders: &Riders, turn: u32) -> usize {
+    fn waiting(riders: &Piggyback, turn: u32) -> usize {
         riders.board(turn).map_or(0, |all| all.bytes().len())
     }
 
     #[test]
     fn they_leave_with_a_message_whole_and_in_their_order() {
-        let riders = Riders::default();
+        let riders = Piggyback::default();
         assert_eq!(riders.wait(1, HEAD, &[1, 2]), Rides::First);
         assert_eq!(riders.wait(2, HEAD, &[3]), Rides::Also);
         let all = riders.board(2).expect("two");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn they_leave_by_themselves_after_some_turns() {
-        let riders = Riders::default();
+        let riders = Piggyback::default();
         assert_eq!(riders.wait(5, HEAD, &[1]), Rides::First);
         assert!(riders.leave(5, false).is_none());
         assert!(riders.leave(4 + TURNS, false).is_none());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn where_nothing_follows_nothing_waits_until_something_does() {
-        let riders = Riders::default();
+        let riders = Piggyback::default();
         assert_eq!(riders.wait(1, HEAD, &[1]), Rides::First);
         riders.leave(1, true).unwrap().gone();
         let passes = |turn| {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_does_not_wait() {
-        let riders = Riders::default();
+        let riders = Piggyback::default();
         assert_eq!(riders.wait(1, HEAD, &[0; MOST]), Rides::No);
         assert!(riders.board(1).is_none());
         while riders.wait(1, HEAD, &[0; 60]) != Rides::No {}

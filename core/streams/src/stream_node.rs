@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::agent::Agent;
-use super::greeting::{ADDRESS, Who, greeting, padded};
+use super::greeting::{ADDRESS, PaddedAddress, greeting, padded};
 use super::heap::Heap;
 use super::issue::Issue;
 use super::link::{Link, Waiting};
@@ -20,8 +20,8 @@ use super::release::Releases;
 use super::timer::Timer;
 use unipgas_base::descriptor::{above, ready};
 use unipgas_base::driver::Driven;
-use unipgas_base::wait::{BURST, Patience};
-use unipgas_base::{Deadline, Error, Result, driver, pace, process};
+use unipgas_base::wait::{BURST, WaitStrategy};
+use unipgas_base::{Deadline, Error, Result, driver, liveness_timer, process};
 use unipgas_engine::agent::{Registered, wire};
 use unipgas_engine::op::Local;
 use unipgas_engine::transport::{Limits, Transport};
@@ -43,7 +43,7 @@ const TIMER: u64 = 4;
 const LARGEST: usize = wire::LONGEST / 2;
 
 /// The agent and the streams of this process. The [driver](Driven) takes a turn when the [descriptor](AsFd) can be read.
-pub struct Home {
+pub struct StreamNode {
     network: Arc<dyn Network>,
     faults: Option<Arc<dyn Faults>>,
     limits: Limits,
@@ -74,7 +74,7 @@ pub struct Home {
     /// Peers have released memory that operations may still use.
     forgets: AtomicBool,
     /// Peers with lost streams.
-    lost: Mutex<HashSet<Who>>,
+    lost: Mutex<HashSet<PaddedAddress>>,
     /// A request of a peer was carried out, and no waiting thread knows.
     served: AtomicBool,
     /// Polls by waiting threads, if those serve peers.
@@ -89,7 +89,7 @@ pub struct Home {
     fresh: AtomicBool,
 }
 
-impl Home {
+impl StreamNode {
     /// The caller enrols it at a driver. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`].
     pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let mut limits = network.limits();
@@ -104,7 +104,7 @@ impl Home {
         for (what, mark) in own.into_iter().chain(of_network) {
             watch(&events, what, mark).map_err(|e| Error::os("epoll_ctl", e))?;
         }
-        Ok(Home {
+        Ok(StreamNode {
             faults: network.faults(),
             limits,
             requests_wait_for: network.requests_wait_for(),
@@ -286,7 +286,7 @@ impl Home {
         self.forgets.store(true, Ordering::Relaxed);
     }
 
-    /// For the agent: takes the mark of [`forget_later`](Home::forget_later).
+    /// For the agent: takes the mark of [`forget_later`](StreamNode::forget_later).
     pub(super) fn forgets(&self) -> bool {
         self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed)
     }
@@ -307,7 +307,7 @@ impl Home {
     }
 
     /// Whether the streams to the process at this address have been lost.
-    pub(super) fn is_lost(&self, address: &Who) -> bool {
+    pub(super) fn is_lost(&self, address: &PaddedAddress) -> bool {
         self.faults.is_some() && self.lost.lock().contains(address)
     }
 
@@ -334,20 +334,20 @@ impl Home {
         }
     }
 
-    /// As [`take_answers`](Home::take_answers), for a thread that polls next.
+    /// As [`take_answers`](StreamNode::take_answers), for a thread that polls next.
     pub(super) fn take_answers_first(&self) {
         self.take_answers();
         self.fresh.store(true, Ordering::Relaxed);
     }
 
-    /// As [`take_answers`](Home::take_answers), for a thread that polls, unless that has [just been done](Home::take_answers_first).
+    /// As [`take_answers`](StreamNode::take_answers), for a thread that polls, unless that has [just been done](StreamNode::take_answers_first).
     pub(super) fn take_answers_then(&self) {
         if !self.fresh.swap(false, Ordering::Relaxed) {
             self.take_answers();
         }
     }
 
-    /// As [`take_answers`](Home::take_answers), for a thread that posts many operations and polls rarely.
+    /// As [`take_answers`](StreamNode::take_answers), for a thread that posts many operations and polls rarely.
     pub(super) fn take_answers_of_many(&self) {
         if let Some(polls) = &self.polls
             && !driver::is_this_thread()
@@ -362,7 +362,7 @@ impl Home {
         self.served.store(true, Ordering::Relaxed);
     }
 
-    /// Whether requests were carried out since [`has_served`](Home::has_served).
+    /// Whether requests were carried out since [`has_served`](StreamNode::has_served).
     pub(super) fn is_serving(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
@@ -378,7 +378,7 @@ impl Home {
         deadline: Deadline,
         mut done: impl FnMut() -> bool,
     ) -> Result<()> {
-        let patience = Patience {
+        let patience = WaitStrategy {
             bell: self.registered.bell(),
             crowded: true,
             company: &AtomicU32::new(1),
@@ -407,7 +407,7 @@ impl Home {
         ready(&self.events, &mut room).fold(0, |calls, mark| calls | mark)
     }
 
-    /// For the agent: a turn begins, with these [calls](Home::calls). Whether a look at the streams is due.
+    /// For the agent: a turn begins, with these [calls](StreamNode::calls). Whether a look at the streams is due.
     fn hear(&self, calls: u64) -> bool {
         if calls & ALARM != 0 {
             let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
@@ -465,7 +465,7 @@ fn watch(events: &OwnedFd, what: BorrowedFd<'_>, mark: u64) -> rustix::io::Resul
     epoll::add(events, what, data, epoll::EventFlags::IN)
 }
 
-impl Driven for Home {
+impl Driven for StreamNode {
     fn drive(&self) {
         if !self.is_here() {
             return;
@@ -476,7 +476,8 @@ impl Driven for Home {
         let needs_a_turn = match left {
             // A turn would delay the waiting threads, which do the same work.
             true => {
-                let since = pace::now().saturating_sub(self.turned.load(Ordering::Relaxed));
+                let since =
+                    liveness_timer::now().saturating_sub(self.turned.load(Ordering::Relaxed));
                 since > TURNS || calls & !NETWORK != 0
             }
             false => {
@@ -486,7 +487,7 @@ impl Driven for Home {
             }
         };
         if needs_a_turn {
-            self.turned.store(pace::now(), Ordering::Relaxed);
+            self.turned.store(liveness_timer::now(), Ordering::Relaxed);
             let mut agent = self.agent.lock();
             let looks = self.hear(calls);
             agent.turn(self, looks);
@@ -515,7 +516,7 @@ impl Driven for Home {
     }
 }
 
-impl AsFd for Home {
+impl AsFd for StreamNode {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }

@@ -4,35 +4,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::op::{Notice, QuickPut};
+use unipgas_core::op::{Notice, UnsignaledPut};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
 use crate::endpoint::PIGGYBACK;
-use crate::lanes::{Ends, Lane};
-use crate::net::{Target, acknowledge, data_of};
+use crate::lanes::{PendingWork, VcqLane};
+use crate::net::{PeerVcq, acknowledge, data_of};
 use crate::region::{conversation, far};
-use crate::vcq::Vcq;
+use crate::vcq::RawVcq;
 
 /// Interval of writes with a notice.
 pub const OFTEN: u64 = 32;
 
 /// Targets of a channel with writes in flight, and the number of the last one to each.
 #[derive(Default)]
-pub struct Quick {
-    busy: Mutex<Vec<(Arc<Target>, u64)>>,
+pub(crate) struct UnsignaledPuts {
+    busy: Mutex<Vec<(Arc<PeerVcq>, u64)>>,
     pending: AtomicUsize,
     failures: Mutex<Vec<Error>>,
 }
 
-impl Quick {
-    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+impl UnsignaledPuts {
+    /// See [`Channel::put_unsignaled`](unipgas_core::transport::Channel::put_unsignaled).
     ///
     /// # Safety
     /// The bytes are valid.
     #[inline]
-    pub unsafe fn put(&self, lane: &Lane, put: &QuickPut<'_>) -> bool {
-        let QuickPut {
+    pub unsafe fn put(&self, lane: &VcqLane, put: &UnsignaledPut<'_>) -> bool {
+        let UnsignaledPut {
             src,
             len,
             dst,
@@ -60,7 +60,7 @@ impl Quick {
             }
         };
         let at = far(dst.region, dst.offset);
-        let write = |vcq: &Vcq, notice| {
+        let write = |vcq: &RawVcq, notice| {
             let order = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
             let (peer, data) = (to.route, data_of(to));
             let bytes = (src, len);
@@ -91,7 +91,7 @@ impl Quick {
     }
 
     #[inline]
-    fn note(&self, to: &Arc<Target>, last: u64) {
+    fn note(&self, to: &Arc<PeerVcq>, last: u64) {
         let mut busy = self.busy.lock();
         match busy.iter_mut().find(|(known, _)| Arc::ptr_eq(known, to)) {
             Some((_, number)) => *number = last,
@@ -109,7 +109,7 @@ impl Quick {
     }
 
     /// Checks for completions, and requests the missing ones.
-    pub fn settle(&self, lane: &Lane) {
+    pub fn settle(&self, lane: &VcqLane) {
         let mut busy = self.busy.lock();
         busy.retain(|(to, last)| {
             let ended = lane.has_ended(to, *last);
@@ -130,18 +130,18 @@ impl Quick {
     }
 }
 
-impl Lane {
+impl VcqLane {
     /// Whether all descriptors up to this number have completed at a target. Requests a notice if none is due. Errors: [`Error::PeerDead`].
-    pub fn has_ended(&self, to: &Target, number: u64) -> Result<bool> {
+    pub fn has_ended(&self, to: &PeerVcq, number: u64) -> Result<bool> {
         let mut queue = self.queue();
         if to.is_lost() {
             return Err(Error::PeerDead);
         }
         if queue.knows_of_end(to, number) {
-            return Ok(queue.has_ended(to, number));
+            return Ok(queue.reached(to, number));
         }
-        let ask = |vcq: &Vcq, notice| acknowledge(vcq, to, notice);
-        match self.post_covering(&mut queue, to, ask, || Ends::Nothing) {
+        let ask = |vcq: &RawVcq, notice| acknowledge(vcq, to, notice);
+        match self.post_covering(&mut queue, to, ask, || PendingWork::Nothing) {
             // The next call retries if there was no room.
             Err(Error::NotNow) | Ok(()) => Ok(false),
             Err(_) => Err(Error::PeerDead),

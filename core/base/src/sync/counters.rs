@@ -1,5 +1,5 @@
 //! Counters of a process, in memory that other processes read: operations and bytes of each issue context, operations in progress, operations that found no
-//! room, yields and sleeps of waits. Fast paths do not write them: their counts are published from time to time ([`issued`]).
+//! room, yields and sleeps of waits. Fast paths do not write them: their counts are published from time to time ([`issue_totals`]).
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::sync::label::Label;
 use crate::sync::polls;
-use crate::{exit, issued, process, tell, variables};
+use crate::{exit, issue_totals, process, tell, variables};
 
 /// The most issue contexts of a process that are listed by name. The others are counted together.
 pub(crate) const TALLIES: usize = 24;
@@ -22,7 +22,7 @@ const NAME: usize = 16;
 /// Counters of an issue context.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Tally {
+pub struct QueueCounters {
     operations: AtomicU64,
     bytes: AtomicU64,
     pending: AtomicU32,
@@ -34,7 +34,7 @@ pub struct Tally {
 /// Counters of a process.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Ledger {
+pub struct ProcessCounters {
     retries: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
@@ -44,12 +44,12 @@ pub struct Ledger {
     ended: [AtomicU64; 2],
     /// Operations and bytes of issue contexts without an entry in `each`.
     others: [AtomicU64; 2],
-    each: [Tally; TALLIES],
+    each: [QueueCounters; TALLIES],
 }
 
 /// Counters of a process, as a reader gets them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct CounterValues {
     /// Operations on memory of peers, and messages, posted until the last publication.
     pub operations: u64,
     /// Bytes of these operations.
@@ -84,13 +84,13 @@ pub struct QueueCounts {
 }
 
 /// The counters of this process. Null: none.
-static MINE: AtomicPtr<Ledger> = AtomicPtr::new(std::ptr::null_mut());
+static MINE: AtomicPtr<ProcessCounters> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The process that owns the counters. A child of a fork does not.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Starts to count in `ledger`. `place`: rank and number of ranks. With `UNIPGAS_STATS`, the process writes its counters when it exits.
-pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
+pub(super) fn tell_at(ledger: &'static ProcessCounters, place: (u32, u32)) {
     // A process that has died may have used it.
     ledger.empty();
     OWNER.store(process::id(), Ordering::Relaxed);
@@ -101,7 +101,7 @@ pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
             let polls = polls::take();
             exit::run(|| {
                 drop(polls);
-                issued::look();
+                issue_totals::look();
                 leave(&ledger.read(), *place);
             });
         }
@@ -114,7 +114,7 @@ pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
 }
 
 /// Writes the counters as a JSON record, or as a line on standard error.
-fn leave(counts: &Counts, (rank, size): (u32, u32)) {
+fn leave(counts: &CounterValues, (rank, size): (u32, u32)) {
     let Ok(Some(path)) = variables::get("UNIPGAS_STATS_TO") else {
         return tell(&format!(
             "rank {rank}: operations {}, bytes {}, waits {}, waits us {}",
@@ -147,7 +147,7 @@ fn leave(counts: &Counts, (rank, size): (u32, u32)) {
     }
 }
 
-fn mine() -> Option<&'static Ledger> {
+fn mine() -> Option<&'static ProcessCounters> {
     // SAFETY:
     // - null, or from a reference that lives as long as the process.
     let ledger = unsafe { MINE.load(Ordering::Acquire).as_ref() };
@@ -209,10 +209,10 @@ pub(crate) fn of_others(operations: u64, bytes: u64) {
     }
 }
 
-impl Tally {
+impl QueueCounters {
     #[cfg(test)]
     const fn new() -> Self {
-        Tally {
+        QueueCounters {
             operations: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             pending: AtomicU32::new(0),
@@ -242,17 +242,17 @@ impl Tally {
     }
 }
 
-impl Ledger {
+impl ProcessCounters {
     #[cfg(test)]
     pub(super) const fn new() -> Self {
-        Ledger {
+        ProcessCounters {
             retries: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             waits: [const { AtomicU64::new(0) }; 2],
             ended: [const { AtomicU64::new(0) }; 2],
             others: [const { AtomicU64::new(0) }; 2],
-            each: [const { Tally::new() }; TALLIES],
+            each: [const { QueueCounters::new() }; TALLIES],
         }
     }
 
@@ -269,14 +269,16 @@ impl Ledger {
     }
 
     /// Reads the counters.
-    pub fn read(&self) -> Counts {
-        let taken = |tally: &&Tally| tally.taken.load(Ordering::Acquire) != 0;
-        let queues: Vec<_> = (self.each.iter().filter(taken)).map(Tally::read).collect();
+    pub fn read(&self) -> CounterValues {
+        let taken = |tally: &&QueueCounters| tally.taken.load(Ordering::Acquire) != 0;
+        let queues: Vec<_> = (self.each.iter().filter(taken))
+            .map(QueueCounters::read)
+            .collect();
         let sum = |which: usize, of: fn(&QueueCounts) -> u64| {
             let rest = [&self.ended, &self.others].map(|pair| pair[which].load(Ordering::Relaxed));
             queues.iter().map(of).chain(rest).fold(0, u64::wrapping_add)
         };
-        Counts {
+        CounterValues {
             operations: sum(0, |queue| queue.operations),
             bytes: sum(1, |queue| queue.bytes),
             retries: self.retries.load(Ordering::Relaxed),
@@ -291,7 +293,7 @@ impl Ledger {
 
 /// The entry of an issue context.
 #[derive(Debug)]
-pub struct Account(&'static Tally);
+pub struct Account(&'static QueueCounters);
 
 impl Account {
     /// An entry with this name, which is cut after 16 bytes. `None`: no entry is free, or this process has no counters.
@@ -299,8 +301,8 @@ impl Account {
         Account::listed_in(mine()?, name)
     }
 
-    fn listed_in(ledger: &'static Ledger, name: &str) -> Option<Self> {
-        let free = |tally: &&Tally| {
+    fn listed_in(ledger: &'static ProcessCounters, name: &str) -> Option<Self> {
+        let free = |tally: &&QueueCounters| {
             let taken = tally
                 .taken
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
@@ -342,7 +344,7 @@ mod tests {
 
     #[test]
     fn issue_contexts_are_listed() {
-        static LEDGER: Ledger = Ledger::new();
+        static LEDGER: ProcessCounters = ProcessCounters::new();
         let ledger = &LEDGER;
         let named = |name: &str| Account::listed_in(ledger, name);
         let account = named("queue 3").expect("room");
@@ -367,6 +369,6 @@ mod tests {
         assert_eq!(many.iter().flatten().count(), TALLIES);
         assert_eq!(ledger.read().queues.len(), TALLIES);
         ledger.empty();
-        assert_eq!(ledger.read(), Counts::default());
+        assert_eq!(ledger.read(), CounterValues::default());
     }
 }

@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
-use super::course::{Others, Rules, Then};
+use super::failure_policy::{FailureAction, FailureEffect, Rules};
 use super::frames::Begin;
-use super::hosts::{Hosts, Told};
+use super::hosts::{Hosts, NodeEvent};
 use super::printer::{Print, Printer};
 use super::progress::Progress;
 use super::signals::{Inbox, ONE_KEYPRESS, asks, ends};
-use super::{Exit, GRACE, JobMark, Launch, Outcome, RankOutcome};
-use crate::picture::Picture;
+use super::{Exit, GRACE, JobMark, JobOutcome, Launch, RankOutcome};
+use crate::job_snapshot::JobSnapshot;
 use unipgas_core::job::Board;
 use unipgas_core::{Error, Result, own_thread};
 
@@ -31,12 +31,12 @@ const LATEST: Duration = Duration::from_secs(1);
 
 /// A host, and the ranks that start on it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct NodePlacement {
     /// Its name, for messages.
     pub host: String,
     /// The ranks, ascending.
     pub here: Vec<u32>,
-    /// A complete command line that starts the launcher there. The launcher must call [`Part::open`](super::Part::open) first.
+    /// A complete command line that starts the launcher there. The launcher must call [`NodeRanks::open`](super::NodeRanks::open) first.
     pub command: Vec<OsString>,
 }
 
@@ -61,7 +61,7 @@ struct Shared<'a> {
 /// Pictures of the hosts since the last request.
 #[derive(Default)]
 struct Shown {
-    pictures: BTreeMap<usize, Picture>,
+    pictures: BTreeMap<usize, JobSnapshot>,
     /// Time to print the pictures, complete or not. `None`: no request.
     until: Option<Instant>,
 }
@@ -74,10 +74,10 @@ impl Launch {
     /// As [`run`](Launch::run). [`Error::Unreachable`] if the launcher on a host could not be started.
     pub fn run_on(
         &self,
-        places: &[Place],
+        places: &[NodePlacement],
         plan: &[u8],
         mut heard: impl FnMut(usize, u8, &[u8]),
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let homes = homes(self.size, places)?;
         let (board, descriptor) = Board::create(self.size)?;
         for rank in 0..self.size {
@@ -129,7 +129,7 @@ impl Launch {
         let patience = soon.then_some(GRACE);
         let output_lost = printer.finish(Some(&inbox), self.keeper.as_ref(), patience);
         let seen = seen?;
-        Ok(Outcome {
+        Ok(JobOutcome {
             ranks: seen.ranks,
             first_failure: seen.first_failure,
             timed_out,
@@ -145,7 +145,7 @@ impl Launch {
 }
 
 /// The host of each rank. Errors: [`Error::InvalidArgument`] for a rank on no host, or on two.
-fn homes(size: u32, places: &[Place]) -> Result<Vec<usize>> {
+fn homes(size: u32, places: &[NodePlacement]) -> Result<Vec<usize>> {
     let mut homes = vec![None; size as usize];
     for (number, place) in places.iter().enumerate() {
         for rank in &place.here {
@@ -181,7 +181,7 @@ impl Shared<'_> {
         own: &mut dyn FnMut(usize, u8, &[u8]),
     ) -> Result<Seen> {
         let mut ranks = Vec::new();
-        let hear = |told: Told<'_>| self.hear(told, &mut ranks, taken, own);
+        let hear = |told: NodeEvent<'_>| self.hear(told, &mut ranks, taken, own);
         let first_failure = self.hosts.run(rules, hear)?;
         Ok(Seen {
             ranks,
@@ -191,7 +191,7 @@ impl Shared<'_> {
 
     fn hear(
         &self,
-        told: Told<'_>,
+        told: NodeEvent<'_>,
         outcomes: &mut Vec<RankOutcome>,
         taken: &Sender<()>,
         own: &mut dyn FnMut(usize, u8, &[u8]),
@@ -201,7 +201,7 @@ impl Shared<'_> {
             let _ = taken.send(());
         };
         match told {
-            Told::Ended {
+            NodeEvent::Ended {
                 host,
                 rank,
                 pid,
@@ -217,7 +217,7 @@ impl Shared<'_> {
                     resume_input();
                 }
             }
-            Told::Lost {
+            NodeEvent::Lost {
                 host,
                 status,
                 ranks,
@@ -234,11 +234,11 @@ impl Shared<'_> {
                 let replaced = "processes of other hosts take their places";
                 self.tell_end(&what, replaced, then, ranks);
             }
-            Told::Cannot { rank, why, then } => {
+            NodeEvent::Cannot { rank, why, then } => {
                 let what = format!("no spare for rank {rank}: {why}");
                 self.tell_end(&what, "", then, &[rank]);
             }
-            Told::Output {
+            NodeEvent::Output {
                 host,
                 rank,
                 is_stderr,
@@ -249,13 +249,13 @@ impl Shared<'_> {
                 is_stderr,
                 bytes: bytes.to_vec(),
             }),
-            Told::Said(text) => self.say(text.into()),
-            Told::Shown { host, picture } => self.hear_of(host, picture),
-            Told::Taken => resume_input(),
-            Told::News(news) => {
+            NodeEvent::Said(text) => self.say(text.into()),
+            NodeEvent::Shown { host, snapshot } => self.hear_of(host, snapshot),
+            NodeEvent::Taken => resume_input(),
+            NodeEvent::News(news) => {
                 self.board.take(news);
             }
-            Told::Own { host, kind, bytes } => own(host, kind, bytes),
+            NodeEvent::Own { host, kind, bytes } => own(host, kind, bytes),
         }
     }
 
@@ -268,7 +268,7 @@ impl Shared<'_> {
         }
     }
 
-    fn hear_of(&self, host: usize, picture: Picture) {
+    fn hear_of(&self, host: usize, picture: JobSnapshot) {
         let mut shown = self.shown.lock();
         if shown.until.is_some() {
             shown.pictures.insert(host, picture);
@@ -287,7 +287,7 @@ impl Shared<'_> {
     }
 
     fn say_shown(&self, shown: &mut Shown) {
-        let mut picture = Picture::default();
+        let mut picture = JobSnapshot::default();
         for (host, part) in std::mem::take(shown).pictures {
             picture.join(self.hosts.name(host), part);
         }
@@ -298,13 +298,13 @@ impl Shared<'_> {
         );
     }
 
-    fn tell_end(&self, what: &str, replaced: &str, then: Then, ranks: &[u32]) {
+    fn tell_end(&self, what: &str, replaced: &str, then: FailureAction, ranks: &[u32]) {
         let then = match then {
-            Then::Nothing => return,
-            Then::Replaced { left } => format!("; {replaced}, spares left: {left}"),
-            Then::Failed(Others::None) => String::new(),
-            Then::Failed(Others::GoOn) => "; the others go on".into(),
-            Then::Failed(Others::End) => "; ending the others".into(),
+            FailureAction::Nothing => return,
+            FailureAction::Replaced { left } => format!("; {replaced}, spares left: {left}"),
+            FailureAction::Failed(FailureEffect::None) => String::new(),
+            FailureAction::Failed(FailureEffect::GoOn) => "; the others go on".into(),
+            FailureAction::Failed(FailureEffect::End) => "; ending the others".into(),
         };
         self.say_after(format!("{what}{then}"), ranks);
     }
@@ -475,13 +475,13 @@ mod tests {
 
     #[test]
     fn each_rank_is_on_one_host() {
-        let place = |here: &[u32]| Place {
+        let place = |here: &[u32]| NodePlacement {
             host: "h".into(),
             here: here.to_vec(),
             command: Vec::new(),
         };
         let found = |places: &[&[u32]]| {
-            let places: Vec<Place> = places.iter().map(|here| place(here)).collect();
+            let places: Vec<NodePlacement> = places.iter().map(|here| place(here)).collect();
             homes(3, &places)
         };
         assert_eq!(found(&[&[0, 2], &[1]]), Ok(vec![0, 1, 0]));

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::envelope::{self, Answered, Envelope};
-use super::greeting::{HELLO, Who, greeted, other_version};
-use super::home::Home;
+use super::envelope::{self, Answered, RequestHeader};
+use super::greeting::{HELLO, PaddedAddress, greeted, other_version};
 use super::landing::parts;
-use super::network::{Accepted, Ended, Faults, Found, Order, Stream};
+use super::network::{Accepted, Faults, Order, Stream, StreamEnded, TransitState};
 use super::outgoing::Outgoing;
+use super::stream_node::StreamNode;
 use unipgas_base::Error;
-use unipgas_engine::agent::{Answer, Carried, Place, Request, wire};
+use unipgas_engine::agent::{Answer, Carried, RegisteredPlace, Request, wire};
 
 /// The thread that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,20 +21,20 @@ pub(super) enum By {
     Waiter,
 }
 
-pub(super) struct Guest {
+pub(super) struct InboundPeer {
     stream: Arc<dyn Stream>,
     /// The peer's listen address, once authenticated.
-    known: Option<Who>,
+    known: Option<PaddedAddress>,
     told_of_leave: bool,
     /// Registrations that the peer has imported, and still considers valid.
-    imported: HashSet<Place>,
+    imported: HashSet<RegisteredPlace>,
     /// Ended registrations that the peer knows about, but may still use.
-    released: HashSet<Place>,
+    released: HashSet<RegisteredPlace>,
     incoming: Vec<u8>,
     /// Keeps requests that are not executed on arrival.
     order: Option<Box<dyn Order>>,
     /// Channels and inboxes with a last record that found no room. Records chained to it are refused too.
-    refused: HashSet<(u32, Place)>,
+    refused: HashSet<(u32, RegisteredPlace)>,
     outgoing: Outgoing,
     /// A thread of the peer may wait for an answer in `outgoing`.
     urgent: bool,
@@ -42,16 +42,16 @@ pub(super) struct Guest {
     blocked: bool,
 }
 
-impl Guest {
-    pub(crate) fn new(accepted: Accepted, home: &Home) -> Self {
-        Guest {
+impl InboundPeer {
+    pub(crate) fn new(accepted: Accepted, node: &StreamNode) -> Self {
+        InboundPeer {
             stream: accepted.stream,
             known: accepted.known,
             told_of_leave: false,
             imported: HashSet::new(),
             released: HashSet::new(),
             incoming: Vec::new(),
-            order: home.faults().and_then(Faults::order),
+            order: node.faults().and_then(Faults::order),
             refused: HashSet::new(),
             outgoing: Outgoing::default(),
             urgent: false,
@@ -73,47 +73,47 @@ impl Guest {
         self.outgoing.is_empty()
     }
 
-    pub(crate) fn tell_of_leave(&mut self, home: &Home) {
+    pub(crate) fn tell_of_leave(&mut self, node: &StreamNode) {
         if self.known.is_some() && !self.told_of_leave {
             self.told_of_leave = true;
             self.answer(0, &Answer::Leaving);
-            let _ = self.push(home);
+            let _ = self.push(node);
         }
     }
 
     /// Reports the end of a registration. False: the peer has not imported it.
-    pub(crate) fn tell_of_release(&mut self, home: &Home, place: Place) -> bool {
+    pub(crate) fn tell_of_release(&mut self, node: &StreamNode, place: RegisteredPlace) -> bool {
         let knows = self.imported.remove(&place);
         if knows {
             self.released.insert(place);
             self.answer(0, &Answer::Released(place));
-            let _ = self.push(home);
+            let _ = self.push(node);
         }
         knows
     }
 
     /// Serves the peer. False: the stream has ended, and the peer uses no registration any more.
-    pub fn turn(&mut self, home: &Home, looks: bool, by: By) -> bool {
+    pub fn turn(&mut self, node: &StreamNode, looks: bool, by: By) -> bool {
         let ended = self.stream.pull(&mut self.incoming).is_err();
         if by == By::Waiter && (ended || self.order.is_some() || self.known.is_none()) {
-            home.wake();
+            node.wake();
             return true;
         }
         // Bytes from before the end count.
-        let sense = self.serve(home, ended, by);
+        let sense = self.serve(node, ended, by);
         if sense.is_err() {
             tracing::warn!("a process has sent what no peer sends: its stream is closed");
         }
-        let lost = self.known.is_some_and(|who| home.is_lost(&who));
+        let lost = self.known.is_some_and(|who| node.is_lost(&who));
         let stays = sense.is_ok()
             && !ended
             && !lost
-            && self.push_by(home, by).is_ok()
-            && !(looks && is_silent(&*self.stream, !self.released.is_empty(), home));
+            && self.push_by(node, by).is_ok()
+            && !(looks && is_silent(&*self.stream, !self.released.is_empty(), node));
         if !stays {
             self.part();
             for place in self.released.drain() {
-                home.releases.forgotten(place);
+                node.releases.forgotten(place);
             }
         } else if self.blocked == self.outgoing.is_empty() {
             self.blocked = !self.blocked;
@@ -123,7 +123,7 @@ impl Guest {
     }
 
     /// Executes the complete requests. `last`: kept requests too. Errors: the bytes are malformed, or the secret is wrong.
-    fn serve(&mut self, home: &Home, last: bool, by: By) -> Result<(), wire::Malformed> {
+    fn serve(&mut self, node: &StreamNode, last: bool, by: By) -> Result<(), wire::Malformed> {
         let incoming = std::mem::take(&mut self.incoming);
         let mut at = 0;
         if self.known.is_none() {
@@ -131,7 +131,7 @@ impl Guest {
                 self.incoming = incoming;
                 return Ok(());
             };
-            self.known = greeted(said, &home.network().secret());
+            self.known = greeted(said, &node.network().secret());
             if let Some(version) = other_version(said) {
                 tracing::warn!(
                     "a process has connected that has another release of unipgas (version {version} of the protocol): install one release on all hosts"
@@ -140,15 +140,15 @@ impl Guest {
             at = HELLO;
         }
         let who = self.known.ok_or(wire::Malformed)?;
-        if home.is_lost(&who) {
+        if node.is_lost(&who) {
             // As if the bytes had been lost.
             self.incoming.clear();
             return Ok(());
         }
-        while let Some((head, message, len)) = envelope::first::<Envelope>(&incoming[at..])? {
+        while let Some((head, message, len)) = envelope::first::<RequestHeader>(&incoming[at..])? {
             let request = Request::decode(message)?;
-            if by == By::Waiter && !home.registered().is_plain(&request) {
-                home.wake();
+            if by == By::Waiter && !node.registered().is_plain(&request) {
+                node.wake();
                 break;
             }
             at += len;
@@ -156,17 +156,17 @@ impl Guest {
                 (Request::Forgotten { place }, _) => {
                     self.refused.retain(|(_, inbox)| *inbox != place);
                     if self.released.remove(&place) {
-                        home.releases.forgotten(place);
+                        node.releases.forgotten(place);
                     }
                 }
-                (Request::Import { .. }, _) | (_, None) => self.carry_out(home, &head, &request),
+                (Request::Import { .. }, _) | (_, None) => self.carry_out(node, &head, &request),
                 (_, Some(order)) => order.hold(head, &request, message),
             }
         }
         self.incoming = incoming;
         self.incoming.drain(..at);
         while let Some((head, message)) = self.order.as_mut().and_then(|order| order.take(last)) {
-            self.carry_out(home, &head, &Request::decode(&message)?);
+            self.carry_out(node, &head, &Request::decode(&message)?);
         }
         if let Some(order) = &mut self.order {
             order.turn();
@@ -174,23 +174,28 @@ impl Guest {
         Ok(())
     }
 
-    fn carry_out(&mut self, home: &Home, head: &Envelope, request: &Request<'_>) {
+    fn carry_out(&mut self, node: &StreamNode, head: &RequestHeader, request: &Request<'_>) {
         let answer = match request {
             // A release names a whole region, so an import must do the same.
             Request::Import { place } if place.offset != 0 => failed(&Error::StaleRegion),
-            Request::Deliver { first, .. } => self.deliver(home, (head.channel, *first), request),
-            _ => serve_in_parts(home, request),
+            Request::Deliver { first, .. } => self.deliver(node, (head.channel, *first), request),
+            _ => serve_in_parts(node, request),
         };
         self.urgent |= !matches!(&answer, Answer::Done(bytes) if bytes.is_empty());
         self.answer(head.number, &answer);
-        home.serves();
+        node.serves();
         if let (Request::Import { place }, Answer::Done(_)) = (request, answer) {
             self.imported.insert(*place);
         }
     }
 
     /// Delivers a record after its put, in the order of its [chain](unipgas_engine::op::Flags::CHAINED).
-    fn deliver(&mut self, home: &Home, chain: (u32, Place), request: &Request<'_>) -> Answer {
+    fn deliver(
+        &mut self,
+        node: &StreamNode,
+        chain: (u32, RegisteredPlace),
+        request: &Request<'_>,
+    ) -> Answer {
         if let Request::Deliver {
             put, chained: true, ..
         } = request
@@ -202,12 +207,12 @@ impl Guest {
                 flags,
                 notice: None,
             });
-            return match written.map(|put| home.registered().serve(&put)) {
+            return match written.map(|put| node.registered().serve(&put)) {
                 None | Some(Answer::Done(_)) => failed(&Error::InboxFull),
                 Some(other) => other,
             };
         }
-        let answer = home.registered().serve(request);
+        let answer = node.registered().serve(request);
         let full = matches!(&answer, Answer::Failed(why) if Error::from(*why) == Error::InboxFull);
         match full {
             true => _ = self.refused.insert(chain),
@@ -227,12 +232,12 @@ impl Guest {
     }
 
     /// Sends the bytes that there is room for. Errors: the stream has ended.
-    fn push(&mut self, home: &Home) -> Result<(), Ended> {
-        self.push_by(home, By::Driver)
+    fn push(&mut self, node: &StreamNode) -> Result<(), StreamEnded> {
+        self.push_by(node, By::Driver)
     }
 
-    /// As [`push`](Guest::push). A waiting thread may send more to this peer soon, so its answers may leave with that, unless they are urgent.
-    fn push_by(&mut self, home: &Home, by: By) -> Result<(), Ended> {
+    /// As [`push`](InboundPeer::push). A waiting thread may send more to this peer soon, so its answers may leave with that, unless they are urgent.
+    fn push_by(&mut self, node: &StreamNode, by: By) -> Result<(), StreamEnded> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
@@ -241,7 +246,7 @@ impl Guest {
             true => self.outgoing.push(&*self.stream),
             false => self.outgoing.push_along(&*self.stream),
         };
-        home.watch_silence();
+        node.watch_silence();
         pushed
     }
 
@@ -252,15 +257,15 @@ impl Guest {
 }
 
 /// Looks whether the peer has gone. Asks for another look if bytes are in transit. `awaited`: this process needs an answer.
-pub(super) fn is_silent(stream: &dyn Stream, awaited: bool, home: &Home) -> bool {
+pub(super) fn is_silent(stream: &dyn Stream, awaited: bool, node: &StreamNode) -> bool {
     if awaited {
         stream.watch();
     }
     let found = stream.look();
-    if found == Found::Waits {
-        home.watch_silence();
+    if found == TransitState::Waits {
+        node.watch_silence();
     }
-    found == Found::Silence
+    found == TransitState::Silence
 }
 
 fn failed(error: &Error) -> Answer {
@@ -268,7 +273,7 @@ fn failed(error: &Error) -> Answer {
 }
 
 /// Executes a request. A test network without [`Limits::lines`](unipgas_engine::transport::Limits) gets its puts in parts, the last part first.
-fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
+fn serve_in_parts(node: &StreamNode, request: &Request<'_>) -> Answer {
     let Request::Put {
         to,
         bytes,
@@ -276,16 +281,16 @@ fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
         notice,
     } = *request
     else {
-        return home.registered().serve(request);
+        return node.registered().serve(request);
     };
     let mut answer = Answer::Done(Vec::new());
-    for part in parts(bytes.len(), home.writes_backwards()) {
+    for part in parts(bytes.len(), node.writes_backwards()) {
         let first = part.start == 0;
         let Some(offset) = to.offset.checked_add(part.start as u64) else {
             return failed(&Error::StaleRegion);
         };
-        let to = Place { offset, ..to };
-        answer = home.registered().serve(&Request::Put {
+        let to = RegisteredPlace { offset, ..to };
+        answer = node.registered().serve(&Request::Put {
             to,
             bytes: &bytes[part],
             flags,

@@ -9,7 +9,7 @@ use super::command::Command;
 use super::issue::{Port, Queues};
 use unipgas_base::Result;
 use unipgas_base::driver::Driver;
-use unipgas_engine::op::{Flags, Remote, Reply};
+use unipgas_engine::op::{Flags, Remote, ReplyBuffer};
 use unipgas_engine::transport::Handler;
 
 /// Arrivals at a port.
@@ -82,12 +82,12 @@ impl Drop for Arrivals {
 
 /// Commands that wait for steps.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct WaitingCommands {
     commands: VecDeque<(Command, u64)>,
     started: u64,
 }
 
-impl Held {
+impl WaitingCommands {
     pub fn len(&self) -> usize {
         self.commands.len()
     }
@@ -102,9 +102,13 @@ impl Port {
     #[cold]
     pub(super) fn tell_arrival(&self, to: Remote<'_>, steps: u8) {
         let message = [ARRIVAL, steps];
-        let _ = self
-            .endpoint
-            .active_message(to, &message, Reply::NONE, Flags::ORDERED, NO_FLIGHT);
+        let _ = self.endpoint.active_message(
+            to,
+            &message,
+            ReplyBuffer::NONE,
+            Flags::ORDERED,
+            NO_FLIGHT,
+        );
     }
 
     /// Issues the commands that may start.

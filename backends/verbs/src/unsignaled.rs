@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::op::{Notice, QuickPut, Remote};
+use unipgas_core::op::{Notice, Remote, UnsignaledPut};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
-use crate::net::Net;
-use crate::posting::{Ends, SendQueue, Takes, write};
+use crate::net::VerbsNet;
+use crate::posting::{PostedWork, SendQueue, Takes, write};
 use crate::region::{connection, far};
-use crate::wire::{self, Kind};
+use crate::wire::{self, ImmediateKind};
 
-/// Quick writes of a channel.
-pub struct Quick {
+/// Unsignaled writes of a channel.
+pub(crate) struct UnsignaledWrites {
     /// Index of its lane in all connections.
     lane: u32,
     used: Mutex<Used>,
@@ -35,7 +35,7 @@ struct Used {
 
 /// State of a channel on a connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Lane {
+pub(crate) struct ChannelLane {
     /// Number of its last work request.
     last: u32,
     /// Index of the connection in the channel's list, plus one. 0: the channel does not use the connection.
@@ -45,7 +45,7 @@ pub struct Lane {
 }
 
 /// Reusable work requests of a write and its word.
-pub struct Chain {
+pub(crate) struct Chain {
     places: [ibv_sge; 2],
     requests: [ibv_send_wr; 2],
     value: u32,
@@ -104,9 +104,9 @@ impl SendQueue {
         &mut self,
         connection: &Connection,
         lane: u32,
-        put: &QuickPut<'_>,
+        put: &UnsignaledPut<'_>,
     ) -> Posted {
-        let Some(Lane { place: 1.., .. }) = self.lanes.get(lane as usize) else {
+        let Some(ChannelLane { place: 1.., .. }) = self.lanes.get(lane as usize) else {
             return Posted::Never;
         };
         let (count, takes) = (u32::from(DATA) + u32::from(WORD), u32::from(WORD));
@@ -130,7 +130,7 @@ impl SendQueue {
         if WORD && let Some(Notice { slot, value }) = &put.notice {
             chain.value = *value;
             aim(word, slot);
-            word.imm_data = wire::word(Kind::Written, self.owed);
+            word.imm_data = wire::word(ImmediateKind::Written, self.owed);
             data.next = word;
         }
         let last = if WORD { &mut *word } else { &mut *data };
@@ -146,7 +146,7 @@ impl SendQueue {
             self.credits -= 1;
             self.owed = 0;
         }
-        self.has_posted(number, tells);
+        self.mark_posted(number, tells);
         self.counts.doorbells += 1;
         let lane = &mut self.lanes[lane as usize];
         lane.last = number;
@@ -165,10 +165,10 @@ fn aim(request: &mut ibv_send_wr, to: &Remote<'_>) {
     request.wr.rkey_or_compare_add = key.into();
 }
 
-impl Quick {
-    /// Quick writes of a channel with this lane index.
+impl UnsignaledWrites {
+    /// Unsignaled writes of a channel with this lane index.
     pub fn new(lane: u32) -> Self {
-        Quick {
+        UnsignaledWrites {
             lane,
             used: Mutex::default(),
             pending: AtomicUsize::new(0),
@@ -181,13 +181,13 @@ impl Quick {
         self.lane
     }
 
-    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+    /// See [`Channel::put_unsignaled`](unipgas_core::transport::Channel::put_unsignaled).
     ///
     /// # Safety
     /// The bytes are valid.
     #[inline]
-    pub unsafe fn put(&self, net: &Net, put: &QuickPut<'_>) -> bool {
-        let QuickPut { len, dst, .. } = *put;
+    pub unsafe fn put(&self, net: &VerbsNet, put: &UnsignaledPut<'_>) -> bool {
+        let UnsignaledPut { len, dst, .. } = *put;
         let connection = connection(dst.region);
         let mut queue = connection.queue();
         // Under the lock: a message to the peer about a released region is either sent already, or follows this write.
@@ -229,7 +229,7 @@ impl Quick {
 
     /// Adds a lane on the connection with this number.
     #[cold]
-    fn begin(&self, net: &Net, number: u32) {
+    fn begin(&self, net: &VerbsNet, number: u32) {
         let Some(connection) = net.find(number) else {
             return;
         };
@@ -243,7 +243,7 @@ impl Quick {
         }
         let mut queue = connection.queue();
         if queue.lanes.len() <= at {
-            queue.lanes.resize(at + 1, Lane::default());
+            queue.lanes.resize(at + 1, ChannelLane::default());
         }
         if queue.lanes[at].place != 0 || connection.has_ended() {
             return;
@@ -300,7 +300,7 @@ impl Quick {
     /// Removes the lanes of the channel, which is closed.
     pub fn end(&self) {
         for connection in self.used.lock().all.iter().flatten() {
-            connection.queue().lanes[self.lane as usize] = Lane::default();
+            connection.queue().lanes[self.lane as usize] = ChannelLane::default();
         }
     }
 }
@@ -310,7 +310,7 @@ fn leave(connection: &Connection, lane: usize) -> bool {
     let mut queue = connection.queue();
     let leaves = connection.has_ended() && !queue.lanes[lane].busy;
     if leaves {
-        queue.lanes[lane] = Lane::default();
+        queue.lanes[lane] = ChannelLane::default();
     }
     leaves
 }
@@ -327,6 +327,6 @@ fn acknowledge(queue: &mut SendQueue, connection: &Connection) -> Result<()> {
     // - the request names no memory.
     unsafe {
         let chain = (connection.number, &mut [request]);
-        queue.post(&connection.pair, chain, Takes::Nothing, Ends::Probe)
+        queue.post(&connection.pair, chain, Takes::Nothing, PostedWork::Probe)
     }
 }

@@ -31,7 +31,10 @@ impl Node {
 
 #[test]
 fn one_says_for_all_before_it_that_they_have_ended() {
-    let (node, other) = (Node::open(Kind::default()), Node::open(Kind::default()));
+    let (node, other) = (
+        Node::open(WireKind::default()),
+        Node::open(WireKind::default()),
+    );
     let region = node.import(&other);
     let queue = Queue::default();
     node.ask(&queue);
@@ -67,14 +70,14 @@ fn one_says_for_all_before_it_that_they_have_ended() {
 
 #[test]
 fn many_are_enough() {
-    let kind = Kind {
+    let kind = WireKind {
         limits: Limits {
             depth: 40,
             ..Limits::NONE
         },
-        ..Kind::default()
+        ..WireKind::default()
     };
-    let (node, other) = (Node::open(kind), Node::open(Kind::default()));
+    let (node, other) = (Node::open(kind), Node::open(WireKind::default()));
     let region = node.import(&other);
     let queue = Queue::default();
     for nth in 1..=40 {
@@ -106,7 +109,7 @@ fn many_are_enough() {
 #[test]
 fn they_end_with_their_peer() {
     for asked in [false, true] {
-        let node = Node::open(Kind::default());
+        let node = Node::open(WireKind::default());
         let (home, key) = undriven();
         let region = known(&node, &home, &key);
         let queue = Queue::default();
@@ -131,7 +134,7 @@ fn they_end_with_their_peer() {
 
 #[test]
 fn a_release_does_not_wait_for_somebody_to_ask() {
-    let node = Node::open(Kind::default());
+    let node = Node::open(WireKind::default());
     let (home, key) = undriven();
     let region = known(&node, &home, &key);
     let place = crate::registration::place(&region, 0);

@@ -4,12 +4,12 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::{Home, OwnPart, Requests, Streams};
+use super::{OwnPart, Requests, StreamNode, Streams};
 use unipgas_base::atomic::ElementLocks;
 use unipgas_base::bell::Bell;
 use unipgas_base::{Deadline, Result, Rights};
 use unipgas_engine::bundle::Tag;
-use unipgas_engine::circuit::Gates;
+use unipgas_engine::circuit::GateNetwork;
 use unipgas_engine::region::Memory;
 use unipgas_engine::transport::{Capabilities, Channel, Limits, Peer, Transport};
 use unipgas_schedule::Shapes;
@@ -19,8 +19,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Longest wait for another thread's turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A backend over [`Streams`]; [`OverStreams`] makes it a [`Transport`].
-pub trait StreamTransport: Send + Sync {
+/// A backend over [`Streams`]; [`StreamTransport`] makes it a [`Transport`].
+pub trait StreamBackend: Send + Sync {
     /// See [`Transport::name`].
     const NAME: &'static str;
     /// See [`Transport::tag`].
@@ -29,9 +29,9 @@ pub trait StreamTransport: Send + Sync {
     fn streams(&self) -> &Streams;
     /// Limits of operations on its channels.
     fn limits(&self) -> Limits {
-        *self.streams().home().limits()
+        *self.streams().node().limits()
     }
-    /// See [`Capabilities::alone`].
+    /// See [`Capabilities::device_atomics_only`].
     fn is_alone(&self) -> bool {
         false
     }
@@ -66,7 +66,7 @@ pub trait StreamTransport: Send + Sync {
         None
     }
     /// See [`Transport::gates`].
-    fn gates(&self) -> Option<&dyn Gates> {
+    fn gates(&self) -> Option<&dyn GateNetwork> {
         None
     }
     /// Whether bytes of this process have not left. The process may end when all have.
@@ -75,11 +75,11 @@ pub trait StreamTransport: Send + Sync {
     }
 }
 
-/// The [`Transport`] of a [`StreamTransport`]: it forwards calls to the streams.
+/// The [`Transport`] of a [`StreamBackend`]: it forwards calls to the streams.
 #[derive(Debug)]
-pub struct OverStreams<T>(pub T);
+pub struct StreamTransport<T>(pub T);
 
-impl<T> Deref for OverStreams<T> {
+impl<T> Deref for StreamTransport<T> {
     type Target = T;
 
     #[inline]
@@ -88,7 +88,7 @@ impl<T> Deref for OverStreams<T> {
     }
 }
 
-impl<T: StreamTransport> Transport for OverStreams<T> {
+impl<T: StreamBackend> Transport for StreamTransport<T> {
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -103,13 +103,13 @@ impl<T: StreamTransport> Transport for OverStreams<T> {
             registers_user_memory: true,
             maps: false,
             direct: false,
-            alone: self.is_alone(),
+            device_atomics_only: self.is_alone(),
             limits: self.0.limits(),
         }
     }
 
     fn address(&self) -> Vec<u8> {
-        self.streams().home().network().address().to_vec()
+        self.streams().node().network().address().to_vec()
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
@@ -180,7 +180,7 @@ impl<T: StreamTransport> Transport for OverStreams<T> {
         self.0.shapes(members, each)
     }
 
-    fn gates(&self) -> Option<&dyn Gates> {
+    fn gates(&self) -> Option<&dyn GateNetwork> {
         self.0.gates()
     }
 
@@ -192,7 +192,7 @@ impl<T: StreamTransport> Transport for OverStreams<T> {
         self.streams().leave();
         // The process may end right after this. Bytes that have not left are lost then.
         let soon = Deadline::after(FAREWELL);
-        while self.streams().home().is_here() && self.is_under_way() && !soon.expired() {
+        while self.streams().node().is_here() && self.is_under_way() && !soon.expired() {
             self.0.progress();
             std::thread::yield_now();
         }
@@ -206,7 +206,7 @@ pub fn close<N>(
     close: impl FnOnce(&N, Deadline),
     is_used: impl Fn(&Arc<N>) -> bool,
 ) {
-    let here = streams.as_ref().is_some_and(|one| one.home().is_here());
+    let here = streams.as_ref().is_some_and(|one| one.node().is_here());
     if !here {
         // In the child of a fork: other threads may have held its locks, and the network's resources belong to the parent. So the network is leaked.
         std::mem::forget(net.clone());
@@ -224,39 +224,39 @@ pub fn close<N>(
 
 /// Receives the events of a network, once the streams of the process exist.
 #[derive(Default)]
-pub struct Owner {
-    home: OnceLock<Weak<Home>>,
+pub struct EventReceiver {
+    node: OnceLock<Weak<StreamNode>>,
 }
 
-impl Owner {
+impl EventReceiver {
     /// Sets the receiver. It takes a turn at once, because events may have come before.
     pub fn is(&self, streams: &Streams) {
-        let _ = self.home.set(Arc::downgrade(streams.home()));
-        streams.home().wake();
+        let _ = self.node.set(Arc::downgrade(streams.node()));
+        streams.node().wake();
     }
 
-    fn home(&self) -> Option<Arc<Home>> {
-        self.home.get()?.upgrade()
+    fn node(&self) -> Option<Arc<StreamNode>> {
+        self.node.get()?.upgrade()
     }
 
     /// A peer has written to memory of this process.
     pub fn written(&self) {
-        if let Some(home) = self.home() {
-            home.registered().bell().ring_if_heard();
+        if let Some(node) = self.node() {
+            node.registered().bell().ring_if_heard();
         }
     }
 
     /// Calls for a turn.
     pub fn wake(&self) {
-        if let Some(home) = self.home() {
-            home.wake();
+        if let Some(node) = self.node() {
+            node.wake();
         }
     }
 
     /// Watches for silent peers.
     pub fn watch_silence(&self) {
-        if let Some(home) = self.home() {
-            home.watch_silence();
+        if let Some(node) = self.node() {
+            node.watch_silence();
         }
     }
 }

@@ -9,21 +9,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
 use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
 /// The kernel cuts it to its limit.
 const BACKLOG: i32 = 1024;
 
 /// The port of this process.
-pub struct Lifeline {
+pub(crate) struct LivenessListener {
     /// Closed in children of a fork: otherwise the port would outlive this process.
-    socket: Held,
+    socket: ForkClosedFd,
     /// Address for the tries of peers.
     pub address: SocketAddr,
 }
 
-impl Lifeline {
+impl LivenessListener {
     /// Listens on any port of this address of the host. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
         let os = |what: &str| {
@@ -36,8 +36,8 @@ impl Lifeline {
         listen(&socket, BACKLOG).map_err(os("listen"))?;
         let bound = getsockname(&socket).map_err(os("getsockname"))?;
         let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
-        Ok(Lifeline {
-            socket: Held::new(socket),
+        Ok(LivenessListener {
+            socket: ForkClosedFd::new(socket),
             address,
         })
     }
@@ -61,7 +61,7 @@ impl Lifeline {
 
 /// Result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum ProbeResult {
     /// No answer yet.
     Nothing,
     /// The host has accepted: the process lives.
@@ -71,7 +71,7 @@ pub enum Found {
 }
 
 /// A try to connect.
-pub struct Try {
+pub(crate) struct Try {
     socket: OwnedFd,
     refused: bool,
     /// The kernel has no route to the host.
@@ -96,19 +96,19 @@ impl Try {
     }
 
     /// The result so far.
-    pub fn look(&self) -> Found {
+    pub fn look(&self) -> ProbeResult {
         if self.refused {
-            return Found::Gone;
+            return ProbeResult::Gone;
         }
         let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
         if poll(&mut polled, Some(&Timespec::default())) != Ok(1) {
-            return Found::Nothing;
+            return ProbeResult::Nothing;
         }
         match sockopt::socket_error(&self.socket) {
-            Ok(Ok(())) if polled[0].revents().contains(PollFlags::HUP) => Found::Nothing,
-            Ok(Ok(())) => Found::There,
-            Ok(Err(Errno::CONNREFUSED | Errno::CONNRESET)) => Found::Gone,
-            _ => Found::Nothing,
+            Ok(Ok(())) if polled[0].revents().contains(PollFlags::HUP) => ProbeResult::Nothing,
+            Ok(Ok(())) => ProbeResult::There,
+            Ok(Err(Errno::CONNREFUSED | Errno::CONNRESET)) => ProbeResult::Gone,
+            _ => ProbeResult::Nothing,
         }
     }
 }
@@ -119,10 +119,10 @@ mod tests {
 
     use super::*;
 
-    fn end(of: &Try) -> Found {
+    fn end(of: &Try) -> ProbeResult {
         loop {
             match of.look() {
-                Found::Nothing => std::thread::yield_now(),
+                ProbeResult::Nothing => std::thread::yield_now(),
                 found => return found,
             }
         }
@@ -132,26 +132,26 @@ mod tests {
     fn goes(address: &SocketAddr) -> bool {
         (0..10_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            Try::begin(address).unwrap().look() == Found::Gone
+            Try::begin(address).unwrap().look() == ProbeResult::Gone
         })
     }
 
     #[test]
     fn who_listens_is_there_and_who_has_ended_is_not() {
-        let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let lifeline = LivenessListener::open(Ipv4Addr::LOCALHOST.into()).unwrap();
         let address = lifeline.address;
         for _ in 0..3 {
-            assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+            assert_eq!(end(&Try::begin(&address).unwrap()), ProbeResult::There);
         }
         lifeline.dismiss();
-        assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+        assert_eq!(end(&Try::begin(&address).unwrap()), ProbeResult::There);
         drop(lifeline);
         assert!(goes(&address));
     }
 
     #[test]
     fn children_of_a_fork_do_not_keep_it() {
-        let lifeline = Lifeline::open(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let lifeline = LivenessListener::open(Ipv4Addr::LOCALHOST.into()).unwrap();
         let address = lifeline.address;
         let (out, into) = unipgas_core::descriptor::pipe().unwrap();
         // SAFETY:
@@ -169,7 +169,7 @@ mod tests {
         while rustix::io::read(&out, &mut [0]).is_err() {
             std::thread::yield_now();
         }
-        assert_eq!(end(&Try::begin(&address).unwrap()), Found::There);
+        assert_eq!(end(&Try::begin(&address).unwrap()), ProbeResult::There);
         drop(lifeline);
         let gone = goes(&address);
         // SAFETY:

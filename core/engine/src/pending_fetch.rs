@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
+use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, ReplyBuffer};
 use crate::pages::Pages;
 use crate::registration::COPIED;
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
@@ -57,7 +57,7 @@ impl Landing {
 }
 
 /// A posted operation. The caller may wait for it repeatedly.
-pub struct Awaited(Arc<Landing>);
+pub struct PendingFetch(Arc<Landing>);
 
 /// Whether a completion with this context is for [`ended`].
 #[inline]
@@ -77,7 +77,7 @@ pub(crate) unsafe fn ended(completion: Completion) {
     *landing.ended.lock() = Some(completion.result);
 }
 
-impl Awaited {
+impl PendingFetch {
     /// Posts an operation by `post`, which gets the address of `len` bytes for the result, and the context. Errors: as `post`.
     fn post(len: usize, post: impl FnOnce(*mut u8, u64) -> Result<Outcome>) -> Result<Self> {
         let landing = Arc::new(Landing::new(len)?);
@@ -91,7 +91,7 @@ impl Awaited {
             outcome?;
             *landing.ended.lock() = Some(Ok(()));
         }
-        Ok(Awaited(landing))
+        Ok(PendingFetch(landing))
     }
 
     /// Whether it has ended, with success or failure.
@@ -119,7 +119,7 @@ impl Awaited {
         })
     }
 
-    /// Waits for the previous value of an atomic operation. Errors: as [`end`](Awaited::end).
+    /// Waits for the previous value of an atomic operation. Errors: as [`end`](PendingFetch::end).
     pub fn value(
         &self,
         endpoint: &Endpoint,
@@ -156,7 +156,7 @@ impl Endpoint {
     pub fn read_on(
         &self,
         engine: &Engine,
-        open: &mut Option<Awaited>,
+        open: &mut Option<PendingFetch>,
         src: Remote<'_>,
         into: &mut [u8],
         deadline: Deadline,
@@ -171,7 +171,7 @@ impl Endpoint {
         }
         let read = match open.take() {
             Some(read) if read.0.len == len => read,
-            _ => Awaited::post(len, |at, context| {
+            _ => PendingFetch::post(len, |at, context| {
                 let local = Local { ptr: at, desc: 0 };
                 // SAFETY:
                 // - the landing lives until the operation has been reported.
@@ -207,7 +207,7 @@ impl Endpoint {
             // - the bytes are valid during the call, and the put is complete when it returns.
             return unsafe { self.put(Local { ptr, desc }, dst, from.len(), flags, 0) }.map(drop);
         }
-        let written = Awaited::post(from.len(), |at, context| {
+        let written = PendingFetch::post(from.len(), |at, context| {
             let local = Local { ptr: at, desc: 0 };
             // SAFETY:
             // - the landing has room for the bytes, and no other thread knows it yet. It lives until the operation has been reported.
@@ -236,7 +236,7 @@ impl Endpoint {
             // - contract of this call: the bytes are valid, and the put is complete when its call returns.
             return unsafe { self.put(src, dst, len, flags, 0) }.map(drop);
         }
-        let put = Awaited::post(0, |_, context| {
+        let put = PendingFetch::post(0, |_, context| {
             // SAFETY:
             // - contract of this call: the bytes are valid until the wait below ends.
             unsafe { self.put(src, dst, len, flags, context) }
@@ -254,29 +254,29 @@ impl Endpoint {
         if !self.is_driven() {
             return self.deliver(inbox, record, Flags::empty(), 0).map(drop);
         }
-        let delivered = Awaited::post(0, |_, context| {
+        let delivered = PendingFetch::post(0, |_, context| {
             self.deliver(inbox, record, Flags::empty(), context)
         })?;
         delivered.settle(self, engine, Deadline::Never)
     }
 
-    /// Sends an active message. The caller waits for its [end](Awaited::end). Errors: as [`Endpoint::active_message`].
-    pub fn tell_of(&self, to: Remote<'_>, message: &[u8]) -> Result<Awaited> {
-        Awaited::post(0, |_, context| {
+    /// Sends an active message. The caller waits for its [end](PendingFetch::end). Errors: as [`Endpoint::active_message`].
+    pub fn tell_of(&self, to: Remote<'_>, message: &[u8]) -> Result<PendingFetch> {
+        PendingFetch::post(0, |_, context| {
             let flags = Flags::ORDERED | Flags::AWAITED;
-            self.active_message(to, message, Reply::NONE, flags, context)
+            self.active_message(to, message, ReplyBuffer::NONE, flags, context)
         })
     }
 
-    /// Changes the u64 at `dst`. The caller waits for its [previous value](Awaited::value). `dst` must be 8-byte aligned. Errors: as [`Endpoint::atomic`].
+    /// Changes the u64 at `dst`. The caller waits for its [previous value](PendingFetch::value). `dst` must be 8-byte aligned. Errors: as [`Endpoint::atomic`].
     pub fn change(
         &self,
         dst: Remote<'_>,
         op: AtomicOp,
         operand: u64,
         compare: u64,
-    ) -> Result<Awaited> {
-        Awaited::post(8, |at, context| {
+    ) -> Result<PendingFetch> {
+        PendingFetch::post(8, |at, context| {
             let request = AtomicRequest {
                 op,
                 ty: AtomicType::U64,
@@ -293,7 +293,7 @@ impl Endpoint {
 }
 
 /// Operations that outlasted their callers' timeouts. A retry with the same `key` collects them.
-pub struct Unfinished<Key>(Mutex<Vec<(Key, Awaited)>>);
+pub struct Unfinished<Key>(Mutex<Vec<(Key, PendingFetch)>>);
 
 impl<Key> Default for Unfinished<Key> {
     fn default() -> Self {
@@ -306,7 +306,7 @@ impl<Key: PartialEq> Unfinished<Key> {
     const MOST_FORGOTTEN: usize = 64;
 
     /// Removes the operation with this key, and gives it to the caller.
-    pub fn take(&self, key: &Key) -> Option<Awaited> {
+    pub fn take(&self, key: &Key) -> Option<PendingFetch> {
         let mut list = self.0.lock();
         let at = list.iter().position(|(known, _)| known == key)?;
         Some(list.remove(at).1)
@@ -318,7 +318,7 @@ impl<Key: PartialEq> Unfinished<Key> {
     }
 
     /// Keeps an operation for a retry.
-    pub fn keep(&self, key: Key, awaited: Awaited) {
+    pub fn keep(&self, key: Key, awaited: PendingFetch) {
         let mut list = self.0.lock();
         if list.len() >= Self::MOST_FORGOTTEN {
             list.retain(|(_, awaited)| !awaited.is_over());

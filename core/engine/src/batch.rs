@@ -5,14 +5,14 @@ use crate::region::RemoteRegion;
 use crate::transport::Channel;
 
 /// A batch of operations to one peer. Its drop sends the rest of them.
-pub struct Together<'a> {
+pub struct Batch<'a> {
     channel: &'a dyn Channel,
     to: &'a RemoteRegion,
 }
 
-impl Drop for Together<'_> {
+impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        self.channel.let_go(self.to, false);
+        self.channel.end_batch(self.to, false);
     }
 }
 
@@ -23,16 +23,16 @@ fn is_with(one: &RemoteRegion, other: &RemoteRegion) -> bool {
 
 impl Endpoint {
     /// Begins a batch: operations to the owner of `to` leave with as few network calls as possible, until the result is dropped.
-    pub fn together<'a>(&'a self, to: &'a RemoteRegion) -> Together<'a> {
+    pub fn together<'a>(&'a self, to: &'a RemoteRegion) -> Batch<'a> {
         let channel = self.channel(to);
-        channel.hold(to);
-        Together { channel, to }
+        channel.begin_batch(to);
+        Batch { channel, to }
     }
 }
 
 /// Batches of one call with operations to several peers, one batch for each peer. The drop ends them.
 #[derive(Default)]
-pub struct Several<'a>(Vec<Together<'a>>);
+pub struct Several<'a>(Vec<Batch<'a>>);
 
 impl<'a> Several<'a> {
     /// Begins a batch to the owner of `to`, unless there is one.
@@ -46,23 +46,23 @@ impl<'a> Several<'a> {
 
 /// Batches of calls that may promise another call. The network holds back operations with a promise until a call without one, or until a thread waits.
 #[derive(Default)]
-pub struct Staying {
+pub struct MoreBatch {
     /// A region of the current call's peer.
     now: Option<RemoteRegion>,
     stayed: Vec<RemoteRegion>,
 }
 
-impl Staying {
+impl MoreBatch {
     /// Whether no operations have been held back.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.stayed.is_empty()
     }
 
-    /// Begins a call with operations to the owner of `to`. [`end`](Staying::end) ends it.
+    /// Begins a call with operations to the owner of `to`. [`end`](MoreBatch::end) ends it.
     pub fn begin(&mut self, endpoint: &Endpoint, to: RemoteRegion) {
         self.let_go(endpoint, false);
-        endpoint.channel(&to).hold(&to);
+        endpoint.channel(&to).begin_batch(&to);
         self.now = Some(to);
     }
 
@@ -78,7 +78,7 @@ impl Staying {
         let Some(to) = self.now.take() else {
             return;
         };
-        endpoint.channel(&to).let_go(&to, more);
+        endpoint.channel(&to).end_batch(&to, more);
         // Peers that take turns are listed repeatedly, which costs little.
         if more && !self.stayed.last().is_some_and(|last| is_with(last, &to)) {
             self.stayed.push(to);
@@ -115,11 +115,11 @@ mod tests {
     }
 
     impl Channel for Told {
-        fn hold(&self, to: &RemoteRegion) {
+        fn begin_batch(&self, to: &RemoteRegion) {
             self.say(to, "holds");
         }
 
-        fn let_go(&self, to: &RemoteRegion, more: bool) {
+        fn end_batch(&self, to: &RemoteRegion, more: bool) {
             self.say(to, if more { "stays" } else { "leaves" });
         }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_has_stayed_leaves_with_the_last_one_whoever_that_is_for() {
         told(|endpoint, calls| {
-            let mut staying = Staying::default();
+            let mut staying = MoreBatch::default();
             let mut post = |peer, more| {
                 staying.begin(endpoint, region(peer));
                 staying.end(endpoint, more);

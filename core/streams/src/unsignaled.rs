@@ -6,7 +6,7 @@ use super::completion::Kind;
 use super::issue::Issue;
 use super::link::{Ends, Waiting};
 use super::network::After;
-use super::own::{Own, Ticket};
+use super::own::{NetworkOp, Ticket};
 use super::registration::{Imported, imported};
 use unipgas_base::{Error, Result};
 use unipgas_engine::region::RemoteRegion;
@@ -81,7 +81,7 @@ impl Issue {
             return Ok(None);
         }
         if first {
-            self.home.count(link);
+            self.node.count(link);
             let waiting = Waiting {
                 completions: completions.clone(),
                 peer,
@@ -97,7 +97,7 @@ impl Issue {
         }
         completions.leaves(peer, KIND);
         if let Err(error) = post() {
-            completions.is_done(peer, KIND);
+            completions.mark_done(peer, KIND);
             if gathered.count == 0
                 && let Some((link, number)) = gathered.of.take()
             {
@@ -120,7 +120,7 @@ impl Issue {
     }
 
     /// Asks for the completion of all gathered writes. `acknowledge` makes the operation for a peer. It must end when all earlier writes are visible there.
-    pub fn ask_for_gathered<O: Own>(&self, acknowledge: impl Fn(u64) -> O) {
+    pub fn ask_for_gathered<O: NetworkOp>(&self, acknowledge: impl Fn(u64) -> O) {
         while let Some(peer) = self.completions().next_gathering() {
             if !self.ask_for_those_to(peer, &acknowledge) {
                 // Another call asks again.
@@ -131,7 +131,7 @@ impl Issue {
     }
 
     /// False: the network has no room now.
-    fn ask_for_those_to<O: Own>(&self, peer: u32, acknowledge: impl Fn(u64) -> O) -> bool {
+    fn ask_for_those_to<O: NetworkOp>(&self, peer: u32, acknowledge: impl Fn(u64) -> O) -> bool {
         let mut gathered = self.completions().gathered(peer);
         let Some((link, number)) = gathered.of.take() else {
             return true;

@@ -1,5 +1,5 @@
 //! Freeing what calls of other threads may be reading, under the model checker:
-//! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test limbo_loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test reclaimer_loom`.
 //!
 //! The readers' cheap half of the fence and the `membarrier` of the thread that frees together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
@@ -10,11 +10,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use unipgas_base::calls::{Call, thread_ends};
-use unipgas_base::limbo::Limbo;
+use unipgas_base::reclaimer::Reclaimer;
 
 /// Things that a name leads to; freed ones stay, so that the model sees who reads them.
 struct Things {
-    limbo: Limbo,
+    reclaimer: Reclaimer,
     shown: AtomicUsize,
     there: Arc<There>,
 }
@@ -39,9 +39,9 @@ impl Drop for Thing {
 }
 
 impl Things {
-    fn new(limbo: Limbo) -> Arc<Self> {
+    fn new(reclaimer: Reclaimer) -> Arc<Self> {
         Arc::new(Things {
-            limbo,
+            reclaimer,
             shown: AtomicUsize::new(0),
             there: Arc::new(There(std::array::from_fn(|_| UnsafeCell::new(true)))),
         })
@@ -64,7 +64,7 @@ impl Things {
             there: self.there.clone(),
             nth: next - 1,
         };
-        self.limbo.retire(Box::new(old), weight);
+        self.reclaimer.retire(Box::new(old), weight);
     }
 }
 
@@ -77,11 +77,11 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 /// Two things go while another thread makes calls. When the second one goes, the first one is freed, if no call can be reading it.
 fn check(
     preemptions: usize,
-    limbo: fn() -> Limbo,
+    reclaimer: fn() -> Reclaimer,
     calls: impl Fn(&Things) + Copy + Sync + Send + 'static,
 ) {
     model(preemptions, move || {
-        let things = Things::new(limbo());
+        let things = Things::new(reclaimer());
         let reader = {
             let things = things.clone();
             thread::spawn(move || calls(&things))
@@ -94,8 +94,8 @@ fn check(
 
 #[test]
 fn what_calls_on_a_port_s_queues_read() {
-    check(3, Limbo::of_ports, |things| {
-        let turns = things.limbo.turns();
+    check(3, Reclaimer::of_ports, |things| {
+        let turns = things.reclaimer.turns();
         for _ in 0..2 {
             turns.begin();
             things.read();
@@ -107,7 +107,7 @@ fn what_calls_on_a_port_s_queues_read() {
 /// A thread's first call makes it known, the second one begins a new count, the third one only counts.
 #[test]
 fn what_threads_read_in_calls() {
-    check(3, Limbo::of_threads, |things| {
+    check(3, Reclaimer::of_threads, |things| {
         for _ in 0..3 {
             let _call = Call::begin(|| {});
             things.read();
@@ -118,7 +118,7 @@ fn what_threads_read_in_calls() {
 /// It is not known any more then.
 #[test]
 fn what_a_thread_reads_that_ends() {
-    check(3, Limbo::of_threads, |things| {
+    check(3, Reclaimer::of_threads, |things| {
         let call = Call::begin(|| {});
         things.read();
         drop(call);

@@ -9,7 +9,7 @@ pub const DRAINING: u64 = 1 << 63;
 
 /// The counter. The first thread that counts owns `own`. The others share `others`.
 #[derive(Debug, Default)]
-pub struct Posted {
+pub struct PostCounter {
     owner: AtomicUsize,
     /// Requests of the owner, which alone stores it.
     own: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Posted {
     over: AtomicU64,
 }
 
-impl Posted {
+impl PostCounter {
     /// The count, with [`DRAINING`].
     #[inline(always)]
     pub fn look(&self) -> u64 {
@@ -30,7 +30,7 @@ impl Posted {
         self.sum(others) | self.state.load(Ordering::Acquire)
     }
 
-    /// The owner begins to post a request, if the count is below `limit` and no thread drains. [`end`](Posted::end) gets the result. `None` for other
+    /// The owner begins to post a request, if the count is below `limit` and no thread drains. [`end`](PostCounter::end) gets the result. `None` for other
     /// threads. `None` is also possible for a moment although there is room.
     #[inline(always)]
     pub fn begin(&self, limit: u64) -> Option<u64> {
@@ -65,7 +65,7 @@ impl Posted {
         if count > u64::MAX / 2 { 0 } else { count }
     }
 
-    /// The count that [`begin`](Posted::begin) compares with its limit, without a drain.
+    /// The count that [`begin`](PostCounter::begin) compares with its limit, without a drain.
     pub fn counted(&self) -> u64 {
         self.sum(self.others.load(Ordering::Relaxed))
     }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn threads_lose_no_count() {
         const EACH: u32 = if cfg!(miri) { 50 } else { 10_000 };
-        let posted = Posted::default();
+        let posted = PostCounter::default();
         posted.count(1);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_owner_posts_where_there_is_room() {
-        let posted = Posted::default();
+        let posted = PostCounter::default();
         assert_eq!(posted.begin(2), None);
         posted.count(1);
         let begun = posted.begin(2).expect("room for another");
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn one_thread_drains_at_a_time() {
-        let posted = Posted::default();
+        let posted = PostCounter::default();
         assert!(posted.close() && !posted.close());
         assert_ne!(posted.look() & DRAINING, 0);
         assert!(posted.try_add(1, 100).is_err());

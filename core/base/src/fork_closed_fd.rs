@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 /// A descriptor that the child of a fork closes.
 #[derive(Debug)]
-pub struct Held(&'static Node);
+pub struct ForkClosedFd(&'static Node);
 
 #[derive(Debug)]
 struct Node {
@@ -39,14 +39,14 @@ extern "C" fn close_all() {
         if fd >= 0 {
             node.fd.store(CLOSED, Ordering::Relaxed);
             // SAFETY:
-            // - the descriptor is the child's copy; its `Held` in the child finds `CLOSED`;
+            // - the descriptor is the child's copy; its `ForkClosedFd` in the child finds `CLOSED`;
             // - close is async-signal-safe: allowed in the child of a multithreaded process.
             unsafe { libc::close(fd) };
         }
     }
 }
 
-impl Held {
+impl ForkClosedFd {
     /// Takes ownership of `fd`. Forks after this call close it in the child.
     pub fn new(fd: OwnedFd) -> Self {
         static REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -64,7 +64,7 @@ impl Held {
                 .compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         });
-        Held(free.unwrap_or_else(|| {
+        ForkClosedFd(free.unwrap_or_else(|| {
             let node = Box::leak(Box::new(Node {
                 fd: AtomicI32::new(fd),
                 next: AtomicPtr::new(NODES.load(Ordering::Relaxed)),
@@ -90,7 +90,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ForkClosedFd {
     fn drop(&mut self) {
         let fd = self.0.fd.swap(FREE, Ordering::Relaxed);
         if fd >= 0 {
@@ -112,7 +112,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "forks")]
     fn a_child_does_not_have_it_and_closes_nothing_else_in_its_place() {
         let (out, into) = pipe().unwrap();
-        let held = Held::new(into);
+        let held = ForkClosedFd::new(into);
         let number = held.get().unwrap().as_raw_fd();
         // SAFETY:
         // - the child makes system calls and ends; it allocates nothing and takes no lock.

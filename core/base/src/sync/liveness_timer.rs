@@ -15,7 +15,7 @@ pub const MOST: u32 = 256;
 
 /// Counts operations until the next check. If several threads count together, some operations are not counted.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct LivenessTimer {
     left: AtomicU32,
     given: AtomicU32,
     /// Operations since the last check (`since`), and the time of that check (`last`).
@@ -25,7 +25,7 @@ pub struct Pace {
     over: AtomicU64,
 }
 
-impl Pace {
+impl LivenessTimer {
     /// Counts an operation. Returns whether a check is due.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
@@ -71,7 +71,7 @@ impl Pace {
         let over = self.over.load(Ordering::Relaxed);
         self.over.store(over + u64::from(given), Ordering::Relaxed);
         if due && !cfg!(loom) {
-            crate::issued::look();
+            crate::issue_totals::look();
         }
         let count = match due {
             true => (u64::from(since) * LOOK / passed).clamp(1, MOST.into()) as u32,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The times of the first checks, for operations that take `each` nanoseconds.
-    fn looks(pace: &Pace, from: u64, each: u64, operations: u64) -> Vec<u64> {
+    fn looks(pace: &LivenessTimer, from: u64, each: u64, operations: u64) -> Vec<u64> {
         let mut now = from;
         let mut looks = Vec::new();
         for _ in 0..operations {
@@ -127,11 +127,11 @@ mod tests {
     fn slow_operations_look_each_time_and_quick_ones_seldom() {
         let second = 1_000_000_000;
         for each in [100 * second, second, LOOK] {
-            let slow = looks(&Pace::default(), second, each, 20);
+            let slow = looks(&LivenessTimer::default(), second, each, 20);
             assert_eq!(slow.len(), 20, "operations of {each} ns");
         }
         for each in [8, 1000, 100_000, 10_000_000] {
-            let quick = looks(&Pace::default(), second, each, 40 * LOOK / each);
+            let quick = looks(&LivenessTimer::default(), second, each, 40 * LOOK / each);
             let most = LOOK + LOOK / 2 + u64::from(MOST) * each.min(1000);
             let gaps: Vec<_> = quick.windows(2).map(|two| two[1] - two[0]).collect();
             assert!(gaps.len() >= 20, "operations of {each} ns: {gaps:?}");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn operations_are_counted() {
-        let pace = Pace::default();
+        let pace = LivenessTimer::default();
         for done in 0..2000 {
             assert_eq!(pace.so_far(), done);
             pace.is_due();
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "long, and arithmetic alone")]
     fn who_becomes_slow_looks_soon() {
-        let pace = Pace::default();
+        let pace = LivenessTimer::default();
         let (second, ms) = (1_000_000_000, 1_000_000);
         looks(&pace, second, 10, 100_000_000 / 10);
         let looked = looks(&pace, 10 * second, 5 * ms, 400);

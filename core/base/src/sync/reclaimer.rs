@@ -1,6 +1,6 @@
 //! Objects that are out of use, while calls of other threads may still read them. They are freed when these calls have ended.
 //!
-//! A call that holds a port's queues counts its begin and its end ([`Turns`]), and so do the [calls] of threads, by plain stores. The reclaimer
+//! A call that holds a port's queues counts its begin and its end ([`ReaderEpoch`]), and so do the [calls] of threads, by plain stores. The reclaimer
 //! pays for the order, by one `membarrier` for a whole batch. The counters then show the calls that may have seen an object of the batch. Later calls find
 //! only the replacements. Without `membarrier`, objects are freed only with the whole list.
 
@@ -15,7 +15,7 @@ use crate::sync::{Mutex, fence};
 const BATCH: usize = if cfg!(loom) { 1 } else { 64 };
 
 /// A reader of objects that may be freed. It makes one call at a time.
-pub trait Reader: Send + Sync {
+pub trait EpochReader: Send + Sync {
     /// The number of the call in progress, if there is one.
     fn under_way(&self) -> Option<u64>;
 }
@@ -23,10 +23,10 @@ pub trait Reader: Send + Sync {
 on_pair! {
     /// Counts the calls that hold the queues of one port, or other calls that one thread makes at a time. Odd while a call is in progress. On separate lines.
     #[derive(Debug, Default)]
-    pub struct Turns(AtomicU64);
+    pub struct ReaderEpoch(AtomicU64);
 }
 
-impl Turns {
+impl ReaderEpoch {
     /// Begins a call. Only one thread at a time may call.
     #[inline(always)]
     pub fn begin(&self) {
@@ -48,7 +48,7 @@ impl Turns {
     }
 }
 
-impl Reader for Turns {
+impl EpochReader for ReaderEpoch {
     fn under_way(&self) -> Option<u64> {
         let now = self.0.load(Ordering::Acquire);
         (now % 2 == 1).then_some(now)
@@ -56,7 +56,7 @@ impl Reader for Turns {
 }
 
 /// Objects that wait to be freed.
-pub struct Limbo {
+pub struct Reclaimer {
     possible: bool,
     state: Mutex<State>,
 }
@@ -66,7 +66,7 @@ type Batch = Vec<Box<dyn Send>>;
 #[derive(Default)]
 struct State {
     /// The registered readers.
-    all: Vec<Arc<dyn Reader>>,
+    all: Vec<Arc<dyn EpochReader>>,
     /// Calls of threads may read the objects, too.
     threads: bool,
     /// Retired since the last barrier.
@@ -75,22 +75,22 @@ struct State {
     /// Retired before the last barrier.
     old: Batch,
     /// The calls that may read objects of `old`.
-    readers: Vec<(Arc<dyn Reader>, u64)>,
+    readers: Vec<(Arc<dyn EpochReader>, u64)>,
 }
 
-impl Limbo {
-    /// For objects that calls with [`Limbo::turns`] read.
+impl Reclaimer {
+    /// For objects that calls with [`Reclaimer::turns`] read.
     pub fn of_ports() -> Self {
-        Limbo::new(false)
+        Reclaimer::new(false)
     }
 
     /// For objects that [calls](calls::Call) of threads read.
     pub fn of_threads() -> Self {
-        Limbo::new(true)
+        Reclaimer::new(true)
     }
 
     fn new(threads: bool) -> Self {
-        Limbo {
+        Reclaimer {
             possible: fence::register(),
             state: Mutex::new(State {
                 threads,
@@ -100,14 +100,14 @@ impl Limbo {
     }
 
     /// Adds the counter of a port.
-    pub fn turns(&self) -> Arc<Turns> {
-        let turns = Arc::new(Turns::default());
+    pub fn turns(&self) -> Arc<ReaderEpoch> {
+        let turns = Arc::new(ReaderEpoch::default());
         self.read_by(turns.clone());
         turns
     }
 
     /// Adds a reader. It is removed when no other reference to it exists.
-    pub(crate) fn read_by(&self, reader: Arc<dyn Reader>) {
+    pub(crate) fn read_by(&self, reader: Arc<dyn EpochReader>) {
         let mut state = self.state.lock();
         state.all.retain(|reader| Arc::strong_count(reader) > 1);
         state.all.push(reader);
@@ -148,7 +148,8 @@ impl State {
             };
             self.old = std::mem::take(&mut self.fresh);
             self.weight = 0;
-            let under_way = |reader: &Arc<dyn Reader>| Some((reader.clone(), reader.under_way()?));
+            let under_way =
+                |reader: &Arc<dyn EpochReader>| Some((reader.clone(), reader.under_way()?));
             let all = self.all.iter().chain(&threads);
             self.readers = all.filter_map(under_way).collect();
         }
@@ -186,15 +187,15 @@ mod tests {
     #[test]
     fn nothing_goes_while_a_call_goes_on_and_all_but_two_batches_after_it() {
         static THERE: AtomicUsize = AtomicUsize::new(0);
-        let limbo = Limbo::of_ports();
-        if !limbo.possible {
+        let reclaimer = Reclaimer::of_ports();
+        if !reclaimer.possible {
             return;
         }
-        let (turns, others) = (limbo.turns(), limbo.turns());
+        let (turns, others) = (reclaimer.turns(), reclaimer.turns());
         let retire = |many| {
             for _ in 0..many {
                 others.begin();
-                limbo.retire(Box::new(Thing::new(&THERE, 1)), 1);
+                reclaimer.retire(Box::new(Thing::new(&THERE, 1)), 1);
                 others.end();
             }
         };
@@ -209,21 +210,21 @@ mod tests {
         turns.end();
         retire(10 * BATCH);
         assert!(THERE.load(Ordering::Relaxed) <= 2 * BATCH);
-        drop(limbo);
+        drop(reclaimer);
         assert_eq!(THERE.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn readers_find_only_what_is_there() {
         static THERE: AtomicUsize = AtomicUsize::new(0);
-        let limbo = Limbo::of_ports();
+        let reclaimer = Reclaimer::of_ports();
         let fresh = |name| Box::into_raw(Box::new(Thing::new(&THERE, name)));
         let shown = AtomicPtr::new(fresh(1));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let turns = limbo.turns();
+                    let turns = reclaimer.turns();
                     while !done.load(Ordering::Relaxed) {
                         turns.begin();
                         // SAFETY:
@@ -239,14 +240,14 @@ mod tests {
                     }
                 });
             }
-            let turns = limbo.turns();
+            let turns = reclaimer.turns();
             let things = if cfg!(miri) { 300 } else { 20_000 };
             for name in 2..things {
                 turns.begin();
                 let old = shown.swap(fresh(name), Ordering::AcqRel);
                 // SAFETY:
                 // - made by Box::into_raw. The swap gave it to this thread alone.
-                limbo.retire(unsafe { Box::from_raw(old) }, 1);
+                reclaimer.retire(unsafe { Box::from_raw(old) }, 1);
                 turns.end();
                 if name % 16 == 0 {
                     std::thread::yield_now();
@@ -257,7 +258,7 @@ mod tests {
         // SAFETY:
         // - made by Box::into_raw. The other threads have ended.
         drop(unsafe { Box::from_raw(shown.into_inner()) });
-        drop(limbo);
+        drop(reclaimer);
         assert_eq!(THERE.load(Ordering::Relaxed), 0);
     }
 }

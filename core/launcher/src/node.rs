@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::frames::{self, End, Frames, Sender, Written};
-use crate::picture::Picture;
+use crate::job_snapshot::JobSnapshot;
 use unipgas_core::job::Board;
-use unipgas_core::job::board::Told;
+use unipgas_core::job::board::SentRecord;
 use unipgas_core::{Error, Result, own_thread};
 
 /// The ranks on this host, and the pipes to the launcher of the whole: see [`Hosts`](super::Hosts). At the end of the input pipe, the ranks here are
 /// killed.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct NodeRanks {
     hosts: u32,
     /// Identity of the job, if known.
     job: Option<u64>,
@@ -27,10 +27,10 @@ pub struct Part {
     output: Arc<Sender>,
 }
 
-impl Part {
+impl NodeRanks {
     /// The ranks `here`, ascending, of a job on `hosts` hosts.
-    pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> Part {
-        Part {
+    pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> NodeRanks {
+        NodeRanks {
             hosts,
             job: None,
             here,
@@ -43,14 +43,14 @@ impl Part {
     ///
     /// # Errors
     /// [`Error::Unreachable`] without a valid first frame.
-    pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(Part, Vec<u8>)> {
+    pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(NodeRanks, Vec<u8>)> {
         let none = || Error::Unreachable("the launcher of the whole says nothing".into());
         let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
         let begin = (kind == frames::BEGIN).then(|| frames::Begin::from_bytes(&payload));
         let begin = begin.flatten().ok_or_else(none)?;
-        let part = Part {
+        let part = NodeRanks {
             job: Some(begin.job),
-            ..Part::new(begin.hosts, begin.here, input, output)
+            ..NodeRanks::new(begin.hosts, begin.here, input, output)
         };
         Ok((part, begin.plan))
     }
@@ -92,7 +92,7 @@ impl Part {
         let _ = self.send(frames::SAID, text.as_bytes());
     }
 
-    pub(super) fn tell_picture(&self, picture: &Picture) {
+    pub(super) fn tell_picture(&self, picture: &JobSnapshot) {
         if let Ok(text) = serde_json::to_vec(picture) {
             let _ = self.send(frames::SHOWN, &text);
         }
@@ -143,7 +143,7 @@ struct Heard {
 }
 
 impl Mirror {
-    pub(crate) fn start(part: &Part, board: &Arc<Board>) -> Result<Mirror> {
+    pub(crate) fn start(part: &NodeRanks, board: &Arc<Board>) -> Result<Mirror> {
         for rank in (0..board.size()).filter(|rank| part.here.binary_search(rank).is_err()) {
             board.set_afar(rank)?;
         }
@@ -172,7 +172,7 @@ impl Mirror {
     }
 
     /// Starts the reading thread. It ends with the pipe, or after the last request, and is not joined.
-    fn hear(&mut self, part: &Part) -> Result<()> {
+    fn hear(&mut self, part: &NodeRanks) -> Result<()> {
         let (board, heard, input) = (self.board.clone(), self.heard.clone(), part.input.clone());
         own_thread::start("job-orders", move || {
             let mut frames = Frames::default();
@@ -260,8 +260,8 @@ impl Drop for Mirror {
 }
 
 /// Sends news of the ranks here, and wanted ends of ranks elsewhere, until `over` is set.
-fn tell(board: &Board, part: &Part, over: &AtomicBool) {
-    let mut told: BTreeMap<u32, Told> = BTreeMap::new();
+fn tell(board: &Board, part: &NodeRanks, over: &AtomicBool) {
+    let mut told: BTreeMap<u32, SentRecord> = BTreeMap::new();
     let mut wanted = vec![false; board.size() as usize];
     loop {
         // Before `over` is read: a change after this line ends the sleep.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::rates::Rates;
+use unipgas_core::counters::{CounterValues, QueueCounts};
 use unipgas_core::descriptor;
 use unipgas_core::job::{Board, RankState};
-use unipgas_core::tally::{Counts, QueueCounts};
 use unipgas_core::waits::{NAMED, Waiting};
 
 /// Longest list of single ranks.
@@ -17,7 +17,7 @@ const LISTED: usize = 64;
 
 /// State of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct RankEntry {
     /// The rank.
     pub rank: u32,
     /// Its pid.
@@ -28,17 +28,17 @@ pub struct Seen {
     /// Its host, if another one.
     pub host: Option<String>,
     /// State of its process.
-    pub doing: Doing,
+    pub doing: ProcessState,
     /// Its threads that wait in calls, the longest wait first.
     pub waits: Vec<Waiting>,
     /// Its counters.
-    pub counts: Counts,
+    pub counts: CounterValues,
 }
 
 /// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Doing {
+pub enum ProcessState {
     /// It has not started.
     Absent,
     /// It runs, or is ready to run.
@@ -53,35 +53,35 @@ pub enum Doing {
     Dead,
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for ProcessState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doing::Absent => "has not begun",
-            Doing::Runs => "computes",
-            Doing::Sleeps => "sleeps elsewhere",
-            Doing::Stopped => "is stopped",
-            Doing::Left => "has left",
-            Doing::Dead => "is dead",
+            ProcessState::Absent => "has not begun",
+            ProcessState::Runs => "computes",
+            ProcessState::Sleeps => "sleeps elsewhere",
+            ProcessState::Stopped => "is stopped",
+            ProcessState::Left => "has left",
+            ProcessState::Dead => "is dead",
         })
     }
 }
 
-impl Seen {
+impl RankEntry {
     /// State of a rank on this host.
-    fn look(board: &Board, rank: u32) -> Seen {
+    fn look(board: &Board, rank: u32) -> RankEntry {
         let pid = board.pid(rank).unwrap_or(0);
         let doing = match board.state(rank).unwrap_or(RankState::Absent) {
-            RankState::Finalized => Doing::Left,
-            RankState::Dead => Doing::Dead,
+            RankState::Finalized => ProcessState::Left,
+            RankState::Dead => ProcessState::Dead,
             // Programs of uTofu may run without joining.
-            RankState::Absent if pid == 0 => Doing::Absent,
+            RankState::Absent if pid == 0 => ProcessState::Absent,
             RankState::Absent | RankState::Joined => of_process(pid),
         };
         let waits = match doing {
-            Doing::Runs | Doing::Sleeps | Doing::Stopped => board.waits(rank),
+            ProcessState::Runs | ProcessState::Sleeps | ProcessState::Stopped => board.waits(rank),
             _ => Vec::new(),
         };
-        Seen {
+        RankEntry {
             rank,
             pid,
             program: program_of(pid),
@@ -100,34 +100,34 @@ fn program_of(pid: u32) -> String {
 }
 
 /// State of the process in the kernel.
-fn of_process(pid: u32) -> Doing {
+fn of_process(pid: u32) -> ProcessState {
     match descriptor::state_in(&descriptor::stat_of(pid).unwrap_or_default()) {
-        Some('S' | 'D' | 'I') => Doing::Sleeps,
-        Some('T' | 't') => Doing::Stopped,
-        Some('R') => Doing::Runs,
-        _ => Doing::Dead,
+        Some('S' | 'D' | 'I') => ProcessState::Sleeps,
+        Some('T' | 't') => ProcessState::Stopped,
+        Some('R') => ProcessState::Runs,
+        _ => ProcessState::Dead,
     }
 }
 
 /// State of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Picture {
+pub struct JobSnapshot {
     /// In ascending order.
-    pub ranks: Vec<Seen>,
+    pub ranks: Vec<RankEntry>,
 }
 
-impl Picture {
+impl JobSnapshot {
     /// State of the ranks on this host.
-    pub fn look(board: &Board) -> Picture {
+    pub fn look(board: &Board) -> JobSnapshot {
         let here = (0..board.size()).filter(|rank| board.is_afar(*rank) == Ok(false));
-        Picture {
-            ranks: here.map(|rank| Seen::look(board, rank)).collect(),
+        JobSnapshot {
+            ranks: here.map(|rank| RankEntry::look(board, rank)).collect(),
         }
     }
 
     /// Adds the picture of another host.
-    pub fn join(&mut self, host: &str, other: Picture) {
-        let there = other.ranks.into_iter().map(|seen| Seen {
+    pub fn join(&mut self, host: &str, other: JobSnapshot) {
+        let there = other.ranks.into_iter().map(|seen| RankEntry {
             host: Some(host.into()),
             ..seen
         });
@@ -138,7 +138,7 @@ impl Picture {
     /// Ranks that wait for each other in a cycle. It considers ranks that are not stopped, and of which one thread waits for one rank.
     pub fn cycle(&self) -> Option<Vec<u32>> {
         let next: BTreeMap<u32, u32> = (self.ranks.iter())
-            .filter(|seen| seen.doing != Doing::Stopped)
+            .filter(|seen| seen.doing != ProcessState::Stopped)
             .filter_map(|seen| match &seen.waits[..] {
                 [wait] if wait.needed == 1 => Some((seen.rank, *wait.ranks.first()?)),
                 _ => None,
@@ -253,7 +253,7 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-impl Picture {
+impl JobSnapshot {
     /// A table for terminals, and below it the deadlocks and missing ranks that the picture shows. With `rates`, it has columns for operations and bytes a
     /// second.
     pub fn table(&self, rates: Option<&Rates>) -> String {
@@ -312,7 +312,7 @@ impl Picture {
     }
 }
 
-impl Seen {
+impl RankEntry {
     /// One row for each wait, or a row without a wait.
     fn rows(&self, names_program: bool, rates: Option<&Rates>) -> Vec<Vec<String>> {
         let mut process = match &self.host {
@@ -330,7 +330,7 @@ impl Seen {
         }
         let of_wait = |wait: &Waiting| {
             let call = match (wait.call.is_empty(), self.doing) {
-                (false, Doing::Stopped) => format!("{} (stopped)", call_name(&wait.call)),
+                (false, ProcessState::Stopped) => format!("{} (stopped)", call_name(&wait.call)),
                 _ => call_name(&wait.call),
             };
             // The rates are of the process, so only its first row shows them.
@@ -372,7 +372,7 @@ fn write_rows(f: &mut impl fmt::Write, rows: &[Vec<String>]) -> fmt::Result {
     Ok(())
 }
 
-impl fmt::Display for Picture {
+impl fmt::Display for JobSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, None)
     }
@@ -382,13 +382,13 @@ impl fmt::Display for Picture {
 mod tests {
     use super::*;
 
-    fn waiting(rank: u32, call: &str, ranks: &[u32]) -> Seen {
-        Seen {
+    fn waiting(rank: u32, call: &str, ranks: &[u32]) -> RankEntry {
+        RankEntry {
             rank,
             pid: 100 + rank,
             program: "solver".into(),
             host: None,
-            doing: Doing::Sleeps,
+            doing: ProcessState::Sleeps,
             waits: vec![Waiting {
                 thread: 100 + rank,
                 call: call.into(),
@@ -398,14 +398,14 @@ mod tests {
                 pending: 0,
                 sleeps: 3,
             }],
-            counts: Counts::default(),
+            counts: CounterValues::default(),
         }
     }
 
     #[test]
     fn who_waits_for_each_other_is_named() {
         let recv = |rank, from| waiting(rank, "RCCE_recv", &[from]);
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: vec![recv(0, 1), recv(1, 2), recv(2, 1), recv(3, 0)],
         };
         assert_eq!(all.cycle(), Some(vec![1, 2]));
@@ -427,18 +427,18 @@ mod tests {
     #[test]
     fn who_is_not_in_a_barrier_is_named() {
         let members = [0, 1, 2, 3];
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: [0, 1, 3]
                 .map(|rank| waiting(rank, "gaspi_barrier", &members))
                 .into(),
         };
         let missing = vec![("gaspi_barrier".to_owned(), vec![2])];
         assert_eq!(all.missing(), [], "nobody has looked at it");
-        let mut other = Picture {
+        let mut other = JobSnapshot {
             ranks: vec![waiting(2, "", &[])],
         };
         other.ranks[0].waits.clear();
-        other.ranks[0].doing = Doing::Runs;
+        other.ranks[0].doing = ProcessState::Runs;
         all.join("far", other);
         assert_eq!(all.missing(), missing);
         let text = all.to_string();
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn programs_are_named_where_they_differ() {
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: vec![
                 waiting(0, "gaspi_wait", &[1]),
                 waiting(1, "gaspi_wait", &[]),
@@ -466,11 +466,11 @@ mod tests {
 
     #[test]
     fn it_goes_from_host_to_host() {
-        let all = Picture {
+        let all = JobSnapshot {
             ranks: vec![waiting(5, "gaspi_wait", &[1, 7])],
         };
         let text = serde_json::to_string(&all).unwrap();
-        assert_eq!(serde_json::from_str::<Picture>(&text).unwrap(), all);
+        assert_eq!(serde_json::from_str::<JobSnapshot>(&text).unwrap(), all);
     }
 
     #[test]

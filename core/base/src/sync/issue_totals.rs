@@ -5,21 +5,21 @@ use std::ptr::NonNull;
 
 use parking_lot::Mutex;
 
-use crate::sync::tally::{self, Account};
+use crate::sync::counters::{self, Account};
 
 /// Totals of an issue context. They may miss operations if several threads post at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssueTotals {
     /// Operations.
     pub operations: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-impl Issued {
+impl IssueTotals {
     /// The difference to `base`.
-    fn since(&self, base: &Issued) -> Issued {
-        Issued {
+    fn since(&self, base: &IssueTotals) -> IssueTotals {
+        IssueTotals {
             operations: self.operations.saturating_sub(base.operations),
             bytes: self.bytes.saturating_sub(base.bytes),
         }
@@ -29,7 +29,7 @@ impl Issued {
 /// An issue context in the list.
 pub trait Issues: Send + Sync {
     /// Its totals.
-    fn issued(&self) -> Issued;
+    fn issued(&self) -> IssueTotals;
     /// Operations in flight.
     fn pending(&self) -> usize;
 }
@@ -37,7 +37,7 @@ pub trait Issues: Send + Sync {
 struct Known {
     context: NonNull<dyn Issues>,
     /// Its totals when it got its name.
-    base: Issued,
+    base: IssueTotals,
     /// `None`: the table has no room for it.
     account: Option<Account>,
 }
@@ -53,7 +53,7 @@ impl Known {
         unsafe { self.context.as_ref() }
     }
 
-    fn issued(&self) -> Issued {
+    fn issued(&self) -> IssueTotals {
         self.context().issued().since(&self.base)
     }
 }
@@ -77,12 +77,12 @@ impl Listing {
     /// # Safety
     /// The context stays in place until the result is dropped.
     pub unsafe fn new(context: &(dyn Issues + 'static), name: &str) -> Self {
-        if !tally::is_told() {
+        if !counters::is_told() {
             return Listing(None);
         }
         let known = Known {
             context: NonNull::from(context),
-            base: Issued::default(),
+            base: IssueTotals::default(),
             account: Account::named(name),
         };
         let listing = Listing(Some(known.context.cast()));
@@ -92,7 +92,7 @@ impl Listing {
 
     /// Calls `change` with the list, and the position of the context, if it is listed.
     fn with(&self, change: impl FnOnce(&mut Vec<Known>, usize)) {
-        let Some(context) = self.0.filter(|_| tally::is_told()) else {
+        let Some(context) = self.0.filter(|_| counters::is_told()) else {
             return;
         };
         let mut known = KNOWN.lock();
@@ -107,7 +107,7 @@ impl Listing {
         self.with(|known, at| {
             let known = &mut known[at];
             let done = known.issued();
-            tally::ended(done.operations, done.bytes);
+            counters::ended(done.operations, done.bytes);
             known.base.operations += done.operations;
             known.base.bytes += done.bytes;
             if let Some(account) = &known.account {
@@ -117,10 +117,10 @@ impl Listing {
     }
 
     /// Removes a context that posts no more. `issued`: its final totals.
-    pub fn ends(&self, issued: Issued) {
+    pub fn ends(&self, issued: IssueTotals) {
         self.with(|known, at| {
             let done = issued.since(&known.swap_remove(at).base);
-            tally::ended(done.operations, done.bytes);
+            counters::ended(done.operations, done.bytes);
         });
     }
 }
@@ -134,12 +134,12 @@ impl Drop for Listing {
 /// Publishes the totals, unless another thread does. Returns the operations of all present contexts.
 #[cold]
 pub fn look() -> Option<u64> {
-    if !tally::is_told() {
+    if !counters::is_told() {
         return None;
     }
     let known = KNOWN.try_lock()?;
     let mut all = 0u64;
-    let mut others = Issued::default();
+    let mut others = IssueTotals::default();
     for one in &*known {
         let issued = one.issued();
         all = all.wrapping_add(issued.operations);
@@ -151,7 +151,7 @@ pub fn look() -> Option<u64> {
             }
         }
     }
-    tally::of_others(others.operations, others.bytes);
+    counters::of_others(others.operations, others.bytes);
     Some(all)
 }
 
@@ -159,7 +159,7 @@ pub fn look() -> Option<u64> {
 #[cold]
 pub(crate) fn look_closely() {
     look();
-    if !tally::is_told() {
+    if !counters::is_told() {
         return;
     }
     let Some(known) = KNOWN.try_lock() else {

@@ -11,35 +11,35 @@ use super::issue::Put;
 use super::landing::Landing;
 use super::link::{Current, Link};
 use super::network::After;
-use super::own::Own;
+use super::own::NetworkOp;
 use unipgas_engine::Flags;
 
 /// An operation that waits.
-pub(super) struct Late {
+pub(super) struct PostponedOp {
     /// It keeps the peer's index in use.
-    pub link: Awaited,
+    pub link: WaitingLink,
     pub what: What,
     pub after: After,
     pub context: u64,
 }
 
 /// The link of a waiting operation, which counts it.
-pub(super) struct Awaited(Arc<Link>);
+pub(super) struct WaitingLink(Arc<Link>);
 
-impl Awaited {
+impl WaitingLink {
     pub(crate) fn new(link: &Arc<Link>) -> Self {
         link.late.fetch_add(1, Ordering::Relaxed);
-        Awaited(link.clone())
+        WaitingLink(link.clone())
     }
 }
 
-impl Drop for Awaited {
+impl Drop for WaitingLink {
     fn drop(&mut self) {
         self.0.late.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Deref for Awaited {
+impl Deref for WaitingLink {
     type Target = Arc<Link>;
 
     fn deref(&self) -> &Arc<Link> {
@@ -53,12 +53,12 @@ pub(super) enum What {
     /// A put. An earlier read may still write to its source.
     Put(Put),
     /// An operation of the network's own, whether it reads, and the validity of its region.
-    Own(Box<dyn Own>, bool, Current),
+    Own(Box<dyn NetworkOp>, bool, Current),
 }
 
 /// The late operations of a channel, by peer. Peers without late operations have no entry.
 pub(super) struct Queue {
-    late: Mutex<BTreeMap<u32, VecDeque<Late>>>,
+    late: Mutex<BTreeMap<u32, VecDeque<PostponedOp>>>,
     /// Number of peers with late operations. [`keep`](Queue::keep) raises it before it decides.
     peers: AtomicUsize,
     /// Number of channels of the process with such peers.
@@ -97,7 +97,7 @@ impl Queue {
         &self,
         peer: u32,
         held_up: impl Fn() -> bool,
-        keep: impl FnOnce() -> unipgas_base::Result<Late>,
+        keep: impl FnOnce() -> unipgas_base::Result<PostponedOp>,
     ) -> unipgas_base::Result<bool> {
         let mut late = self.late.lock();
         // A thread that ends an obstacle looks for late operations afterwards. The count comes before the check: one of both threads sees the other.
@@ -117,8 +117,8 @@ impl Queue {
     /// Sends the operations that no longer have to wait. Any thread may call. `send` gives an operation back if there is no room for it.
     pub fn send(
         &self,
-        mut send: impl FnMut(u32, Late) -> Result<(), Late>,
-        held_up: impl Fn(u32, &Late) -> bool,
+        mut send: impl FnMut(u32, PostponedOp) -> Result<(), PostponedOp>,
+        held_up: impl Fn(u32, &PostponedOp) -> bool,
     ) {
         fence(Ordering::SeqCst);
         if self.is_empty() {

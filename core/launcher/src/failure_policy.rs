@@ -30,7 +30,7 @@ pub(super) enum Order {
 
 /// Reaction to the end of a process, or the loss of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum FailureAction {
     /// Nothing. The end was expected.
     Nothing,
     /// Replacement processes start.
@@ -39,12 +39,12 @@ pub enum Then {
         left: u32,
     },
     /// A failure.
-    Failed(Others),
+    Failed(FailureEffect),
 }
 
 /// Effect of a failure on the other ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
+pub enum FailureEffect {
     /// No other rank runs.
     None,
     /// They continue.
@@ -55,7 +55,7 @@ pub enum Others {
 
 /// Hosts and state of the processes of a job.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct FailurePolicy {
     rules: Rules,
     lost: Vec<bool>,
     runs: Vec<bool>,
@@ -65,10 +65,10 @@ pub(super) struct Course {
     pub orders: Vec<Order>,
 }
 
-impl Course {
+impl FailurePolicy {
     pub(crate) fn new(rules: Rules, hosts: usize) -> Self {
         let size = rules.homes.len();
-        Course {
+        FailurePolicy {
             rules,
             lost: vec![false; hosts],
             runs: vec![true; size],
@@ -102,19 +102,19 @@ impl Course {
     }
 
     /// Records that a process has ended on `host`. `None`: the rank did not run there.
-    pub fn ended(&mut self, host: usize, end: &End) -> Option<Then> {
+    pub fn ended(&mut self, host: usize, end: &End) -> Option<FailureAction> {
         if self.home(end.rank) != Some(host) || !self.stop(end.rank) {
             return None;
         }
         let then = if end.exit.success() || self.ending {
-            Then::Nothing
+            FailureAction::Nothing
         } else if !end.left && self.rules.spares > 0 {
             self.start(host, end.rank);
-            Then::Replaced {
+            FailureAction::Replaced {
                 left: self.rules.spares,
             }
         } else if end.wanted {
-            Then::Nothing
+            FailureAction::Nothing
         } else {
             self.fail(end.rank)
         };
@@ -123,13 +123,13 @@ impl Course {
     }
 
     /// Records that a host could not start a process. `None`: no start was in progress there.
-    pub(crate) fn cannot(&mut self, host: usize, rank: u32) -> Option<Then> {
+    pub(crate) fn cannot(&mut self, host: usize, rank: u32) -> Option<FailureAction> {
         if self.home(rank) != Some(host) || !self.stop(rank) {
             return None;
         }
         self.rules.spares += 1;
         let then = match self.ending {
-            true => Then::Nothing,
+            true => FailureAction::Nothing,
             false => self.fail(rank),
         };
         self.look();
@@ -137,14 +137,14 @@ impl Course {
     }
 
     /// Records the loss of a host and its ranks. Without `keep_going`, the ranks get spares only if the spares suffice for all of them.
-    pub(crate) fn lose(&mut self, host: usize) -> Then {
+    pub(crate) fn lose(&mut self, host: usize) -> FailureAction {
         self.lost[host] = true;
         let ranks = self.running_at(host);
         for rank in &ranks {
             self.stop(*rank);
             self.orders.push(Order::Lost { rank: *rank });
         }
-        let mut then = Then::Nothing;
+        let mut then = FailureAction::Nothing;
         if !self.ending {
             let enough = self.rules.spares as usize >= ranks.len();
             for rank in ranks {
@@ -152,9 +152,9 @@ impl Course {
                     .least_busy()
                     .filter(|_| self.rules.spares > 0 && (enough || self.rules.keep_going));
                 then = match (other, then) {
-                    (Some(other), Then::Nothing | Then::Replaced { .. }) => {
+                    (Some(other), FailureAction::Nothing | FailureAction::Replaced { .. }) => {
                         self.start(other, rank);
-                        Then::Replaced {
+                        FailureAction::Replaced {
                             left: self.rules.spares,
                         }
                     }
@@ -180,18 +180,18 @@ impl Course {
         self.orders.push(Order::Start { host, rank });
     }
 
-    fn fail(&mut self, rank: u32) -> Then {
+    fn fail(&mut self, rank: u32) -> FailureAction {
         self.first_failure.get_or_insert(rank);
         let host = self.rules.homes[rank as usize];
         if !self.lost[host] {
             self.orders.push(Order::GiveUp { host, rank });
         }
-        Then::Failed(match (self.running, self.rules.keep_going) {
-            (0, _) => Others::None,
-            (_, true) => Others::GoOn,
+        FailureAction::Failed(match (self.running, self.rules.keep_going) {
+            (0, _) => FailureEffect::None,
+            (_, true) => FailureEffect::GoOn,
             (_, false) => {
                 self.end();
-                Others::End
+                FailureEffect::End
             }
         })
     }
@@ -215,13 +215,13 @@ mod tests {
     use super::super::Exit;
     use super::*;
 
-    fn course(keep_going: bool, spares: u32) -> Course {
+    fn course(keep_going: bool, spares: u32) -> FailurePolicy {
         let rules = Rules {
             homes: vec![0, 1, 0, 1],
             keep_going,
             spares,
         };
-        Course::new(rules, 2)
+        FailurePolicy::new(rules, 2)
     }
 
     fn end(rank: u32, exit: Exit) -> End {
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    fn orders(course: &mut Course) -> Vec<Order> {
+    fn orders(course: &mut FailurePolicy) -> Vec<Order> {
         std::mem::take(&mut course.orders)
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let mut course = course(false, 0);
         assert_eq!(
             course.ended(1, &end(1, KILLED)),
-            Some(Then::Failed(Others::End))
+            Some(FailureAction::Failed(FailureEffect::End))
         );
         assert_eq!(course.ended(1, &end(1, KILLED)), None, "once");
         assert_eq!(course.ended(0, &end(3, KILLED)), None, "it is elsewhere");
@@ -254,7 +254,10 @@ mod tests {
         assert_eq!(orders(&mut course), [given_up, Order::EndAll]);
         for rank in [0, 2, 3] {
             let host = rank as usize % 2;
-            assert_eq!(course.ended(host, &end(rank, KILLED)), Some(Then::Nothing));
+            assert_eq!(
+                course.ended(host, &end(rank, KILLED)),
+                Some(FailureAction::Nothing)
+            );
         }
         assert_eq!(orders(&mut course), [Order::Over]);
         assert_eq!(course.first_failure, Some(1));
@@ -263,12 +266,12 @@ mod tests {
     #[test]
     fn a_spare_begins_where_the_dead_one_was() {
         let mut course = course(false, 1);
-        let replaced = Then::Replaced { left: 0 };
+        let replaced = FailureAction::Replaced { left: 0 };
         assert_eq!(course.ended(1, &end(3, KILLED)), Some(replaced));
         assert_eq!(orders(&mut course), [Order::Start { host: 1, rank: 3 }]);
         assert_eq!(
             course.ended(1, &end(3, KILLED)),
-            Some(Then::Failed(Others::End))
+            Some(FailureAction::Failed(FailureEffect::End))
         );
         assert_eq!(course.first_failure, Some(3));
     }
@@ -280,10 +283,10 @@ mod tests {
             wanted: true,
             ..end(0, Exit::Signal(2))
         };
-        assert_eq!(course.ended(0, &wanted), Some(Then::Nothing));
+        assert_eq!(course.ended(0, &wanted), Some(FailureAction::Nothing));
         for rank in [1, 2, 3] {
             let ended = course.ended(rank as usize % 2, &end(rank, Exit::Code(0)));
-            assert_eq!(ended, Some(Then::Nothing));
+            assert_eq!(ended, Some(FailureAction::Nothing));
         }
         assert_eq!(orders(&mut course), [Order::Over]);
         assert_eq!(course.first_failure, None);
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn the_ranks_of_a_lost_host_go_on_elsewhere() {
         let mut course = course(false, 3);
-        assert_eq!(course.lose(1), Then::Replaced { left: 1 });
+        assert_eq!(course.lose(1), FailureAction::Replaced { left: 1 });
         assert_eq!(
             orders(&mut course),
             [
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(course.running_at(0), [0, 1, 2, 3]);
         assert_eq!(
             course.lose(0),
-            Then::Failed(Others::None),
+            FailureAction::Failed(FailureEffect::None),
             "no host is left"
         );
         assert_eq!(course.first_failure, Some(0));
@@ -315,9 +318,9 @@ mod tests {
     #[test]
     fn with_too_few_spares_a_lost_host_is_a_failure() {
         let mut course = course(false, 1);
-        assert_eq!(course.lose(1), Then::Failed(Others::End));
+        assert_eq!(course.lose(1), FailureAction::Failed(FailureEffect::End));
         let mut going_on = course_of_three();
-        assert_eq!(going_on.lose(1), Then::Failed(Others::GoOn));
+        assert_eq!(going_on.lose(1), FailureAction::Failed(FailureEffect::GoOn));
         assert_eq!(going_on.first_failure, Some(3));
         assert_eq!(
             orders(&mut going_on)[2..],
@@ -325,22 +328,25 @@ mod tests {
         );
     }
 
-    fn course_of_three() -> Course {
+    fn course_of_three() -> FailurePolicy {
         let rules = Rules {
             homes: vec![0, 1, 0, 1],
             keep_going: true,
             spares: 1,
         };
-        Course::new(rules, 3)
+        FailurePolicy::new(rules, 3)
     }
 
     #[test]
     fn what_cannot_be_started_is_a_failure() {
         let mut course = course(true, 1);
         course.ended(1, &end(3, KILLED));
-        assert_eq!(course.cannot(1, 3), Some(Then::Failed(Others::GoOn)));
+        assert_eq!(
+            course.cannot(1, 3),
+            Some(FailureAction::Failed(FailureEffect::GoOn))
+        );
         assert_eq!(course.cannot(1, 3), None);
-        let replaced = Some(Then::Replaced { left: 0 });
+        let replaced = Some(FailureAction::Replaced { left: 0 });
         assert_eq!(course.ended(0, &end(2, KILLED)), replaced, "it is left");
     }
 }
