@@ -1,33 +1,25 @@
 //! Sleeping on a word that processes may share.
-//!
-//! Direct system calls: the wrapper of `rustix` passes a pointer to an atomic, which Miri rejects.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::thread::futex;
+
 /// Wakes all threads that sleep on `word`.
+#[inline]
 pub fn wake_all(word: &AtomicU32) {
-    // SAFETY: contract of futex(2): FUTEX_WAKE reads no memory, and `word` is aligned to 4 bytes. The result is the number of woken threads.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    // An error can only mean that no thread sleeps there.
+    let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
 /// Sleeps while `word` is `seen`, for at most `limit`. Returns early at a signal. False: the limit has passed.
 pub fn wait(word: &AtomicU32, seen: u32, limit: Duration) -> bool {
-    let limit = libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_nsec: limit.subsec_nanos() as libc::c_long,
+    let limit = futex::Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos() as _,
     };
-    // SAFETY: contract of futex(2): `word` and `limit` are valid for the call. The kernel reads both and writes neither.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            seen,
-            &raw const limit,
-        )
-    };
-    result == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
+    futex::wait(word, futex::Flags::empty(), seen, Some(&limit)) != Err(Errno::TIMEDOUT)
 }
 
 #[cfg(test)]
