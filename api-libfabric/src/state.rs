@@ -8,7 +8,7 @@ use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::{
-    Completion, Endpoint as Channel, Error, Flags, Outcome, Region, MoreBatch, process,
+    Completion, Endpoint as Channel, Error, Flags, MoreBatch, Outcome, Region, process,
 };
 
 use crate::av::AddressVector;

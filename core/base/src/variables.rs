@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use parking_lot::{Mutex, Once};
 
-use crate::{Error, Result, tell};
+use crate::{Error, Result, log, tell};
 
 /// A variable that users may set or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +135,18 @@ pub fn get(name: &str) -> Result<Option<String>> {
     let otherwise = || OTHERWISE.lock().get(name).map(OsString::from);
     let value = std::env::var_os(name).or_else(otherwise);
     text(name, value.as_deref())
+}
+
+/// The value of `name`, or of `old_name` if `name` is unset. An old name is logged with the new one. Errors: as [`get`].
+pub fn get_renamed(name: &str, old_name: &str) -> Result<Option<String>> {
+    if std::env::var_os(name).is_some() {
+        return get(name);
+    }
+    let value = get(old_name)?;
+    if value.is_some() {
+        tracing::info!(target: log::BACKEND, "{old_name} is the old name of {name}; use the new one");
+    }
+    Ok(value)
 }
 
 fn text(name: &str, value: Option<&OsStr>) -> Result<Option<String>> {

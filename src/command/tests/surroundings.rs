@@ -86,7 +86,7 @@ fn wrong_values_are_named_before_anything_starts() {
     assert!(line(&chaos("frobnicate=1")).contains("UNIPGAS_CHAOS"));
     let pigeon = line(&chaos("over=pigeon"));
     assert!(pigeon.contains("UNIPGAS_CHAOS") && pigeon.contains("over=pigeon"));
-    assert!(chaos("split=0,over=opaque").status.success());
+    assert!(chaos("split=0,over=streams").status.success());
 }
 
 #[test]

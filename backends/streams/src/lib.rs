@@ -6,13 +6,13 @@
 //!
 //! The engine ([`unipgas_core::streams`]) implements requests, answers and their state. This crate contains:
 //!
-//! - [`Opaque`]: the transport; `network`: its sockets
-//! - [`OpaqueOptions`]: restrictions and faults, so that tests see the engine compensate for them; `window`: the order of execution
+//! - [`SocketStreams`]: the transport; `network`: its sockets
+//! - [`StreamsOptions`]: restrictions and faults, so that tests see the engine compensate for them; `window`: the order of execution
 //! - `stream`: sockets and addresses; `pulse`: detection of dead hosts
 //!
 //! ```
 //! // Whether this host has what it needs.
-//! match unipgas_opaque::probe() {
+//! match unipgas_streams_backend::probe() {
 //!     Ok(()) => println!("it can be used"),
 //!     Err(why) => println!("not here: {why}"),
 //! }
@@ -32,8 +32,8 @@ mod transport;
 mod window;
 
 pub use backend::BACKEND;
-pub use options::OpaqueOptions;
-pub use transport::{Opaque, probe};
+pub use options::StreamsOptions;
+pub use transport::{SocketStreams, probe};
 
 #[cfg(test)]
 mod tests;
