@@ -37,7 +37,7 @@ struct Wishes {
     #[arg(long, value_name = "A", value_parser = api)]
     api: Option<Api>,
     /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, streams and streams-tcp (nothing is
-    /// mapped: everything goes over sockets), streams-chaos (chaos around that), streams-poor (streams in any order and within narrow limits),
+    /// mapped: everything goes over sockets; old name: opaque), streams-chaos (chaos around that), streams-poor (any order, narrow limits),
     /// mixed (shm among the ranks of one parity, streams between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
     /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over tests/with-tofu-double), ofi (libfabric), ofi-chaos (chaos
     /// around that), loopback
@@ -474,6 +474,11 @@ mod tests {
             .map(|columns| columns.iter().map(|one| one.name).collect::<Vec<_>>())
         };
         assert_eq!(several("chaos,shm"), Ok(vec!["shm", "chaos"]));
+        unipgas_backends::init();
+        assert_eq!(
+            several("opaque-poor,opaque"),
+            several("streams,streams-poor")
+        );
         let error = several("shm,nowhere").unwrap_err();
         assert!(error.contains("no backend \"nowhere\""), "{error}");
     }

@@ -6,7 +6,6 @@ use unipgas_core::bundle::Tag;
 use unipgas_core::registry::Backend;
 use unipgas_core::variables::Variable;
 
-use crate::options::{NAME, OLD_NAME};
 use crate::{SocketStreams, probe};
 
 /// Number of this backend in addresses and keys.
@@ -19,10 +18,10 @@ pub const BACKEND: Backend = Backend {
     tag: Some(TAG),
     variables: &[
         Variable::new(
-            NAME,
+            "UNIPGAS_STREAMS",
             "properties of the backend streams: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
         ),
-        Variable::new(OLD_NAME, "old name of UNIPGAS_STREAMS"),
+        Variable::new("UNIPGAS_OPAQUE", "old name of UNIPGAS_STREAMS"),
     ],
     open: |opening| Ok(Arc::new(SocketStreams::from_env(opening)?)),
     probe: |_| probe(),

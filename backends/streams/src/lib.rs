@@ -1,8 +1,7 @@
 //! A transport between processes that share no memory with each other.
 //!
 //! Requests and answers go over streams: Unix sockets on one host, TCP between hosts. The target's agent carries them out, and all operations
-//! complete later. Programs that run over it need neither mapped memory nor a common host. It is a tool for tests: it is not fast, and not a network
-//! for users.
+//! complete later. Programs that run over it need neither mapped memory nor a common host. It serves tests, and reaches hosts without libfabric. It is slow.
 //!
 //! The engine ([`unipgas_core::streams`]) implements requests, answers and their state. This crate contains:
 //!

@@ -3,8 +3,8 @@
 use unipgas_core::transport::Limits;
 use unipgas_core::{Result, variables};
 
-pub(crate) const NAME: &str = "UNIPGAS_STREAMS";
-pub(crate) const OLD_NAME: &str = "UNIPGAS_OPAQUE";
+const NAME: &str = "UNIPGAS_STREAMS";
+const OLD_NAME: &str = "UNIPGAS_OPAQUE";
 const HELP: &str = "must be a list of tcp, unordered, no-lines, no-atomics, registered, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
                     lose=RANK@OPERATION";
 

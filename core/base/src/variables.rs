@@ -249,6 +249,15 @@ mod tests {
     }
 
     #[test]
+    fn an_old_name_counts_where_the_new_one_is_unset() {
+        let (new, old) = ("UNIPGAS_TEST_NEW_NAME", "UNIPGAS_TEST_OLD_NAME");
+        assert_eq!(get_renamed(new, old), Ok(None));
+        set_otherwise(old, "7");
+        assert_eq!(get_renamed(new, old), Ok(Some("7".into())));
+        assert_eq!(get_renamed("PATH", old), get("PATH"));
+    }
+
+    #[test]
     fn misspelt_names_are_found() {
         let found = |name: &[u8]| unknown(OsStr::from_bytes(name));
         assert_eq!(found(b"UNIPGAS_SED").as_deref(), Some("UNIPGAS_SED"));

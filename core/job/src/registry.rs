@@ -292,7 +292,10 @@ mod tests {
         let table = [
             backend("near", false),
             backend("one", true),
-            backend("two", true),
+            Backend {
+                old_name: Some("second"),
+                ..backend("two", true)
+            },
         ];
         let named = |wish| {
             let found = networks(wish, &table)?;
@@ -301,6 +304,7 @@ mod tests {
         assert_eq!(named(None).unwrap(), ["one", "two"]);
         assert_eq!(named(Some("two, one")).unwrap(), ["two", "one"]);
         assert_eq!(named(Some("two")).unwrap(), ["two"]);
+        assert_eq!(named(Some("second,one")).unwrap(), ["two", "one"]);
         assert!(named(Some("none")).unwrap().is_empty());
         for wrong in ["near", "three", "one,,two"] {
             let text = named(Some(wrong)).unwrap_err().to_string();

@@ -26,10 +26,10 @@ use crate::{fail, hosts, join, shown, trace};
 pub(crate) struct Args {
     #[command(flatten)]
     own: ProgramPart,
-    /// What carries the communication: shm (without this option), and for tests chaos, streams
+    /// The backend: shm (without this option), streams, or chaos for tests
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Seed of the backend chaos, and of streams in no order; for chaos one is drawn without it, and told when the run fails
+    /// Seed of the backend chaos, and of streams with `unordered`. Without it, chaos draws a seed, and a run that fails reports it
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     seed: Option<u64>,
     /// What each process is tied to
