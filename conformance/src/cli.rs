@@ -160,15 +160,15 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
             Some(_) => Err("--hosts is a column of its own: leave --backend out beside it".into()),
         };
     }
-    let names = wishes.backend.iter().flat_map(|names| names.split(','));
-    let names: Vec<_> = names.map(Column::current_name).collect();
-    let is_wanted = |name| names.is_empty() || names.iter().any(|one| one == name);
+    let named = wishes.backend.iter().flat_map(|names| names.split(','));
+    let named: Vec<_> = (named.map(|name| (name, Column::current_name(name)))).collect();
+    let is_wanted = |name| named.is_empty() || named.iter().any(|(_, one)| one == name);
     let chosen: Vec<_> = COLUMNS
         .iter()
         .filter(|column| !column.hosts && is_wanted(column.name))
         .collect();
-    let is_known = |name: &String| chosen.iter().any(|column| column.name == name);
-    if let Some(wrong) = names.iter().find(|name| !is_known(name)) {
+    let is_known = |name: &str| chosen.iter().any(|column| column.name == name);
+    if let Some((wrong, _)) = named.iter().find(|(_, name)| !is_known(name)) {
         let names = COLUMNS.iter().filter(|column| !column.hosts);
         let names: Vec<_> = names.map(|column| column.name).collect();
         return Err(format!(
@@ -479,6 +479,8 @@ mod tests {
             several("opaque-poor,opaque"),
             several("streams,streams-poor")
         );
+        let error = several("opaque-rich").unwrap_err();
+        assert!(error.contains("no backend \"opaque-rich\""), "{error}");
         let error = several("shm,nowhere").unwrap_err();
         assert!(error.contains("no backend \"nowhere\""), "{error}");
     }
