@@ -24,7 +24,7 @@ pub use unipgas_libfabric as libfabric;
 #[cfg(feature = "utofu")]
 pub use unipgas_utofu as utofu;
 
-pub use unipgas_backends::{chaos, ofi, opaque, shm, tofu, verbs};
+pub use unipgas_backends::{chaos, ofi, shm, streams, tofu, verbs};
 
 /// Fills the tables of backends and interfaces, and writes the log where UNIPGAS_LOG asks for it. A program calls it before it uses an interface. Calls after
 /// the first change nothing.

@@ -39,7 +39,7 @@ fn is_rank(test: &str, size: u32, seeds: u64, judge: fn(&JobOutcome) -> bool) ->
         return true;
     }
     let chaos = (1..=seeds).map(|seed| ("chaos", seed));
-    for (backend, seed) in [("shm", 1), ("opaque", 1)].into_iter().chain(chaos) {
+    for (backend, seed) in [("shm", 1), ("streams", 1)].into_iter().chain(chaos) {
         let mut launch = Launch::new(size, std::env::current_exe().expect("this program"));
         launch.args = ["--exact", test, "--nocapture", "--test-threads=1"]
             .map(Into::into)

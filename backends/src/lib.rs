@@ -7,8 +7,8 @@
 
 pub use unipgas_chaos as chaos;
 pub use unipgas_ofi as ofi;
-pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
+pub use unipgas_streams_backend as streams;
 pub use unipgas_tofu as tofu;
 pub use unipgas_verbs as verbs;
 
@@ -24,7 +24,7 @@ pub const BACKENDS: [Backend; 6] = [
     tofu::BACKEND,
     verbs::BACKEND,
     ofi::BACKEND,
-    opaque::BACKEND,
+    streams::BACKEND,
 ];
 
 /// Fills the table of backends, and writes the log where UNIPGAS_LOG asks for it. Calls after the first change nothing.

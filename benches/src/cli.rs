@@ -96,29 +96,29 @@ pub fn command() -> clap::Command {
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = args.collect();
     let args = words.iter().cloned();
-    let args = match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args))
-    {
-        Ok(args) => args,
-        Err(e) if !e.use_stderr() => {
-            return match print(&e.to_string()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(why) => failed(&why.to_string()),
-            };
-        }
-        Err(e) => {
-            let text = e.to_string();
-            let line = text
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches("error: ");
-            let _ = writeln!(
-                std::io::stderr(),
-                "unipgas bench: {line}; `unipgas bench --help` lists what there is"
-            );
-            return ExitCode::from(2);
-        }
-    };
+    let mut args =
+        match Args::try_parse_from(std::iter::once("unipgas bench".to_string()).chain(args)) {
+            Ok(args) => args,
+            Err(e) if !e.use_stderr() => {
+                return match print(&e.to_string()) {
+                    Ok(()) => ExitCode::SUCCESS,
+                    Err(why) => failed(&why.to_string()),
+                };
+            }
+            Err(e) => {
+                let text = e.to_string();
+                let line = text
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .trim_start_matches("error: ");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "unipgas bench: {line}; `unipgas bench --help` lists what there is"
+                );
+                return ExitCode::from(2);
+            }
+        };
     let outcome = match (&args.worker, &args.part) {
         (Some(order), Some(part)) => {
             return hosts::run_part(part, order, args.library.as_deref());
@@ -127,7 +127,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
             worker::run(order, args.library.as_deref()).map(|()| ExitCode::SUCCESS)
         }
         (None, _) => match place(&args, words) {
-            Ok(hosts) => command_of(&args, hosts),
+            Ok(hosts) => command_of(&mut args, hosts),
             Err(outcome) => return outcome.unwrap_or_else(|why| failed(&why)),
         },
     };
@@ -158,7 +158,7 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Placement>, Result<Ex
 
 const OFI: &str = "ofi";
 const VERBS: &str = "verbs";
-const OPAQUE: &str = "opaque";
+const STREAMS: &str = "streams";
 const SHM: &str = "shm";
 
 fn failed(why: &str) -> ExitCode {
@@ -166,7 +166,7 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn command_of(args: &Args, hosts: Option<Placement>) -> Result<ExitCode, String> {
+fn command_of(args: &mut Args, hosts: Option<Placement>) -> Result<ExitCode, String> {
     let old = args.compare.as_deref().map(Old::read).transpose()?;
     let out = Out::new(args.json.as_deref().is_some_and(file::is_stdout));
     if let Some(path) = &args.records {
@@ -179,8 +179,9 @@ fn command_of(args: &Args, hosts: Option<Placement>) -> Result<ExitCode, String>
         out.say(&Table::new(Columns::of(&records)).add(&records))?;
         return conclude(args, &out, &records, &Notes::default(), old.as_ref());
     }
-    for backend in &args.backend {
-        registry::check(backend, "").map_err(|e| e.to_string())?;
+    for backend in &mut args.backend {
+        let name = registry::check(backend, "").map_err(|e| e.to_string())?;
+        *backend = name.to_owned();
     }
     let shares_memory = hosts.is_none()
         && args
@@ -240,11 +241,11 @@ fn is_wanted(args: &Args, case: Case) -> bool {
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
 }
 
-/// Whether a backend is measured as a network. `opaque` is not, next to a backend with shared memory.
+/// Whether a backend is measured as a network. `streams` is not, next to a backend with shared memory.
 fn is_network(backend: &str, all: &[String]) -> bool {
-    let others = [OFI, VERBS, OPAQUE];
+    let others = [OFI, VERBS, STREAMS];
     let alone = || all.iter().all(|one| others.contains(&one.as_str()));
-    others.contains(&backend) && (backend != OPAQUE || alone())
+    others.contains(&backend) && (backend != STREAMS || alone())
 }
 
 /// The place of processes that share no memory; `None` if they share memory.

@@ -93,7 +93,7 @@ fn a_library_that_is_not_there_is_an_error_before_anything_is_measured() {
 #[test]
 fn backends_stand_beside_the_first_one() {
     let _turn = alone();
-    let output = output("--quick --no-peers --only start:2 --backend shm,opaque");
+    let output = output("--quick --no-peers --only start:2 --backend shm,streams");
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = |backend: &str| {
@@ -101,7 +101,7 @@ fn backends_stand_beside_the_first_one() {
         row.filter(|line| line.split_whitespace().any(|word| word == backend))
             .count()
     };
-    assert_eq!((rows("shm"), rows("opaque")), (1, 1), "{table}");
+    assert_eq!((rows("shm"), rows("streams")), (1, 1), "{table}");
     assert!(table.contains("x shm"), "{table}");
     let bare = table.lines().filter(|line| line.contains(" bare "));
     assert_eq!(bare.count(), 1, "limits are shown once: {table}");

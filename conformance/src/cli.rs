@@ -36,9 +36,9 @@ struct Wishes {
     /// Only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
     #[arg(long, value_name = "A", value_parser = api)]
     api: Option<Api>,
-    /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
-    /// mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor (opaque in any order and within narrow limits),
-    /// mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
+    /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, streams and streams-tcp (nothing is
+    /// mapped: everything goes over sockets; old name: opaque), streams-chaos (chaos around that), streams-poor (any order, narrow limits),
+    /// mixed (shm among the ranks of one parity, streams between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
     /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over tests/with-tofu-double), ofi (libfabric), ofi-chaos (chaos
     /// around that), loopback
     #[arg(long, value_name = "B")]
@@ -160,20 +160,15 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
             Some(_) => Err("--hosts is a column of its own: leave --backend out beside it".into()),
         };
     }
+    let named = wishes.backend.iter().flat_map(|names| names.split(','));
+    let named: Vec<_> = (named.map(|name| (name, Column::current_name(name)))).collect();
+    let is_wanted = |name| named.is_empty() || named.iter().any(|(_, one)| one == name);
     let chosen: Vec<_> = COLUMNS
         .iter()
-        .filter(|column| !column.hosts)
-        .filter(|column| {
-            wishes
-                .backend
-                .as_ref()
-                .is_none_or(|names| names.split(',').any(|name| column.name == name))
-        })
+        .filter(|column| !column.hosts && is_wanted(column.name))
         .collect();
-    let wrong = (wishes.backend.iter())
-        .flat_map(|names| names.split(','))
-        .find(|name| chosen.iter().all(|column| column.name != *name));
-    if let Some(wrong) = wrong {
+    let is_known = |name: &str| chosen.iter().any(|column| column.name == name);
+    if let Some((wrong, _)) = named.iter().find(|(_, name)| !is_known(name)) {
         let names = COLUMNS.iter().filter(|column| !column.hosts);
         let names: Vec<_> = names.map(|column| column.name).collect();
         return Err(format!(
@@ -479,6 +474,13 @@ mod tests {
             .map(|columns| columns.iter().map(|one| one.name).collect::<Vec<_>>())
         };
         assert_eq!(several("chaos,shm"), Ok(vec!["shm", "chaos"]));
+        unipgas_backends::init();
+        assert_eq!(
+            several("opaque-poor,opaque"),
+            several("streams,streams-poor")
+        );
+        let error = several("opaque-rich").unwrap_err();
+        assert!(error.contains("no backend \"opaque-rich\""), "{error}");
         let error = several("shm,nowhere").unwrap_err();
         assert!(error.contains("no backend \"nowhere\""), "{error}");
     }

@@ -65,38 +65,38 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
-        name: "opaque-chaos",
+        name: "streams-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque"],
-        env: &[("UNIPGAS_CHAOS", "over=opaque"), ("UNIPGAS_OPAQUE", "")],
+        pins: &["chaos", "streams"],
+        env: &[("UNIPGAS_CHAOS", "over=streams"), ("UNIPGAS_STREAMS", "")],
         threads: false,
         hosts: false,
         seeded: true,
     },
     Column {
-        name: "opaque",
-        backend: "opaque",
-        pins: &["opaque"],
-        env: &[("UNIPGAS_OPAQUE", "")],
+        name: "streams",
+        backend: "streams",
+        pins: &["streams"],
+        env: &[("UNIPGAS_STREAMS", "")],
         threads: false,
         hosts: false,
         seeded: false,
     },
     Column {
-        name: "opaque-tcp",
-        backend: "opaque",
-        pins: &["opaque"],
-        env: &[("UNIPGAS_OPAQUE", "tcp")],
+        name: "streams-tcp",
+        backend: "streams",
+        pins: &["streams"],
+        env: &[("UNIPGAS_STREAMS", "tcp")],
         threads: false,
         hosts: false,
         seeded: false,
     },
     Column {
-        name: "opaque-poor",
-        backend: "opaque",
-        pins: &["opaque", "poor"],
+        name: "streams-poor",
+        backend: "streams",
+        pins: &["streams", "poor"],
         env: &[(
-            "UNIPGAS_OPAQUE",
+            "UNIPGAS_STREAMS",
             "unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4",
         )],
         threads: false,
@@ -106,7 +106,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "tofu",
         backend: "tofu",
-        pins: &["opaque", "tofu"],
+        pins: &["streams", "tofu"],
         env: &[],
         threads: false,
         hosts: false,
@@ -115,7 +115,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "tofu-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque", "tofu", "tofu-chaos"],
+        pins: &["chaos", "streams", "tofu", "tofu-chaos"],
         env: &[("UNIPGAS_CHAOS", "over=tofu")],
         threads: false,
         hosts: false,
@@ -124,7 +124,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "tofu-mock",
         backend: "tofu",
-        pins: &["opaque", "tofu", "tofu-mock"],
+        pins: &["streams", "tofu", "tofu-mock"],
         env: &[],
         threads: false,
         hosts: false,
@@ -133,7 +133,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "mixed-tofu",
         backend: "shm",
-        pins: &["opaque", "mixed", "tofu"],
+        pins: &["streams", "mixed", "tofu"],
         env: &[
             ("UNIPGAS_SHM_ADOPT", "1"),
             ("UNIPGAS_TEST_HOSTS", "2"),
@@ -146,7 +146,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "verbs",
         backend: "verbs",
-        pins: &["opaque", "verbs"],
+        pins: &["streams", "verbs"],
         env: &[],
         threads: false,
         hosts: false,
@@ -155,7 +155,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "verbs-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque", "verbs", "verbs-chaos"],
+        pins: &["chaos", "streams", "verbs", "verbs-chaos"],
         env: &[("UNIPGAS_CHAOS", "over=verbs")],
         threads: false,
         hosts: false,
@@ -164,7 +164,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "ofi",
         backend: "ofi",
-        pins: &["opaque", "ofi"],
+        pins: &["streams", "ofi"],
         env: &[],
         threads: false,
         hosts: false,
@@ -173,7 +173,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "ofi-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque", "ofi"],
+        pins: &["chaos", "streams", "ofi"],
         env: &[("UNIPGAS_CHAOS", "over=ofi")],
         threads: false,
         hosts: false,
@@ -182,11 +182,11 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "mixed",
         backend: "shm",
-        pins: &["opaque", "mixed"],
+        pins: &["streams", "mixed"],
         env: &[
             ("UNIPGAS_SHM_ADOPT", "1"),
             ("UNIPGAS_TEST_HOSTS", "2"),
-            ("UNIPGAS_OPAQUE", "registered,no-atomics"),
+            ("UNIPGAS_STREAMS", "registered,no-atomics"),
         ],
         threads: false,
         hosts: false,
@@ -195,7 +195,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "mixed-verbs",
         backend: "shm",
-        pins: &["opaque", "mixed", "verbs"],
+        pins: &["streams", "mixed", "verbs"],
         env: &[
             ("UNIPGAS_SHM_ADOPT", "1"),
             ("UNIPGAS_TEST_HOSTS", "2"),
@@ -208,7 +208,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "hosts",
         backend: "shm",
-        pins: &["opaque", "mixed", "hosts"],
+        pins: &["streams", "mixed", "hosts"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
         threads: false,
         hosts: true,
@@ -226,6 +226,13 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 impl Column {
+    /// The current name of the column `name`, which may begin with the old name of a backend.
+    pub fn current_name(name: &str) -> String {
+        let (backend, mode) = name.split_at(name.find('-').unwrap_or(name.len()));
+        let backend = registry::check(backend, "").unwrap_or(backend);
+        format!("{backend}{mode}")
+    }
+
     /// The reason that no law can run in it here.
     pub fn missing(&self) -> Option<String> {
         if self.threads {

@@ -155,7 +155,7 @@ pub const PINS: &[Pin] = &[
     ),
     broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),
-    broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),
+    broken("streams", "utofu.memory.out-of-descriptors", DESCRIPTORS),
 ];
 
 impl Pin {

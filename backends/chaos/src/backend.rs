@@ -11,6 +11,7 @@ use crate::{Chaos, ChaosConfig};
 /// What the engine knows of this backend.
 pub const BACKEND: Backend = Backend {
     name: "chaos",
+    old_name: None,
     tag: None,
     variables: &[Variable::new(
         "UNIPGAS_CHAOS",
@@ -38,7 +39,7 @@ pub(crate) fn below(config: &ChaosConfig, other_hosts: bool) -> Result<Backend> 
     };
     let found = match &config.over {
         None => backends.first(),
-        Some(over) => backends.iter().find(|backend| backend.name == over),
+        Some(over) => registry::find(over, &backends),
     };
     match found {
         Some(backend) if backend.network && other_hosts => Err(wrong(format!(

@@ -14,6 +14,7 @@ pub(crate) const TAG: Tag = Tag::new(4);
 /// What the engine knows of this backend.
 pub const BACKEND: Backend = Backend {
     name: "ofi",
+    old_name: None,
     tag: Some(TAG),
     variables: &[
         Variable::new(

@@ -14,6 +14,7 @@ pub(crate) const TAG: Tag = Tag::new(2);
 /// What the engine knows of this backend.
 pub const BACKEND: Backend = Backend {
     name: "shm",
+    old_name: None,
     tag: Some(TAG),
     variables: &[Variable::new(
         "UNIPGAS_SHM_ADOPT",

@@ -24,7 +24,7 @@ fn all() -> impl Iterator<Item = &'static Reader> {
         unipgas_launcher::fuzz::READERS,
         unipgas_libfabric::fuzz::READERS,
         unipgas_ofi::fuzz::READERS,
-        unipgas_opaque::fuzz::READERS,
+        unipgas_streams_backend::fuzz::READERS,
         unipgas_shm::fuzz::READERS,
         unipgas_tofu::fuzz::READERS,
         unipgas_utofu::fuzz::READERS,

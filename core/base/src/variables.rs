@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use parking_lot::{Mutex, Once};
 
-use crate::{Error, Result, tell};
+use crate::{Error, Result, log, tell};
 
 /// A variable that users may set or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,18 @@ pub fn get(name: &str) -> Result<Option<String>> {
     text(name, value.as_deref())
 }
 
+/// The value of `name`, or of `old_name` if `name` is unset. An old name is logged with the new one. Errors: as [`get`].
+pub fn get_renamed(name: &str, old_name: &str) -> Result<Option<String>> {
+    if std::env::var_os(name).is_some() {
+        return get(name);
+    }
+    let value = get(old_name)?;
+    if value.is_some() {
+        tracing::info!(target: log::BACKEND, "{old_name} is the old name of {name}; use the new one");
+    }
+    Ok(value)
+}
+
 fn text(name: &str, value: Option<&OsStr>) -> Result<Option<String>> {
     let Some(value) = value else { return Ok(None) };
     match value.to_str().map(str::trim) {
@@ -234,6 +246,15 @@ mod tests {
         assert_eq!(good(" 7 ").as_deref(), Some("7"));
         assert_eq!(good(" "), None);
         assert_eq!(text("X", None), Ok(None));
+    }
+
+    #[test]
+    fn an_old_name_counts_where_the_new_one_is_unset() {
+        let (new, old) = ("UNIPGAS_TEST_NEW_NAME", "UNIPGAS_TEST_OLD_NAME");
+        assert_eq!(get_renamed(new, old), Ok(None));
+        set_otherwise(old, "7");
+        assert_eq!(get_renamed(new, old), Ok(Some("7".into())));
+        assert_eq!(get_renamed("PATH", old), get("PATH"));
     }
 
     #[test]

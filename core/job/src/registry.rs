@@ -54,6 +54,8 @@ impl Opening {
 pub struct Backend {
     /// Its name, as in `unipgas run --backend`.
     pub name: &'static str,
+    /// Its name in earlier releases; [`find`] accepts it.
+    pub old_name: Option<&'static str>,
     /// Its number in addresses and keys, unique among the backends. `None`: a backend around another one.
     pub tag: Option<Tag>,
     /// Its environment variables.
@@ -101,7 +103,7 @@ pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
     if backends.iter().all(|backend| backend.native.is_none()) {
         return Ok(None);
     }
-    let named = wish.map(|wish| backends.iter().find(|b| b.name == wish).copied());
+    let named = wish.map(|wish| find(&wish, &backends).copied());
     let backend = named.unwrap_or(backends.first().copied());
     let Some(backend) = backend else {
         return Ok(None);
@@ -131,11 +133,20 @@ pub fn backends() -> Vec<Backend> {
     BACKENDS.lock().clone()
 }
 
-/// Checks that the backend `name` exists. `from`: origin of the name, for the text. Errors: [`Error::InvalidArgument`].
-pub fn check(name: &str, from: &str) -> Result<()> {
+/// The backend among `backends` with this name or old name. An old name is logged with the new one.
+pub fn find<'a>(name: &str, backends: &'a [Backend]) -> Option<&'a Backend> {
+    let found = (backends.iter()).find(|b| b.name == name || b.old_name == Some(name))?;
+    if found.name != name {
+        tracing::info!(target: log::BACKEND, "{name} is the old name of {}; use the new one", found.name);
+    }
+    Some(found)
+}
+
+/// The current name of the backend `name`. `from`: origin of the name, for the text. Errors: [`Error::InvalidArgument`] for an unknown name.
+pub fn check(name: &str, from: &str) -> Result<&'static str> {
     let known = backends();
-    if known.iter().any(|backend| backend.name == name) {
-        return Ok(());
+    if let Some(backend) = find(name, &known) {
+        return Ok(backend.name);
     }
     let known: Vec<_> = known.iter().map(|backend| backend.name).collect();
     let known = known.join(", ");
@@ -157,7 +168,7 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     let wish = variables::get("UNIPGAS_BACKEND")?;
     let backends = backends();
     let backend = match &wish {
-        Some(name) => backends.iter().find(|b| b.name == name),
+        Some(name) => find(name, &backends),
         None => backends.first(),
     };
     let backend = backend.ok_or_else(|| {
@@ -219,9 +230,10 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
 /// Whether [`open_from_env`] opens only the default backend, for one host. Errors: [`Error::InvalidArgument`] for a wrong variable.
 pub fn is_default_alone() -> Result<bool> {
     let wish = variables::get("UNIPGAS_BACKEND")?;
-    let alone = backends()
-        .first()
-        .is_some_and(|first| !first.network && wish.as_ref().is_none_or(|wish| wish == first.name));
+    let backends = backends();
+    let first = backends.get(..1).unwrap_or_default();
+    let named = |wish: &String| find(wish, first).is_some();
+    let alone = first.iter().any(|one| !one.network) && wish.as_ref().is_none_or(named);
     Ok(alone && host::played()?.is_none())
 }
 
@@ -234,9 +246,11 @@ fn has_room(open: &[Arc<dyn Transport>], another: &dyn Transport) -> bool {
 
 /// The networks among `backends` that `wish` names, in its order; without a wish, all networks. Errors: [`Error::InvalidArgument`].
 pub fn networks(wish: Option<&str>, backends: &[Backend]) -> Result<Vec<Backend>> {
-    let all = || backends.iter().filter(|backend| backend.network);
+    let all: Vec<_> = (backends.iter().copied())
+        .filter(|backend| backend.network)
+        .collect();
     let Some(wish) = wish else {
-        return Ok(all().copied().collect());
+        return Ok(all);
     };
     let names = wish
         .split(',')
@@ -244,9 +258,8 @@ pub fn networks(wish: Option<&str>, backends: &[Backend]) -> Result<Vec<Backend>
         .filter(|name| *name != "none");
     names
         .map(|name| {
-            let found = all().find(|backend| backend.name == name);
-            found.copied().ok_or_else(|| {
-                let known: Vec<_> = all().map(|backend| backend.name).collect();
+            find(name, &all).copied().ok_or_else(|| {
+                let known: Vec<_> = all.iter().map(|backend| backend.name).collect();
                 let must = format!(
                     "must be networks of this library, with commas between them, or none; it has: {}",
                     known.join(", ")
@@ -264,6 +277,7 @@ mod tests {
     fn backend(name: &'static str, network: bool) -> Backend {
         Backend {
             name,
+            old_name: None,
             tag: None,
             variables: &[],
             open: |_| Err(Error::Unsupported),
@@ -278,7 +292,10 @@ mod tests {
         let table = [
             backend("near", false),
             backend("one", true),
-            backend("two", true),
+            Backend {
+                old_name: Some("second"),
+                ..backend("two", true)
+            },
         ];
         let named = |wish| {
             let found = networks(wish, &table)?;
@@ -287,6 +304,7 @@ mod tests {
         assert_eq!(named(None).unwrap(), ["one", "two"]);
         assert_eq!(named(Some("two, one")).unwrap(), ["two", "one"]);
         assert_eq!(named(Some("two")).unwrap(), ["two"]);
+        assert_eq!(named(Some("second,one")).unwrap(), ["two", "one"]);
         assert!(named(Some("none")).unwrap().is_empty());
         for wrong in ["near", "three", "one,,two"] {
             let text = named(Some(wrong)).unwrap_err().to_string();

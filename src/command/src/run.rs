@@ -26,10 +26,10 @@ use crate::{fail, hosts, join, shown, trace};
 pub(crate) struct Args {
     #[command(flatten)]
     own: ProgramPart,
-    /// What carries the communication: shm (without this option), and for tests chaos, opaque
+    /// The backend: shm (without this option), streams, or chaos for tests
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Seed of the backend chaos, and of opaque in no order; for chaos one is drawn without it, and told when the run fails
+    /// Seed of the backend chaos, and of streams with `unordered`. Without it, chaos draws a seed, and a run that fails reports it
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     seed: Option<u64>,
     /// What each process is tied to
@@ -225,12 +225,12 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         Ok(environment) => environment,
         Err(why) => return fail(2, &why),
     };
-    let named = match (&args.backend, &environment.backend) {
-        (Some(wish), _) => registry::check(wish, ""),
-        (None, Some(wish)) => registry::check(wish, " (UNIPGAS_BACKEND)"),
-        (None, None) => Ok(()),
+    let unknown = match (&args.backend, &environment.backend) {
+        (Some(wish), _) => registry::check(wish, "").err(),
+        (None, Some(wish)) => registry::check(wish, " (UNIPGAS_BACKEND)").err(),
+        (None, None) => None,
     };
-    if let Err(why) = named {
+    if let Some(why) = unknown {
         return fail(2, &why.to_string());
     }
     // Relative file names in options hold in this folder.

@@ -271,8 +271,8 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "bootstrap  none: a job of one; rank 0 of 1, 1 on this host (no launcher",
         "host       ",
         "network    shm (this host): used: the default",
-        "network    opaque (other hosts): used: choice 4",
-        "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; limits: 536870912 bytes at once",
+        "network    streams (other hosts): used: choice 4",
+        "backend    streams: usable, tried with 2 processes; peers map nothing, all goes by messages; limits: 536870912 bytes at once",
         "userfaultfd",
         "processes: 65536",
         "KiB per process",
@@ -312,7 +312,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     assert_eq!(info["host"]["id"].as_str().unwrap().len(), 16);
     assert_eq!(info["networks"]["shm"]["used"], true);
     assert_eq!(info["backends"]["shm"]["mapped"], true);
-    assert_eq!(info["backends"]["opaque"]["mapped"], false);
+    assert_eq!(info["backends"]["streams"]["mapped"], false);
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/run-examples");
     let tests = std::fs::read_to_string(examples).unwrap();
     for (limit, before, after) in [
@@ -354,7 +354,7 @@ fn info_tells_the_launcher_and_what_is_not_used() {
     );
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
-        "network    opaque (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
+        "network    streams (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
         "network    ofi (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
         "bootstrap  no: a launcher has started this process as one of several (MPI_LOCALNRANKS=3)",
         "(found MPI_LOCALNRANKS=3)",

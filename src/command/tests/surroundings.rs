@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use unipgas::core::variables::{self, OF_TESTS, Variable};
 
 fn all() -> Vec<Variable> {
@@ -86,7 +87,38 @@ fn wrong_values_are_named_before_anything_starts() {
     assert!(line(&chaos("frobnicate=1")).contains("UNIPGAS_CHAOS"));
     let pigeon = line(&chaos("over=pigeon"));
     assert!(pigeon.contains("UNIPGAS_CHAOS") && pigeon.contains("over=pigeon"));
+    assert!(chaos("split=0,over=streams").status.success());
     assert!(chaos("split=0,over=opaque").status.success());
+}
+
+#[test]
+fn old_names_equal_the_new() {
+    let info = |name: &str, value: &str| {
+        let output = unipgas(&["info", "--json"]).env(name, value).output();
+        let info: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        let limits = &info["backends"]["streams"]["limits"];
+        (info["networks"]["streams"].clone(), limits.clone())
+    };
+    for (old, new, [by_old, by_new]) in [
+        ("UNIPGAS_BACKEND", "UNIPGAS_BACKEND", ["opaque", "streams"]),
+        (
+            "UNIPGAS_NETWORKS",
+            "UNIPGAS_NETWORKS",
+            ["opaque,ofi", "streams,ofi"],
+        ),
+        ("UNIPGAS_OPAQUE", "UNIPGAS_STREAMS", ["largest=4096"; 2]),
+    ] {
+        let found = info(new, by_new);
+        assert_ne!(found, info("UNIPGAS_SEED", "1"), "{new}");
+        assert_eq!(info(old, by_old), found, "{old}");
+    }
+    let mut run = unipgas(&["run", "--backend", "opaque", "-n", "1", "true"]);
+    assert_eq!(err(&run.output().unwrap()), "");
+    let logged = line(&run.env("UNIPGAS_LOG", "info").output().unwrap());
+    assert!(
+        logged.contains("opaque is the old name of streams"),
+        "{logged}"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ type Setting<'a> = [(&'a str, &'a str); 2];
 /// A setting that maps other memory than this process's.
 fn other<'a>(backend: &str, hosts: &str) -> Setting<'a> {
     let name = match (backend, hosts) {
-        ("shm", "1") => "opaque",
+        ("shm", "1") => "streams",
         _ => "shm",
     };
     [("UNIPGAS_BACKEND", name), ("UNIPGAS_TEST_HOSTS", "1")]

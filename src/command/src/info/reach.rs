@@ -140,14 +140,14 @@ fn joined() -> unipgas::core::Result<Joined> {
 
 /// What becomes of each backend in a program that is started here.
 fn ways(backends: &[Backend], wish: Option<&str>, networks: Option<&str>) -> Vec<Way> {
-    let first = backends.first().map_or("", |backend| backend.name);
-    let chosen = wish.unwrap_or(first);
-    let alone = backends
-        .iter()
-        .any(|backend| backend.name == chosen && backend.network);
+    let chosen = match wish {
+        Some(wish) => registry::find(wish, backends),
+        None => backends.first(),
+    };
+    let alone = chosen.filter(|backend| backend.network);
     let wanted = registry::networks(networks, backends);
     let why = |backend: &Backend| {
-        if backend.name == chosen {
+        if chosen.is_some_and(|chosen| chosen.name == backend.name) {
             (backend.probe)(false)?;
             let why = match wish {
                 Some(_) => "UNIPGAS_BACKEND names it",
@@ -158,8 +158,8 @@ fn ways(backends: &[Backend], wish: Option<&str>, networks: Option<&str>) -> Vec
         if !backend.network {
             return Err("it is used where UNIPGAS_BACKEND names it".to_owned());
         }
-        if alone {
-            return Err(format!("{chosen} is used for all processes"));
+        if let Some(chosen) = alone {
+            return Err(format!("{} is used for all processes", chosen.name));
         }
         let wanted = wanted.as_ref().map_err(|error| error.to_string())?;
         let Some(place) = wanted.iter().position(|other| other.name == backend.name) else {
@@ -195,6 +195,7 @@ mod tests {
     fn table() -> [Backend; 4] {
         let backend = |name, network| Backend {
             name,
+            old_name: None,
             tag: None,
             variables: &[],
             open: |_| Err(Error::Unsupported),

@@ -44,7 +44,7 @@ fn late_ones_are_handed_out_at_their_poll() {
 #[test]
 fn what_ends_later_is_told_later() {
     let name = "completions::what_ends_later_is_told_later";
-    let backend = [("UNIPGAS_BACKEND", "opaque")];
+    let backend = [("UNIPGAS_BACKEND", "streams")];
     alone_with(name, "toq=4,mrq=64", &backend, || {
         const PUTS: usize = 200;
         let (a, other, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0), TestVcq::new(1, 0));

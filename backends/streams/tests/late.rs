@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Flags, Local, Remote, Rights};
-use unipgas_opaque::{Opaque, OpaqueOptions};
+use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
 #[test]
 fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
-    let [here, there] = [(); 2].map(|()| Opaque::open(OpaqueOptions::default(), None).unwrap());
+    let [here, there] =
+        [(); 2].map(|()| SocketStreams::open(StreamsOptions::default(), None).unwrap());
     let [own, theirs] = [&here, &there].map(|node| node.allocate(4096, Rights::FULL).unwrap());
     let region = here
         .connect(&there.address())

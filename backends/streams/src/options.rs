@@ -3,13 +3,14 @@
 use unipgas_core::transport::Limits;
 use unipgas_core::{Result, variables};
 
-const NAME: &str = "UNIPGAS_OPAQUE";
+const NAME: &str = "UNIPGAS_STREAMS";
+const OLD_NAME: &str = "UNIPGAS_OPAQUE";
 const HELP: &str = "must be a list of tcp, unordered, no-lines, no-atomics, registered, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
                     lose=RANK@OPERATION";
 
 /// The options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OpaqueOptions {
+pub struct StreamsOptions {
     /// TCP instead of Unix sockets.
     pub tcp: bool,
     /// The target carries out operations in an order drawn from the seed, within the contract of the channel.
@@ -22,22 +23,22 @@ pub struct OpaqueOptions {
     pub seed: u64,
 }
 
-impl OpaqueOptions {
-    /// Reads UNIPGAS_OPAQUE, UNIPGAS_SEED and UNIPGAS_RANK. Errors: one line with the valid form.
+impl StreamsOptions {
+    /// Reads UNIPGAS_STREAMS (old name: UNIPGAS_OPAQUE), UNIPGAS_SEED and UNIPGAS_RANK. Errors: one line with the valid form.
     pub fn from_env() -> Result<Self> {
-        let text = variables::get(NAME)?.unwrap_or_default();
+        let text = variables::get_renamed(NAME, OLD_NAME)?.unwrap_or_default();
         let rank = variables::number("UNIPGAS_RANK")?.unwrap_or(0);
         let seed = variables::number("UNIPGAS_SEED")?.unwrap_or(0);
-        OpaqueOptions::parse(&text, rank, seed)
+        StreamsOptions::parse(&text, rank, seed)
     }
 
     /// Parses the text. `rank`: the rank of this process. Errors: any other text, and a repeated term other than `lose`.
     pub fn parse(text: &str, rank: u64, seed: u64) -> Result<Self> {
         let wrong = || variables::wrong(NAME, text, HELP);
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-        let mut options = OpaqueOptions {
+        let mut options = StreamsOptions {
             seed: seed ^ rank.rotate_left(32),
-            ..OpaqueOptions::default()
+            ..StreamsOptions::default()
         };
         let mut seen = Vec::new();
         for term in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
@@ -90,10 +91,10 @@ mod tests {
 
     #[test]
     fn the_text_says_it_all() {
-        let parse = |text: &str| OpaqueOptions::parse(text, 3, 0).unwrap();
+        let parse = |text: &str| StreamsOptions::parse(text, 3, 0).unwrap();
         let seed = 3 << 32;
         let all = "tcp, unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4,lose=3@77,lose=1@5";
-        let expected = OpaqueOptions {
+        let expected = StreamsOptions {
             tcp: true,
             unordered: true,
             limits: Limits {
@@ -108,9 +109,9 @@ mod tests {
             seed,
         };
         assert_eq!(parse(all), expected);
-        let plain = OpaqueOptions {
+        let plain = StreamsOptions {
             seed,
-            ..OpaqueOptions::default()
+            ..StreamsOptions::default()
         };
         assert_eq!(parse(" "), plain);
         assert_eq!(parse("lose=2@1"), plain);
@@ -135,8 +136,8 @@ mod tests {
             "lose=@1",
             "tcp;unordered",
         ] {
-            let error = OpaqueOptions::parse(text, 0, 0).unwrap_err().to_string();
-            let right = error.starts_with(&format!("UNIPGAS_OPAQUE={text}: must be"));
+            let error = StreamsOptions::parse(text, 0, 0).unwrap_err().to_string();
+            let right = error.starts_with(&format!("UNIPGAS_STREAMS={text}: must be"));
             assert!(right && error.lines().count() == 1, "{error}");
         }
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Remote, Rights};
-use unipgas_opaque::{Opaque, OpaqueOptions};
+use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
 /// Is in the middle of a message, and with it whoever serves it, until it is told to go on.
 struct Slow {
@@ -26,7 +26,8 @@ impl Handler for Slow {
 
 #[test]
 fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
-    let [here, there] = [(); 2].map(|()| Opaque::open(OpaqueOptions::default(), None).unwrap());
+    let [here, there] =
+        [(); 2].map(|()| SocketStreams::open(StreamsOptions::default(), None).unwrap());
     let memory = there.allocate(4096, Rights::FULL).unwrap();
     let (begins, begun) = channel();
     let (go_on, goes_on) = channel();

@@ -6,12 +6,12 @@ use unipgas_core::region::Memory;
 use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
-use unipgas_opaque::{Opaque, OpaqueOptions};
+use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: StreamTransport<Opaque>,
+    transport: StreamTransport<SocketStreams>,
 }
 
 struct Link {
@@ -20,8 +20,8 @@ struct Link {
 }
 
 impl Node {
-    fn open(options: OpaqueOptions) -> Node {
-        let transport = Opaque::open(options, None).unwrap();
+    fn open(options: StreamsOptions) -> Node {
+        let transport = SocketStreams::open(options, None).unwrap();
         Node {
             channel: transport.open_channel().unwrap(),
             memory: transport.allocate(4096, Rights::FULL).unwrap(),
@@ -67,8 +67,8 @@ impl Node {
     }
 }
 
-fn lost(options: OpaqueOptions) {
-    let loses = Node::open(OpaqueOptions {
+fn lost(options: StreamsOptions) {
+    let loses = Node::open(StreamsOptions {
         lose_at: Some(4),
         ..options
     });
@@ -113,14 +113,14 @@ fn lost(options: OpaqueOptions) {
 
 #[test]
 fn both_sides_learn_of_a_loss() {
-    lost(OpaqueOptions::default());
+    lost(StreamsOptions::default());
 }
 
 #[test]
 fn also_over_tcp_and_in_no_order() {
-    lost(OpaqueOptions {
+    lost(StreamsOptions {
         tcp: true,
         unordered: true,
-        ..OpaqueOptions::default()
+        ..StreamsOptions::default()
     });
 }

@@ -19,7 +19,7 @@ use unipgas_core::transport::{Channel, Peer, Transport};
 use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 
 use crate::stream::{self, Listener};
-use crate::{Opaque, OpaqueOptions};
+use crate::{SocketStreams, StreamsOptions};
 
 const LEN: usize = 4096;
 /// Place of the only region of a mock process.
@@ -45,12 +45,12 @@ fn await_input(socket: impl AsFd) {
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: StreamTransport<Opaque>,
+    transport: StreamTransport<SocketStreams>,
 }
 
 impl Node {
-    fn open(options: OpaqueOptions) -> Node {
-        let transport = Opaque::open(options, None).unwrap();
+    fn open(options: StreamsOptions) -> Node {
+        let transport = SocketStreams::open(options, None).unwrap();
         Node {
             channel: transport.open_channel().unwrap(),
             memory: transport.allocate(LEN, Rights::FULL).unwrap(),

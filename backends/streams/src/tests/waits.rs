@@ -25,7 +25,7 @@ const LOOKS: usize = 4;
 
 #[test]
 fn a_small_read_wakes_no_thread_where_the_target_waits() {
-    let [one, other] = [0; 2].map(|_| Node::open(OpaqueOptions::default()));
+    let [one, other] = [0; 2].map(|_| Node::open(StreamsOptions::default()));
     let region = one.import(&other);
     one.reaches(&region);
     let driver = Driver::of_this_process().unwrap();

@@ -9,8 +9,8 @@ use super::*;
 #[test]
 fn only_operations_to_the_peer_that_is_read_from_wait() {
     let (node, other) = (
-        Node::open(OpaqueOptions::default()),
-        Node::open(OpaqueOptions::default()),
+        Node::open(StreamsOptions::default()),
+        Node::open(StreamsOptions::default()),
     );
     let there = node.import(&other);
     let slow = Played::open(false);
@@ -45,7 +45,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
 
 #[test]
 fn what_is_refused_is_current_for_nobody() {
-    let node = Node::open(OpaqueOptions::default());
+    let node = Node::open(StreamsOptions::default());
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, LEN);
     assert!(region.is_current());
@@ -61,7 +61,7 @@ fn what_is_refused_is_current_for_nobody() {
 
 #[test]
 fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
-    let node = Node::open(OpaqueOptions::default());
+    let node = Node::open(StreamsOptions::default());
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, LEN);
     let peer = node.connect(&played.0.address);
@@ -78,7 +78,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
 
 #[test]
 fn what_no_frame_carries_is_refused_and_harms_nobody() {
-    let node = Node::open(OpaqueOptions::default());
+    let node = Node::open(StreamsOptions::default());
     let limits = node.transport.capabilities().limits;
     // Comparands double the length.
     assert!(2 * limits.largest <= LONGEST);
@@ -108,8 +108,8 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
 #[test]
 fn an_answer_that_nobody_waits_for_ends_that_stream_only() {
     let (node, other) = (
-        Node::open(OpaqueOptions::default()),
-        Node::open(OpaqueOptions::default()),
+        Node::open(StreamsOptions::default()),
+        Node::open(StreamsOptions::default()),
     );
     let there = node.import(&other);
     let played = Played::open(false);

@@ -10,36 +10,36 @@ use unipgas_core::transport::Transport;
 
 use crate::backend::TAG;
 use crate::network::Sockets;
-use crate::options::OpaqueOptions;
+use crate::options::StreamsOptions;
 use crate::stream::Listener;
 
 /// A transport over sockets.
-pub struct Opaque(Streams);
+pub struct SocketStreams(Streams);
 
-impl Opaque {
-    /// Opens the transport with the options of UNIPGAS_OPAQUE. If other hosts take part, it always uses TCP. Errors:
+impl SocketStreams {
+    /// Opens the transport with the options of UNIPGAS_STREAMS. If other hosts take part, it always uses TCP. Errors:
     /// [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument) for wrong options, [`Error::Os`](unipgas_core::Error::Os).
     pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
-        let mut options = OpaqueOptions::from_env()?;
+        let mut options = StreamsOptions::from_env()?;
         options.tcp |= opening.other_hosts;
-        Opaque::open(options, opening.beside.clone())
+        SocketStreams::open(options, opening.beside.clone())
     }
 
     /// Begins to listen. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`](unipgas_core::Error::Os).
     pub fn open(
-        options: OpaqueOptions,
+        options: StreamsOptions,
         beside: Option<Arc<dyn Transport>>,
     ) -> Result<StreamTransport<Self>> {
         let owner = Arc::new(EventReceiver::default());
         let sockets = Arc::new(Sockets::open(options, owner.clone())?);
         let streams = Streams::open(sockets, beside)?;
         owner.is(&streams);
-        Ok(StreamTransport(Opaque(streams)))
+        Ok(StreamTransport(SocketStreams(streams)))
     }
 }
 
-impl StreamBackend for Opaque {
-    const NAME: &'static str = "opaque";
+impl StreamBackend for SocketStreams {
+    const NAME: &'static str = "streams";
     const TAG: Tag = TAG;
 
     fn streams(&self) -> &Streams {

@@ -10,8 +10,8 @@ use crate::network::Sockets;
 
 /// A process, and a second process that has connected to it.
 fn two() -> (Node, Node, RemoteRegion) {
-    let node = Node::open(OpaqueOptions::default());
-    let other = Node::open(OpaqueOptions::default());
+    let node = Node::open(StreamsOptions::default());
+    let other = Node::open(StreamsOptions::default());
     let region = other.import(&node);
     (node, other, region)
 }
@@ -100,7 +100,7 @@ fn regions_are_imported_whole() {
 
 #[test]
 fn an_offset_beyond_all_memory_is_a_failure() {
-    let mut options = OpaqueOptions::default();
+    let mut options = StreamsOptions::default();
     // So that puts are written in parts.
     options.limits.lines = false;
     let node = Node::open(options);
@@ -165,7 +165,7 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         // - this thread gets its own descriptor table. It closes only descriptors that it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
         let home = StreamNode::open(
-            Arc::new(Sockets::open(OpaqueOptions::default(), Arc::default()).unwrap()),
+            Arc::new(Sockets::open(StreamsOptions::default(), Arc::default()).unwrap()),
             None,
         )
         .unwrap();

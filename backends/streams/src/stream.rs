@@ -116,7 +116,7 @@ pub fn place(address: &[u8]) -> Option<SocketAddrV4> {
 /// Begins to connect to `address`. Returns the socket, and the secret to send. A TCP socket is connected when it becomes writable, and ends if the
 /// peer's port is closed. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
 pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
-    let unreachable = || Error::Unreachable("not an address of the opaque backend".into());
+    let unreachable = || Error::Unreachable("not an address of the streams backend".into());
     let (kind, rest) = address.split_first().ok_or_else(unreachable)?;
     let (secret, name) = rest.split_first_chunk().ok_or_else(unreachable)?;
     let (socket, connected) = match (*kind, name) {

@@ -2,7 +2,7 @@
 
 use unipgas_core::streams::greeting::SECRET;
 
-use crate::options::OpaqueOptions;
+use crate::options::StreamsOptions;
 use crate::stream;
 
 /// A reader: its name, the function, and inputs to begin with.
@@ -10,8 +10,8 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// All readers of this crate.
 pub const READERS: &[Reader] = &[
-    ("opaque-address", address, addresses),
-    ("opaque-options", options, all_options),
+    ("streams-address", address, addresses),
+    ("streams-options", options, all_options),
 ];
 
 fn address(bytes: &[u8]) {
@@ -28,7 +28,7 @@ fn addresses() -> Vec<Vec<u8>> {
 }
 
 fn options(bytes: &[u8]) {
-    let _ = OpaqueOptions::parse(&String::from_utf8_lossy(bytes), 3, 1);
+    let _ = StreamsOptions::parse(&String::from_utf8_lossy(bytes), 3, 1);
 }
 
 fn all_options() -> Vec<Vec<u8>> {

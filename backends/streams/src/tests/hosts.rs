@@ -10,10 +10,10 @@ use unipgas_core::transport::Life;
 
 use super::*;
 
-fn tcp() -> OpaqueOptions {
-    OpaqueOptions {
+fn tcp() -> StreamsOptions {
+    StreamsOptions {
         tcp: true,
-        ..OpaqueOptions::default()
+        ..StreamsOptions::default()
     }
 }
 

@@ -16,7 +16,7 @@ use unipgas_core::streams::{
 use unipgas_core::transport::Limits;
 use unipgas_core::{Error, Result};
 
-use crate::options::OpaqueOptions;
+use crate::options::StreamsOptions;
 use crate::pulse::Pulse;
 use crate::stream::{self, Listener};
 use crate::window::RequestWindow;
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 64;
 
 /// The listening socket and the events of this process.
 pub(crate) struct Sockets {
-    options: OpaqueOptions,
+    options: StreamsOptions,
     listener: Listener,
     events: Arc<Events>,
     operations: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Begins to listen. Errors: [`Error::Os`].
-    pub fn open(options: OpaqueOptions, owner: Arc<EventReceiver>) -> Result<Self> {
+    pub fn open(options: StreamsOptions, owner: Arc<EventReceiver>) -> Result<Self> {
         let listener = Listener::open(options.tcp)?;
         let events = Arc::new(Events::new()?);
         events.watch(&listener.socket, LISTENER)?;
@@ -159,7 +159,7 @@ impl Network for Sockets {
 
 /// Faults of the options.
 struct Asked {
-    options: OpaqueOptions,
+    options: StreamsOptions,
     operations: Arc<AtomicU64>,
 }
 
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_first_pull_after_the_end_gives_the_last_bytes_and_the_end() {
-        let sockets = Sockets::open(OpaqueOptions::default(), Arc::default()).unwrap();
+        let sockets = Sockets::open(StreamsOptions::default(), Arc::default()).unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let socket = sockets.socket(here, None, false).unwrap();
