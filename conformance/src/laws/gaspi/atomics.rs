@@ -77,11 +77,7 @@ fn sums_are_complete(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         ensure_eq!(memory.get(0), total, "the sum");
         for old in 0..total as usize {
-            ensure_eq!(
-                memory.get(8 + 8 * old),
-                1,
-                "how often the old value {old} was given"
-            );
+            memory.shows(8 + 8 * old, 1, "how often an old value was given")?;
         }
     }
     barrier()
@@ -155,11 +151,7 @@ fn locks_exclude(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 0 {
-        ensure_eq!(
-            memory.get(16),
-            12 * u64::from(ctx.size),
-            "how often the lock was had"
-        );
+        memory.shows(16, 12 * u64::from(ctx.size), "how often the lock was had")?;
     }
     barrier()
 }

@@ -179,7 +179,7 @@ fn posted(ctx: &Ctx) -> Verdict {
         ok!(gaspi_write(0, 0, 2, 0, 8, 8, QUEUE, LONG));
         ensure_eq!(operation(1), SUCCESS, "what is posted to the dead");
         let code = c!(gaspi_wait(QUEUE, LONG));
-        ensure!(is_error(code), "the wait gave {}", code_name(code));
+        must_fail(code, "the wait")?;
         // Without a purge, at most one more wait reports the failure.
         if nth == 0 {
             let mut waits = 0;

@@ -19,11 +19,7 @@ laws! {
 }
 
 fn refused(what: &str, code: i32) -> Verdict {
-    ensure!(
-        is_error(code),
-        "{what} over a closed connection gave {}",
-        code_name(code)
-    );
+    must_fail(code, format!("{what} over a closed connection"))?;
     Ok(())
 }
 

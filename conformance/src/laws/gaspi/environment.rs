@@ -281,11 +281,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     );
     ok!(pgaspi_read(0, 24, right(ctx), 0, 0, 8, 0, LONG));
     ok!(gaspi_wait(0, LONG));
-    ensure_eq!(
-        memory.get(24),
-        30 + u64::from(right(ctx)),
-        "the word that was read"
-    );
+    memory.shows(24, 30 + u64::from(right(ctx)), "the word that was read")?;
     let group = got!(pgaspi_group_create());
     for rank in 0..num {
         ok!(pgaspi_group_add(group, rank));
@@ -350,11 +346,7 @@ fn small_extras(_: &Ctx) -> Verdict {
     // The job was not started with a NUMA node for each process.
     gives!(GASPI_ERR_ENV, gaspi_numa_socket(&mut socket));
     let code = c!(gaspi_set_socket_affinity(255));
-    ensure!(
-        is_error(code),
-        "binding to NUMA node 255 gave {}",
-        code_name(code)
-    );
+    must_fail(code, "binding to NUMA node 255")?;
     c!(gaspi_delay());
     Ok(())
 }

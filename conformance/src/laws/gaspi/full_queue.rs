@@ -38,11 +38,7 @@ fn post(what: &str, mut call: impl FnMut() -> i32) -> Result<u32, String> {
             QUEUE_FULL => {
                 full += 1;
                 let code = c!(gaspi_wait(QUEUE, TEST));
-                ensure!(
-                    [SUCCESS, TIMEOUT].contains(&code),
-                    "gaspi_wait gave {}",
-                    code_name(code)
-                );
+                one_of(code, &[SUCCESS, TIMEOUT], "gaspi_wait")?;
             }
             code => return Err(format!("{what} gave {}", code_name(code))),
         }

@@ -1,5 +1,6 @@
 //! Macros and functions of the GASPI laws.
 
+use std::fmt::Display;
 pub(crate) use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,17 @@ pub(crate) fn code_name(code: i32) -> String {
 /// Fails unless the code is an error: neither success nor timeout nor a full queue.
 pub(crate) fn is_error(code: i32) -> bool {
     !matches!(code, SUCCESS | TIMEOUT | QUEUE_FULL)
+}
+
+/// Fails unless the code is an error.
+pub(crate) fn must_fail(code: i32, what: impl Display) -> Verdict {
+    ensure!(is_error(code), "{what} gave {}", code_name(code));
+    Ok(())
+}
+
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
 }
 
 /// Creates a segment at all ranks (zeroed).

@@ -261,11 +261,7 @@ fn collect(
                 continue;
             }
             let (code, reports) = reports(queue, timeout)?;
-            ensure!(
-                [SUCCESS, TIMEOUT].contains(&code),
-                "gaspi_request_wait gave {}",
-                code_name(code)
-            );
+            one_of(code, &[SUCCESS, TIMEOUT], "gaspi_request_wait")?;
             for (tag, status) in reports {
                 let job = open.remove(&tag);
                 let job = job.ok_or_else(|| format!("tag {tag} was reported, and is not open"))?;

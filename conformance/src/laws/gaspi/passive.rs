@@ -535,11 +535,7 @@ fn drained(memory: &Memory) -> Verdict {
         let mut sender = 9;
         let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, LONG));
         let short = GASPI_ERR_INV_SIZE;
-        ensure!(
-            [SUCCESS, short].contains(&code),
-            "a receive gave {}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, short], "a receive")?;
         if code == SUCCESS && memory.get(0) == 99 {
             return Ok(());
         }
@@ -631,11 +627,7 @@ fn send_ends(ctx: &Ctx) -> Verdict {
         ctx.dies();
     }
     let code = c!(gaspi_passive_send(0, 0, victim as u16, 8, BLOCK));
-    ensure!(
-        is_error(code),
-        "gaspi_passive_send gave {}",
-        code_name(code)
-    );
+    must_fail(code, "gaspi_passive_send")?;
     let mut states = vec![9i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
     ensure_eq!(
@@ -670,11 +662,7 @@ fn receive_ends(ctx: &Ctx) -> Verdict {
         }
         looks.again();
     };
-    ensure!(
-        is_error(code),
-        "gaspi_passive_receive gave {}",
-        code_name(code)
-    );
+    must_fail(code, "gaspi_passive_receive")?;
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
     ensure_eq!(
         states[victim as usize],

@@ -144,7 +144,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
             Ok(()) => break,
             Err(Fault::Wrong(text)) => return Err(text),
             Err(Fault::Code(name, code)) => {
-                ensure!(is_error(code), "{name} gave {}", code_name(code));
+                must_fail(code, name)?;
                 ensure!(
                     run.attempt == 1,
                     "{name} gave {} though nobody has died again",

@@ -90,11 +90,7 @@ fn init_means_started(ctx: &Ctx) -> Verdict {
     memory.set(0, u64::from(ctx.rank) + 1);
     ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
     notified(0, 0)?;
-    ensure_eq!(
-        memory.get(8),
-        u64::from(left(ctx)) + 1,
-        "what the neighbour wrote"
-    );
+    memory.shows(8, u64::from(left(ctx)) + 1, "what the neighbour wrote")?;
     barrier()?;
     ok!(gaspi_proc_term(BLOCK));
     Ok(())
@@ -398,11 +394,7 @@ fn without_infrastructure(ctx: &Ctx) -> Verdict {
             memory.set(0, 40 + u64::from(ctx.rank));
             ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
             notified(0, 0)?;
-            ensure_eq!(
-                memory.get(8),
-                40 + u64::from(left(ctx)),
-                "what the neighbour wrote"
-            );
+            memory.shows(8, 40 + u64::from(left(ctx)), "what the neighbour wrote")?;
             barrier()
         },
     )

@@ -258,11 +258,7 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
             barrier()?;
             post::write_notify(0, 0, right(ctx), 0, 8, 8, u32::from(queue), 1).ok(queue, LONG)?;
             notified(0, u32::from(queue))?;
-            ensure_eq!(
-                memory.get(8),
-                100 + u64::from(left(ctx)),
-                "what came by the new queue"
-            );
+            memory.shows(8, 100 + u64::from(left(ctx)), "what came by the new queue")?;
             flush(queue)?;
             barrier()?;
         }

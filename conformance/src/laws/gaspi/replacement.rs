@@ -78,11 +78,7 @@ fn last_dies(ctx: &Ctx) -> Result<bool, String> {
 /// The error by which a survivor learns of the death.
 fn barrier_fails() -> Verdict {
     let code = c!(gaspi_barrier(ALL, BLOCK));
-    ensure!(
-        is_error(code),
-        "a barrier with a killed process gave {}",
-        code_name(code)
-    );
+    must_fail(code, "a barrier with a killed process")?;
     Ok(())
 }
 
@@ -152,7 +148,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
             ("gaspi_proc_ping", c!(gaspi_proc_ping(to, LONG))),
             ("gaspi_connect", c!(gaspi_connect(to, LONG))),
         ] {
-            ensure!(is_error(code), "{what} gave {}", code_name(code));
+            must_fail(code, what)?;
         }
         let posted = c!(gaspi_write(0, 8, to, 0, 8, 8, 1, LONG));
         let waited = c!(gaspi_wait(1, LONG));
@@ -282,19 +278,11 @@ fn segments(ctx: &Ctx) -> Verdict {
     }
     for from in 0..ctx.size {
         ensure_eq!(notified(0, from)?, 5, "the notification");
-        ensure_eq!(
-            memory.get(16 + 8 * from as usize),
-            u64::from(from) + 1,
-            "the bytes"
-        );
+        memory.shows(16 + 8 * from as usize, u64::from(from) + 1, "the bytes")?;
     }
     flush(0)?;
     barrier()?;
-    ensure_eq!(
-        memory.get(56),
-        u64::from(ctx.size),
-        "the sum of the atomics"
-    );
+    memory.shows(56, u64::from(ctx.size), "the sum of the atomics")?;
     Ok(())
 }
 
@@ -320,11 +308,7 @@ fn passive(ctx: &Ctx) -> Verdict {
         if new {
             for _ in 0..last {
                 ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
-                ensure_eq!(
-                    memory.get(0),
-                    100 * u64::from(from) + round,
-                    "what a survivor has sent"
-                );
+                memory.shows(0, 100 * u64::from(from) + round, "what a survivor has sent")?;
             }
             for to in 0..last as u16 {
                 memory.set(0, round);

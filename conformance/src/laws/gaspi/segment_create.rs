@@ -111,11 +111,7 @@ fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
     post::write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1).ok(0, LONG)?;
     notified(4, 0)?;
-    ensure_eq!(
-        memory.get(64),
-        5 + u64::from(left(ctx)),
-        "what the neighbour wrote"
-    );
+    memory.shows(64, 5 + u64::from(left(ctx)), "what the neighbour wrote")?;
     Ok(())
 }
 
@@ -169,11 +165,7 @@ fn use_is_for_all(ctx: &Ctx) -> Verdict {
     ));
     flush(0)?;
     barrier()?;
-    ensure_eq!(
-        memory.get(4992),
-        3,
-        "an atomic sum in memory of the program"
-    );
+    memory.shows(4992, 3, "an atomic sum in memory of the program")?;
     ok!(gaspi_segment_delete(2));
     Ok(())
 }

@@ -272,11 +272,7 @@ fn first_with_test(ctx: &Ctx) -> Verdict {
     ok!(gaspi_atomic_fetch_add(4, 64, to, 1, &mut old, LONG));
     for rank in 0..ctx.size as u16 {
         let code = c!(gaspi_atomic_fetch_add(9, 0, rank, 1, &mut old, TEST));
-        ensure!(
-            is_error(code),
-            "an atomic operation without a segment gave {}",
-            code_name(code)
-        );
+        must_fail(code, "an atomic operation without a segment")?;
     }
     flush(0)?;
     barrier()
@@ -388,11 +384,7 @@ fn many_megabytes(ctx: &Ctx) -> Verdict {
     barrier()?;
     let check = |from: u16| -> Verdict {
         for at in (0..len).step_by(step) {
-            ensure_eq!(
-                target.get(at),
-                at as u64 ^ 0xabcd ^ u64::from(from),
-                "word at {at}"
-            );
+            target.shows(at, at as u64 ^ 0xabcd ^ u64::from(from), "a word")?;
             ensure_eq!(
                 target.get(at + step - 8),
                 at as u64 + u64::from(from),

@@ -3,6 +3,7 @@
 //! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. The library may hold requests and
 //! buffers: they live as long as the process, or until [`Bytes::free`].
 
+use std::fmt::Display;
 use std::ptr::NonNull;
 pub(crate) use std::ptr::null_mut;
 
@@ -103,6 +104,11 @@ pub(crate) fn code_name(code: i32) -> String {
     } else {
         format!("{code} ({name})")
     }
+}
+
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
 }
 
 /// An `iRCCE_SEND_REQUEST`.

@@ -387,11 +387,7 @@ fn push(ctx: &Ctx) -> Verdict {
     let pushes = |call: &dyn Fn() -> i32| {
         until("the end of the pushes", || {
             let code = call();
-            ensure!(
-                [SUCCESS, PENDING].contains(&code),
-                "a push gave {}",
-                code_name(code)
-            );
+            one_of(code, &[SUCCESS, PENDING], "a push")?;
             Ok(code == SUCCESS)
         })
     };

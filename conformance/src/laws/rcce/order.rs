@@ -32,22 +32,14 @@ fn length(random: &mut crate::Random) -> usize {
 fn begin_send(ctx: &Ctx, nth: u64, len: usize, dest: i32) -> Result<(Send, Bytes), String> {
     let (request, bytes) = (Send::new(), Bytes::of(&content(ctx, nth, len)));
     let state = c!(iRCCE_isend(bytes.ptr(), len as isize, dest, request.0));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_isend gave {}",
-        code_name(state)
-    );
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_isend")?;
     Ok((request, bytes))
 }
 
 fn begin_receive(len: usize, source: i32) -> Result<(Recv, Bytes), String> {
     let (request, room) = (Recv::new(), Bytes::filled(len, 0));
     let state = c!(iRCCE_irecv(room.ptr(), len as isize, source, request.0));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_irecv gave {}",
-        code_name(state)
-    );
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_irecv")?;
     Ok((request, room))
 }
 

@@ -151,11 +151,8 @@ fn compare_swap(job: &Job<'_>) -> Verdict {
             "value before"
         );
         job.meet();
-        ensure_eq!(
-            job.memory.get(16),
-            u64::from(left) << 32 | 0xffff_ffff,
-            "the word after"
-        );
+        job.memory
+            .shows(16, u64::from(left) << 32 | 0xffff_ffff, "the word after")?;
         job.meet();
     }
     Ok(())

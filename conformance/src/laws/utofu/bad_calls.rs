@@ -139,12 +139,11 @@ fn start_arguments(job: &Job<'_>) -> Verdict {
         if function.takes.contains("blocks") {
             for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
                 let code = (function.start)(&Call { blocks, ..right });
-                ensure!(
-                    code == UTOFU_ERR_INVALID_NUMBER || code == BUSY,
-                    "{} of {blocks} blocks gave {}",
-                    function.name,
-                    code_name(code)
-                );
+                one_of(
+                    code,
+                    &[UTOFU_ERR_INVALID_NUMBER, BUSY],
+                    format!("{} of {blocks} blocks", function.name),
+                )?;
             }
         }
     }

@@ -332,11 +332,7 @@ fn started(id: u64, kind: usize) -> Result<bool, String> {
             0
         )),
     };
-    ensure!(
-        code == SUCCESS || code == BUSY,
-        "starting kind {kind} gave {}",
-        code_name(code)
-    );
+    one_of(code, &[SUCCESS, BUSY], format!("starting kind {kind}"))?;
     Ok(code == SUCCESS)
 }
 

@@ -252,11 +252,8 @@ fn changed(job: &Job<'_>) -> Verdict {
         } else {
             job.queue.notice(RMT_ARMW)?;
             let at = [64, 128, 72, 136][round as usize % 4];
-            ensure_eq!(
-                job.memory.get(at),
-                round / 4 + 1,
-                "the word that was notified"
-            );
+            job.memory
+                .shows(at, round / 4 + 1, "the word that was notified")?;
             // No MRQ notice: the peer continues when it sees the word, so this notice could come before the peer's.
             let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
             post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;

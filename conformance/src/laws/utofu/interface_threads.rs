@@ -60,11 +60,8 @@ fn of_all_kinds(job: &Job<'_>) -> Verdict {
     ensure_eq!(job.memory.get(2048), EACH * THREADS as u64, "additions");
     for thread in 0..THREADS {
         let expected = EACH << 8 | thread as u64;
-        ensure_eq!(
-            job.memory.get(64 * thread),
-            expected,
-            "the last put of a thread"
-        );
+        job.memory
+            .shows(64 * thread, expected, "the last put of a thread")?;
     }
     job.meet();
     queues.into_iter().skip(1).try_for_each(Queue::free)

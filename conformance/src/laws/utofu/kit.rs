@@ -3,6 +3,7 @@
 //! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag [`STAG`].
 //! So peers compute all IDs and addresses.
 
+use std::fmt::Display;
 pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_utofu_sys::*;
 
@@ -139,6 +140,11 @@ pub(crate) fn code_name(code: i32) -> String {
         None if code == SUCCESS => "0 (success)".into(),
         None => code.to_string(),
     }
+}
+
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
 }
 
 /// Coordinates of a rank's node.

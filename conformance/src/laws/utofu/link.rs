@@ -129,12 +129,11 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 let kind = notice.edata as usize;
                 let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
                 let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
-                ensure!(
-                    code == SUCCESS || code == PEER,
-                    "{} across the link gave {}",
-                    COMMANDS[kind].0,
-                    code_name(code)
-                );
+                one_of(
+                    code,
+                    &[SUCCESS, PEER],
+                    format!("{} across the link", COMMANDS[kind].0),
+                )?;
                 open[peer][kind] -= 1;
                 failed[peer][kind] |= code == PEER;
             }
@@ -186,11 +185,7 @@ fn session(job: &Job<'_>) -> Verdict {
     // Puts to the relay of the other side while the link goes down, then to its other VCQ, which saves the commands of the relay.
     for _ in 0..20 {
         let code = put(far)?;
-        ensure!(
-            code == SUCCESS || code == PEER,
-            "a put across the link gave {}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, PEER], "a put across the link")?;
     }
     let (to, at) = (job.vcq(far), job.at(far, 0));
     let mut looks = Looks::for_the("a put across the link to fail");
@@ -213,11 +208,7 @@ fn session(job: &Job<'_>) -> Verdict {
     let forwarded = || -> Result<i32, String> {
         let (code, notice) = relay.next_mrq()?;
         ensure_eq!(notice.vcq_id, to, "the peer of what was forwarded");
-        ensure!(
-            code == SUCCESS || code == PEER,
-            "what was forwarded gave {}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, PEER], "what was forwarded")?;
         Ok(code)
     };
     while forwarded()? == SUCCESS {}

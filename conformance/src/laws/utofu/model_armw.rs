@@ -209,11 +209,8 @@ fn half_counts(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     if job.rank == 0 {
-        ensure_eq!(
-            job.memory.get(16),
-            (3 * rounds) << 32,
-            "the count and its neighbour"
-        );
+        job.memory
+            .shows(16, (3 * rounds) << 32, "the count and its neighbour")?;
     }
     Ok(())
 }

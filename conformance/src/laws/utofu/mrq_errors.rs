@@ -53,11 +53,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
     }
     ctx.sync();
     if let Some(queue) = made {
-        ensure_eq!(
-            memory.get(16),
-            u64::from(ctx.size),
-            "the additions that succeeded"
-        );
+        memory.shows(16, u64::from(ctx.size), "the additions that succeeded")?;
         queue.mrq_is_empty()?;
         queue.deregister(stadd_of(queue.id, 40)?)?;
         queue.free()?;

@@ -118,11 +118,8 @@ fn any_path_delivers(job: &Job<'_>) -> Verdict {
         job.meet();
         ensure_eq!(job.memory.get(8), value, "the put over {coords:?}");
         ensure_eq!(job.memory.get(16), value, "the sum over {coords:?}");
-        ensure_eq!(
-            job.memory.get(40),
-            value,
-            "the put to an id with {coords:?}"
-        );
+        job.memory
+            .shows(40, value, format!("the put to an id with {coords:?}"))?;
         job.meet();
     }
     Ok(())

@@ -419,11 +419,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     ctx.sync();
     // Each VCQ of this process got one addition from each rank, so no ID leads to two processes.
     for rank in 0..4 {
-        ensure_eq!(
-            memory.get(8 * rank),
-            all.len() as u64,
-            "adds of rank {rank}"
-        );
+        memory.shows(8 * rank, all.len() as u64, format!("adds of rank {rank}"))?;
     }
     ctx.sync();
     // The two processes share the 16 VBGs of a TNI, first come, first served.

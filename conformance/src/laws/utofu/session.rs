@@ -328,11 +328,8 @@ fn afterwards(job: &Job<'_>, session: &Session) -> Verdict {
         if job.rank == 0 {
             pause(1);
             job.queue.mrq_is_empty()?;
-            ensure_eq!(
-                job.memory.get(536),
-                round - 1,
-                "the put for which there was no step"
-            );
+            job.memory
+                .shows(536, round - 1, "the put for which there was no step")?;
             session.begin(job, 1, (0, 8), 8, sps(1))?;
             job.queue.notice(RMT_PUT)?;
             ensure_eq!(job.memory.get(536), round, "the put after another step");
