@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
 use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
 
 laws! {
     waiting: "deleted.waiting", "§7.3.1, §6.4.1, §3.10", 2,

@@ -111,8 +111,7 @@ fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
     post::write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1).ok(0, LONG)?;
     notified(4, 0)?;
-    memory.shows(64, 5 + u64::from(left(ctx)), "what the neighbour wrote")?;
-    Ok(())
+    memory.shows(64, 5 + u64::from(left(ctx)), "what the neighbour wrote")
 }
 
 fn use_continues(ctx: &Ctx) -> Verdict {

@@ -253,8 +253,7 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 16, one, |random, parts, to, round| {
         let (from, at, size) = parts[0];
         let queue = random.below(8) as u8;
-        post::write_notify(0, from, to, 1, at, size, 0, round).ok(queue, LONG)?;
-        Ok(())
+        post::write_notify(0, from, to, 1, at, size, 0, round).ok(queue, LONG)
     })
 }
 

@@ -68,8 +68,7 @@ fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             0,
             round,
         )
-        .ok(random.below(8) as u8, LONG)?;
-        Ok(())
+        .ok(random.below(8) as u8, LONG)
     })
 }
 

@@ -200,14 +200,7 @@ fn overlapping(ctx: &Ctx) -> Verdict {
             bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
             bytes.free();
             let (data, result) = (Bytes::of(&1i32.to_ne_bytes()), Bytes::filled(4, 0));
-            ok!(RCCE_allreduce(
-                data.ptr(),
-                result.ptr(),
-                1,
-                63_636_363,
-                23_232_323,
-                comm
-            ));
+            allreduce(&data, &result, 1, (INT, SUM), comm)?;
             result.holds(&comm.size.to_ne_bytes(), 0, "the number of members")?;
         }
     }

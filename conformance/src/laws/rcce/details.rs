@@ -222,13 +222,7 @@ fn unset(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_test_tagged(flag, value, &mut result, null_mut(), 0));
         // The other UE may have written already.
         ensure!(result == 0 || result == 1, "a test gave {result}");
-        ok!(iRCCE_flag_write_tagged(
-            &mut { flag },
-            value,
-            other,
-            tag(&sent),
-            20
-        ));
+        write_tagged(flag, value, other, &sent, 20)?;
         let room = Bytes::filled(28, 0x2e);
         ok!(iRCCE_wait_tagged(flag, value, tag(&room), 20));
         let expected = content(ctx, round << 1 | other as u64, 20);

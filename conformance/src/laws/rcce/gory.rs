@@ -15,7 +15,7 @@ laws! {
         "wrong UEs, windows, flags and buffers give their codes, and nothing is sent";
 }
 
-struct Way {
+pub(super) struct Way {
     window: *mut u8,
     chunk: usize,
     ready: *mut i32,
@@ -23,7 +23,7 @@ struct Way {
 }
 
 impl Way {
-    fn new(chunk: usize) -> Result<Way, String> {
+    pub(super) fn new(chunk: usize) -> Result<Way, String> {
         let window = c!(RCCE_malloc_gory(chunk.next_multiple_of(LINE)));
         ensure!(!window.is_null(), "no room for a window");
         Ok(Way {
@@ -34,7 +34,7 @@ impl Way {
         })
     }
 
-    fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
+    pub(super) fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
         ok!(RCCE_send_gory(
             bytes.ptr(),
             self.window,
@@ -47,7 +47,7 @@ impl Way {
         Ok(())
     }
 
-    fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
+    pub(super) fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
         ok!(RCCE_recv_gory(
             bytes.ptr(),
             self.window,

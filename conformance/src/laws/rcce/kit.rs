@@ -32,6 +32,12 @@ pub(crate) const ANY_LENGTH: isize = -1;
 pub(crate) const LINE: usize = 32;
 /// `RCCE_BUFF_SIZE_MAX`.
 pub(crate) const MPB: usize = 8192;
+/// `RCCE_INT`.
+pub(crate) const INT: i32 = 63_636_363;
+/// `RCCE_DOUBLE`.
+pub(crate) const DOUBLE: i32 = 63_636_366;
+/// `RCCE_SUM`.
+pub(crate) const SUM: i32 = 23_232_323;
 /// Lengths around the limits that cut messages: lines, MPBs, and thresholds of the engine.
 pub(crate) const LENGTHS: [usize; 12] = [
     0,
@@ -330,6 +336,51 @@ pub(crate) fn new_flag() -> Result<*mut i32, String> {
 /// The pointer type of tagged flags.
 pub(crate) fn tag(bytes: &Bytes) -> *mut c_void {
     bytes.raw().cast()
+}
+
+/// Writes a flag with a tag of `len` bytes.
+pub(crate) fn write_tagged(
+    flag: *mut i32,
+    value: i32,
+    id: i32,
+    bytes: &Bytes,
+    len: i32,
+) -> Verdict {
+    ok!(iRCCE_flag_write_tagged(
+        &mut { flag },
+        value,
+        id,
+        tag(bytes),
+        len
+    ));
+    Ok(())
+}
+
+/// Reduces `num` elements of a type by an operation.
+pub(crate) fn reduce(
+    data: &Bytes,
+    result: &Bytes,
+    num: i32,
+    (ty, op): (i32, i32),
+    root: i32,
+    comm: RCCE_COMM,
+) -> Verdict {
+    let (data, result) = (data.ptr(), result.ptr());
+    ok!(RCCE_reduce(data, result, num, ty, op, root, comm));
+    Ok(())
+}
+
+/// As [`reduce`], with the result at all members.
+pub(crate) fn allreduce(
+    data: &Bytes,
+    result: &Bytes,
+    num: i32,
+    (ty, op): (i32, i32),
+    comm: RCCE_COMM,
+) -> Verdict {
+    let (data, result) = (data.ptr(), result.ptr());
+    ok!(RCCE_allreduce(data, result, num, ty, op, comm));
+    Ok(())
 }
 
 /// A blocking send (`iRCCE_ssend`), checked.

@@ -322,14 +322,7 @@ fn concurrent(ctx: &Ctx) -> Verdict {
         })
         .collect();
     let (data, result) = (Bytes::of(&sums), Bytes::filled(16, 0));
-    ok!(RCCE_allreduce(
-        data.ptr(),
-        result.ptr(),
-        2,
-        63_636_364,
-        23_232_323,
-        world()
-    ));
+    allreduce(&data, &result, 2, (63_636_364, SUM), world())?;
     let right: Vec<u8> = [1u32, 2]
         .iter()
         .flat_map(|power| {

@@ -127,13 +127,7 @@ fn several_at_once(job: &Job<'_>) -> Verdict {
                 ok!(utofu_barrier(end, 0));
             } else {
                 let data = [round + *nth as u64, u64::from(job.ctx.rank)];
-                ok!(utofu_reduce_uint64(
-                    end,
-                    SUM,
-                    data.as_ptr().cast_mut(),
-                    2,
-                    0
-                ));
+                reduce_uint64(end, SUM, &data, 2)?;
             }
         }
         let mut left: Vec<usize> = order;
@@ -243,14 +237,7 @@ fn beside(job: &Job<'_>) -> Verdict {
     let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
     let start = |round: u64| {
         let data = [value(job.rank, round), 1];
-        ok!(utofu_reduce_uint64(
-            end,
-            SUM,
-            data.as_ptr().cast_mut(),
-            2,
-            0
-        ));
-        Ok(())
+        reduce_uint64(end, SUM, &data, 2)
     };
     let finish = |round: u64| {
         let mut sum = [0; 2];
@@ -289,13 +276,7 @@ fn asleep(job: &Job<'_>) -> Verdict {
         for awake in 0..4 {
             let mark = (nth * 4 + awake as usize + 1) as u64;
             let data = [u64::from(job.rank) + 1];
-            ok!(utofu_reduce_uint64(
-                end,
-                SUM,
-                data.as_ptr().cast_mut(),
-                1,
-                0
-            ));
+            reduce_uint64(end, SUM, &data, 1)?;
             let mut sum = [0];
             let mut finish = || {
                 completed("the reduction", || {

@@ -331,13 +331,7 @@ impl Circuit {
     ) -> Verdict {
         for who in &self.mine {
             let data = input(*who);
-            ok!(utofu_reduce_uint64(
-                self.ids[*who][0],
-                op,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
+            reduce_uint64(self.ids[*who][0], op, &data, count)?;
         }
         for who in &self.mine {
             let mut result = [UNTOUCHED; 8];
@@ -372,13 +366,7 @@ impl Circuit {
     ) -> Verdict {
         for who in &self.mine {
             let data = input(*who);
-            ok!(utofu_reduce_double(
-                self.ids[*who][0],
-                BFPSUM,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
+            reduce_double(self.ids[*who][0], BFPSUM, &data, count)?;
         }
         for who in &self.mine {
             let mut result = [f64::from_bits(UNTOUCHED); 4];

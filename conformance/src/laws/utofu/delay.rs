@@ -57,11 +57,11 @@ fn by_the_next(job: &Job<'_>) -> Verdict {
 fn by_post_toq(job: &Job<'_>) -> Verdict {
     for _ in 0..20 {
         delayed(job, 10)?;
-        ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
+        post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
         completed(job, 10)?;
     }
     // Without delayed commands it has no effect.
-    ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
+    post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
     job.queue.tcq_is_empty()?;
     job.meet();
     ensure_eq!(job.memory.get(0), 100, "additions");
@@ -78,12 +78,7 @@ fn by_a_batch(job: &Job<'_>) -> Verdict {
             LOCAL | TCQ,
             desc.as_mut_ptr(),
         )?;
-        ok!(utofu_post_toq(
-            job.hdl,
-            desc.as_mut_ptr().cast(),
-            size,
-            cb(6)
-        ));
+        post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
         completed(job, 6)?;
     }
     Ok(())
@@ -134,12 +129,7 @@ fn no_effect_prepared(job: &Job<'_>) -> Verdict {
         DELAY | LOCAL | TCQ,
         desc.as_mut_ptr(),
     )?;
-    ok!(utofu_post_toq(
-        job.hdl,
-        desc.as_mut_ptr().cast(),
-        size,
-        cb(6)
-    ));
+    post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
     ensure_eq!(job.queue.tcq()?, 6, "cbdata");
     job.queue.notice(LCL_PUT)?;
     Ok(())

@@ -42,14 +42,7 @@ fn all_gates(_: &Ctx) -> Verdict {
         }
         let mut gates = BTreeSet::new();
         for id in ids {
-            let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
-            ok!(utofu_query_vbg_info(
-                id,
-                at.as_mut_ptr(),
-                &mut on,
-                &mut bg,
-                &mut extra
-            ));
+            let (_, on, bg) = vbg_info(id)?;
             ensure_eq!(on, tni, "the TNI of {id:#x}");
             ensure!(gates.insert(bg), "BG {bg} of TNI {tni} twice");
             ensure!(everywhere.insert(id), "{id:#x} twice");
@@ -90,14 +83,7 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
         let mut ids = [0u64; 4];
         ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
         for id in ids {
-            let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
-            ok!(utofu_query_vbg_info(
-                id,
-                at.as_mut_ptr(),
-                &mut on,
-                &mut bg,
-                &mut extra
-            ));
+            let (at, _, bg) = vbg_info(id)?;
             ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
             ensure_eq!(
                 id,

@@ -153,7 +153,7 @@ fn all_different(ctx: &Ctx) -> Verdict {
         let mut seen = BTreeSet::new();
         for path in every_path() {
             let mut with = id;
-            ok!(utofu_set_vcq_id_path(&mut with, path.as_ptr().cast_mut()));
+            set_path(&mut with, &path)?;
             ensure_eq!(
                 with == id,
                 path == own,
@@ -177,10 +177,7 @@ fn two_paths(job: &Job<'_>) -> Verdict {
     let mut value = 0;
     for embedded in every_path() {
         let mut vcq = job.vcq(peer);
-        ok!(utofu_set_vcq_id_path(
-            &mut vcq,
-            embedded.as_ptr().cast_mut()
-        ));
+        set_path(&mut vcq, &embedded)?;
         for asked in every_path().map(Some).chain([None]) {
             let coords = asked.as_ref().map_or(null(), |path| path.as_ptr());
             let (mut id, mut seen) = (0, [0xee; 4]);

@@ -174,12 +174,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
-                ok!(utofu_post_toq(
-                    job.hdl,
-                    desc.as_ptr().cast_mut().cast(),
-                    size,
-                    cb(!cbdata)
-                ));
+                post::toq(job.hdl, desc.as_ptr(), size, !cbdata)?;
                 counts(job, flags, commands, notices, !cbdata)
                     .map_err(|e| format!("prepared {}", told(e)))?;
             }
@@ -222,12 +217,7 @@ fn in_range(ctx: &Ctx) -> Verdict {
                     // SAFETY:
                     // - `right` names this place; no call writes it now.
                     let size = unsafe { written.read() };
-                    ok!(utofu_post_toq(
-                        job.hdl,
-                        desc.as_ptr().cast_mut().cast(),
-                        size,
-                        cb(9)
-                    ));
+                    post::toq(job.hdl, desc.as_ptr(), size, 9)?;
                     counts(job, right.flags, commands, commands, 9)?;
                 }
             }

@@ -183,13 +183,7 @@ fn same_bits(job: &Job<'_>) -> Verdict {
                 if pauses.below(3) == 0 {
                     (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                 }
-                ok!(utofu_reduce_double(
-                    end,
-                    BFPSUM,
-                    data.as_ptr().cast_mut(),
-                    3,
-                    0
-                ));
+                reduce_double(end, BFPSUM, &data, 3)?;
                 completed("the sum", || {
                     c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
                 })?;
@@ -217,13 +211,7 @@ fn elements(job: &Job<'_>) -> Verdict {
     for count in 1..=6usize {
         // Each element has a separate sum.
         let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
-        ok!(utofu_reduce_uint64(
-            end,
-            SUM,
-            data.as_ptr().cast_mut(),
-            count,
-            0
-        ));
+        reduce_uint64(end, SUM, &data, count)?;
         completed("the sums", || {
             c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
         })?;
@@ -239,13 +227,7 @@ fn elements(job: &Job<'_>) -> Verdict {
             0 => value(nth as u64 / 2),
             _ => 1000 * (nth as u64 / 2) + rank,
         });
-        ok!(utofu_reduce_uint64(
-            end,
-            MAXLOC,
-            data.as_ptr().cast_mut(),
-            2 * pairs,
-            0
-        ));
+        reduce_uint64(end, MAXLOC, &data, 2 * pairs)?;
         completed("the maxima", || {
             c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
         })?;
@@ -257,13 +239,7 @@ fn elements(job: &Job<'_>) -> Verdict {
     }
     for count in 1..=3usize {
         let mut data: [f64; 3] = std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
-        ok!(utofu_reduce_double(
-            end,
-            BFPSUM,
-            data.as_ptr().cast_mut(),
-            count,
-            0
-        ));
+        reduce_double(end, BFPSUM, &data, count)?;
         completed("the sums", || {
             c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
         })?;
@@ -288,13 +264,7 @@ fn returns(job: &Job<'_>) -> Verdict {
                 ok!(utofu_barrier(end, 0));
             } else {
                 let data = [round];
-                ok!(utofu_reduce_uint64(
-                    end,
-                    SUM,
-                    data.as_ptr().cast_mut(),
-                    1,
-                    0
-                ));
+                reduce_uint64(end, SUM, &data, 1)?;
             }
             job.write(job.right(), TABLE, round)?;
         } else {
@@ -303,13 +273,7 @@ fn returns(job: &Job<'_>) -> Verdict {
                 ok!(utofu_barrier(end, 0));
             } else {
                 let data = [round];
-                ok!(utofu_reduce_uint64(
-                    end,
-                    SUM,
-                    data.as_ptr().cast_mut(),
-                    1,
-                    0
-                ));
+                reduce_uint64(end, SUM, &data, 1)?;
             }
         }
         let mut sum = [0u64];

@@ -121,14 +121,7 @@ fn managing(job: &Job<'_>) -> Verdict {
             // All are on one CQ: the first one of the TNI has room for these.
             let queue = Queue::with_component(TNI, nth as u16, 0)?;
             ensure_eq!(queue.id, vcq_of(job.rank, TNI, nth as u16)?, "the id");
-            let (mut at, mut tni, mut cq, mut extra) = ([0; 6], 9, 9, 0);
-            ok!(utofu_query_vcq_info(
-                queue.id,
-                at.as_mut_ptr(),
-                &mut tni,
-                &mut cq,
-                &mut extra
-            ));
+            let (at, tni, cq, _) = vcq_info(queue.id)?;
             ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
             got!(utofu_get_path_id(job.vcq(peer), null_mut()));
             let mut vbgs = [0u64; 3];

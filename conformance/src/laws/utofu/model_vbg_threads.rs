@@ -97,7 +97,7 @@ fn vbgs(job: &Job<'_>) -> Verdict {
                 continue;
             }
             let mut data = [round * nth as u64];
-            ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, 0));
+            reduce_uint64(end, 7, &data, 1)?;
             completed("a sum", || {
                 c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
             })?;

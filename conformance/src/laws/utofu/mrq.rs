@@ -55,10 +55,7 @@ fn fields(job: &Job<'_>) -> Verdict {
         job.meet();
         // With another path in the ID: notices contain the default one.
         let mut vcq = job.vcq(job.right());
-        ok!(utofu_set_vcq_id_path(
-            &mut vcq,
-            [0u8, 2, 1].as_ptr().cast_mut()
-        ));
+        set_path(&mut vcq, &[0u8, 2, 1])?;
         let code = post(job, vcq, job.at(job.right(), 8));
         ensure_eq!(code, SUCCESS, "{name}");
         let mut seen = [false; 2];

@@ -104,10 +104,7 @@ fn any_path_delivers(job: &Job<'_>) -> Verdict {
         post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 16)).ok(0, flags, 0)?;
         post::get(job.hdl, vcq, job.stadd + 24, job.at(peer, 32), 8).ok(0, flags, 0)?;
         let mut named = vcq;
-        ok!(utofu_set_vcq_id_path(
-            &mut named,
-            coords.as_ptr().cast_mut()
-        ));
+        set_path(&mut named, &coords)?;
         post::put(job.hdl, named, job.stadd, job.at(peer, 40), 8).ok(0, LOCAL | REMOTE, 0)?;
         for _ in 0..8 {
             let notice = job.queue.mrq()?;
@@ -128,10 +125,7 @@ fn any_path_delivers(job: &Job<'_>) -> Verdict {
 fn flags_before_id(job: &Job<'_>) -> Verdict {
     let peer = job.right();
     let mut vcq = job.vcq(peer);
-    ok!(utofu_set_vcq_id_path(
-        &mut vcq,
-        [0u8, 1, 1].as_ptr().cast_mut()
-    ));
+    set_path(&mut vcq, &[0u8, 1, 1])?;
     let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
     job.memory.set(0, 5);
     post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;

@@ -85,6 +85,13 @@ commands! {
     cswap8: utofu_cswap8, utofu_prepare_cswap8(old: u64, new: u64, remote: u64);
 }
 
+/// Posts the descriptors in these bytes.
+pub(crate) fn toq<T>(hdl: usize, descs: *const T, size: usize, cbdata: usize) -> Verdict {
+    let descs = descs.cast_mut().cast();
+    ok!(utofu_post_toq(hdl, descs, size, cb(cbdata)));
+    Ok(())
+}
+
 /// Pointer to these bytes, as `put_piggyback` takes it.
 pub(crate) fn bytes(data: &[u8]) -> *mut c_void {
     data.as_ptr().cast_mut().cast()

@@ -78,7 +78,7 @@ fn every_kind(job: &Job<'_>) -> Verdict {
         job.memory
             .all(to, 256, 0, "what is prepared, before it is posted")?;
         job.meet();
-        ok!(utofu_post_toq(hdl, desc, size, cb(kind + 1)));
+        post::toq(hdl, desc, size, kind + 1)?;
         for _ in 0..commands {
             ensure_eq!(job.queue.tcq()?, kind + 1, "cbdata");
             if kind < 14 {
@@ -153,7 +153,7 @@ fn batch(job: &Job<'_>) -> Verdict {
             at(total),
         )?;
         job.meet();
-        ok!(utofu_post_toq(hdl, base.cast(), total, cb(round)));
+        post::toq(hdl, base, total, round)?;
         for _ in 0..7 {
             ensure_eq!(job.queue.tcq()?, round, "cbdata");
         }
@@ -184,12 +184,7 @@ fn reusable(job: &Job<'_>) -> Verdict {
         job.memory.set(8, round);
         let mut copy = desc;
         let from = if round % 2 == 0 { &mut copy } else { &mut desc };
-        ok!(utofu_post_toq(
-            job.hdl,
-            from.as_mut_ptr().cast(),
-            first + second,
-            cb(round as usize)
-        ));
+        post::toq(job.hdl, from.as_mut_ptr(), first + second, round as usize)?;
         copy.fill(0);
         ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
         ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");

@@ -23,14 +23,7 @@ laws! {
 
 /// TNI, CQ and component.
 pub(super) fn whereabouts(id: u64) -> Result<(u16, u16, u16), String> {
-    let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
-    ok!(utofu_query_vcq_info(
-        id,
-        at.as_mut_ptr(),
-        &mut tni,
-        &mut cq,
-        &mut component
-    ));
+    let (_, tni, cq, component) = vcq_info(id)?;
     Ok((tni, cq, component))
 }
 

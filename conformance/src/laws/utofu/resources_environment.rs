@@ -318,7 +318,7 @@ fn shape(ctx: &Ctx) -> Verdict {
     let mut found = 0;
     for node in 0..36u8 {
         let at = [node / 18, 0, node / 6 % 3, 0, node / 2 % 3, node % 2];
-        let id = got!(utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 0));
+        let id = vcq_id(&at, 0, 0, 0)?;
         let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
         post::put_piggyback8(queue.hdl, id, 1, to, 8).ok(0, LOCAL, 0)?;
         match queue.next_mrq()?.0 {
@@ -388,12 +388,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         let mut reached = 0;
         for place in 0..2 * 9 * 8u16 {
             let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
-            let id = got!(utofu_construct_vcq_id(
-                at.as_ptr().cast_mut(),
-                tni,
-                cq,
-                component
-            ));
+            let id = vcq_id(&at, tni, cq, component)?;
             let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
             post::armw8(queue.hdl, id, ADD, 1, to).ok(0, LOCAL | TCQ, 0)?;
             queue.tcq()?;
@@ -451,12 +446,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         if mine.contains(&(tni, cq, component)) {
             continue;
         }
-        let id = got!(utofu_construct_vcq_id(
-            at.as_ptr().cast_mut(),
-            tni,
-            cq,
-            component
-        ));
+        let id = vcq_id(&at, tni, cq, component)?;
         post::get(queue.hdl, id, stadd + 2048, stadd_of(id, STAG)? + 1024, 8).ok(0, LOCAL, 0)?;
         if queue.next_mrq()?.0 == SUCCESS {
             theirs = Some(memory.get(2048));

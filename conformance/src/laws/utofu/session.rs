@@ -75,8 +75,7 @@ impl Session {
         length: usize,
         flags: u64,
     ) -> Verdict {
-        post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)?;
-        Ok(())
+        post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)
     }
 
     /// A put from the free mode VCQ to a rank's session mode VCQ; waits for completion.

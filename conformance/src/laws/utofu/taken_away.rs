@@ -100,6 +100,5 @@ fn deregistered(job: &Job<'_>) -> Verdict {
     );
     job.meet();
     let stadd = stadd_of(job.queue.id, TAKEN)?;
-    job.queue.deregister(stadd)?;
-    Ok(())
+    job.queue.deregister(stadd)
 }

@@ -65,15 +65,7 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
 }
 
 fn info(id: u64) -> Result<([u8; 6], u16, u16), String> {
-    let mut coords = [u8::MAX; 6];
-    let (mut tni, mut cq, mut extra) = (u16::MAX, u16::MAX, 0);
-    ok!(utofu_query_vcq_info(
-        id,
-        coords.as_mut_ptr(),
-        &mut tni,
-        &mut cq,
-        &mut extra
-    ));
+    let (coords, tni, cq, _) = vcq_info(id)?;
     Ok((coords, tni, cq))
 }
 
@@ -84,12 +76,7 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
         for tni in 0..6 {
             for cq in 0..9 {
                 for component in 0..8 {
-                    let id = got!(utofu_construct_vcq_id(
-                        at.as_ptr().cast_mut(),
-                        tni,
-                        cq,
-                        component
-                    ));
+                    let id = vcq_id(&at, tni, cq, component)?;
                     ensure_eq!(info(id)?, (at, tni, cq), "parts of {id:#x}");
                 }
             }
@@ -149,19 +136,16 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
     for id in [queue.id, peer] {
         let (one, mut two) = (id, id);
         for path in [[0u8, 0, 0], [0, 1, 0], [0, 1, 1], [0, 2, 1]] {
-            ok!(utofu_set_vcq_id_path(&mut two, path.as_ptr().cast_mut()));
+            set_path(&mut two, &path)?;
             ensure_eq!(info(two)?, info(one)?, "parts with path {path:?}");
         }
         let mut last = id;
-        ok!(utofu_set_vcq_id_path(
-            &mut last,
-            [0u8, 2, 1].as_ptr().cast_mut()
-        ));
+        set_path(&mut last, &[0u8, 2, 1])?;
         ensure_eq!(two, last, "an id whose path was set four times");
         ensure_eq!(one, id, "the other variable");
         // The node's own coordinates are the ID's original path.
         let at = info(id)?.0;
-        ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr().cast_mut()));
+        set_path(&mut two, &at[3..])?;
         ensure_eq!(two, id, "the id with the path that it was made with");
     }
     let again = got!(utofu_query_vcq_id(queue.hdl));
