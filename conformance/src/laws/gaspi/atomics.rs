@@ -11,23 +11,23 @@ laws! {
         "the old value comes back; values use the whole range up to gaspi_atomic_max and wrap there";
     swap_if_equal: "atomic.compare_swap", "§10.2.2", 2, [gaspi_atomic_compare_swap],
         "the value is replaced if it equals the comparator, and kept if not; the old value comes back";
-    locks_exclude: "atomic.compare_swap.lock", "§10.2.2", 4, [gaspi_atomic_compare_swap, gaspi_atomic_fetch_add] + ordering,
+    locks_exclude with_segment(32): "atomic.compare_swap.lock", "§10.2.2", 4, [gaspi_atomic_compare_swap, gaspi_atomic_fetch_add] + ordering,
         "a lock made of compare-swap lets one process in at a time, and each one in the end";
-    swaps_are_complete: "atomic.compare_swap.count", "§10.2.2", 4, [gaspi_atomic_compare_swap] + ordering,
+    swaps_are_complete with_segment(8): "atomic.compare_swap.count", "§10.2.2", 4, [gaspi_atomic_compare_swap] + ordering,
         "counting by compare-swap loses nothing";
     unaligned: "atomic.unaligned", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "an offset that is no multiple of 8 is refused, and nothing changes";
-    at_the_end: "atomic.bounds", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
+    at_the_end with_segment(28): "atomic.bounds", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "the last 8 bytes of a segment can be used, and nothing behind them";
     own_rank: "atomic.self", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "the own rank is a rank like any other";
-    beside_the_cpu: "atomic.cpu", "§10.1", 3, [gaspi_atomic_fetch_add] + ordering,
+    beside_the_cpu with_segment(8): "atomic.cpu", "§10.1", 3, [gaspi_atomic_fetch_add] + ordering,
         "the owner's own atomic instructions and the peers' global atomics do not lose each other's work";
     in_memory_of_the_program: "atomic.bound-memory", "§7.2.4", 3, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_segment_use] + ordering,
         "global atomics work on memory of the program as on memory of the library";
-    of_threads: "atomic.threads", "§10.1", 2, [gaspi_atomic_fetch_add] + ordering,
+    of_threads with_segment(8): "atomic.threads", "§10.1", 2, [gaspi_atomic_fetch_add] + ordering,
         "threads of several processes add to one value";
-    with_timeouts: "atomic.timeout", "§10.2.1", 3, [gaspi_atomic_fetch_add] + ordering,
+    with_timeouts with_segment(8): "atomic.timeout", "§10.2.1", 3, [gaspi_atomic_fetch_add] + ordering,
         "an operation that timed out is completed by a later call, and done once";
     neighbours: "atomic.neighbours", "§10.1", 2, [gaspi_atomic_fetch_add],
         "an atomic changes its 8 bytes and no others";
@@ -135,9 +135,7 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn locks_exclude(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 32)?;
-    barrier()?;
+fn locks_exclude(ctx: &Ctx, memory: Memory) -> Verdict {
     let me = u64::from(ctx.rank) + 1;
     for _ in 0..12 {
         let mut looks = Looks::new();
@@ -156,9 +154,7 @@ fn locks_exclude(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn swaps_are_complete(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn swaps_are_complete(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 40);
     let mut known = 0;
     for _ in 0..each {
@@ -196,9 +192,7 @@ fn unaligned(ctx: &Ctx) -> Verdict {
     memory.all(0, 64, 0x21, "a segment after refused atomics")
 }
 
-fn at_the_end(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 28)?;
-    barrier()?;
+fn at_the_end(ctx: &Ctx, memory: Memory) -> Verdict {
     let peer = right(ctx);
     ensure_eq!(add(0, 16, peer, 9)?, 0, "the old value");
     let mut old = 5;
@@ -223,9 +217,7 @@ fn own_rank(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn beside_the_cpu(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn beside_the_cpu(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 100);
     for _ in 0..each {
         if ctx.rank == 0 {
@@ -266,9 +258,7 @@ fn in_memory_of_the_program(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn of_threads(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn of_threads(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 40);
     threads(4, |_| {
         for _ in 0..each {
@@ -283,9 +273,7 @@ fn of_threads(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn with_timeouts(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn with_timeouts(ctx: &Ctx, memory: Memory) -> Verdict {
     for i in 0..60 {
         let mut old = 0;
         repeat("gaspi_atomic_fetch_add", || {

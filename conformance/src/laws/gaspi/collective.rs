@@ -14,7 +14,7 @@ laws! {
         "a barrier that timed out is continued by the next call, however the members' timeouts are mixed";
     barrier_by_testing: "barrier.test", "§11.1", 3, [gaspi_barrier] + ordering,
         "a barrier can be completed by calls with GASPI_TEST alone, none of which waits";
-    barrier_waits: "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
+    barrier_waits with_segment(64): "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
         "gaspi_barrier gives GASPI_TIMEOUT after its time, and blocks with GASPI_BLOCK, until the last has come";
     barrier_pairs: "barrier.many", "§11.2.1", 3, [gaspi_barrier] + ordering,
         "many barriers in a row stay apart: nobody is ever two ahead";
@@ -104,9 +104,7 @@ fn barrier_by_testing(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn barrier_waits(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn barrier_waits(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 1 {
         ctx.sync();
         pause(60);

@@ -261,3 +261,23 @@ pub(crate) fn with_config(
     ok!(gaspi_config_set(before));
     Ok(())
 }
+
+/// As [`with_config`], for the body of a law.
+pub(crate) fn configured(
+    ctx: &Ctx,
+    change: impl FnOnce(&mut gaspi_config_t),
+    body: impl FnOnce(&Ctx) -> Verdict,
+) -> Verdict {
+    with_config(change, || body(ctx))
+}
+
+/// Runs the body with segment 0 of zeros, which all ranks have created.
+pub(crate) fn with_segment(
+    ctx: &Ctx,
+    len: usize,
+    body: impl FnOnce(&Ctx, Memory) -> Verdict,
+) -> Verdict {
+    let memory = segment(0, len)?;
+    barrier()?;
+    body(ctx, memory)
+}

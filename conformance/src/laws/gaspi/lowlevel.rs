@@ -15,12 +15,12 @@ laws! {
         "several threads post hundreds of operations to several queues: a thread that polls the queues sees each tag once";
     order: "lowlevel.order", "§8.3.2", 2, [gaspi_operation_submit, gaspi_write, gaspi_notify, gaspi_request_wait] + ordering,
         "notifications overtake no write of their queue, whether either has a tag";
-    places: "lowlevel.places", "§8.2.3, §8.5", 2,
+    places configured(|config| config.queue_size_max = DEPTH): "lowlevel.places", "§8.2.3, §8.5", 2,
         [gaspi_operation_submit, gaspi_request_wait, gaspi_wait, gaspi_queue_size, gaspi_queue_purge, gaspi_queue_delete] + bare,
         "a tag holds a place of its queue until its report; other requests are not reported; gaspi_wait waits for all and takes no report";
     blocks: "lowlevel.blocks", "§8.2.3", 2, [gaspi_operation_submit, gaspi_request_wait, gaspi_wait],
         "threads that wait for the reports of one queue share them, and none waits when no tag is left";
-    refused: "lowlevel.refused", "§8.2, §8.4", 2,
+    refused with_segment(64): "lowlevel.refused", "§8.2, §8.4", 2,
         [gaspi_operation_submit, gaspi_operation_list_submit, gaspi_operation_get_num_requests, gaspi_request_wait],
         "null pointers, unknown operations and all arguments that the procedure without a tag refuses are refused, and leave no report";
     death: "lowlevel.death", "§5.5, §8.2.3", 3,
@@ -420,71 +420,67 @@ fn write(tag: i64, to: u16, queue: u8, timeout: u64) -> i32 {
     ))
 }
 
+const DEPTH: u32 = 8;
+
 fn places(ctx: &Ctx) -> Verdict {
-    const DEPTH: u32 = 8;
-    with_config(
-        |config| config.queue_size_max = DEPTH,
-        || {
-            segment(0, 16)?;
-            barrier()?;
-            let to = right(ctx);
-            for tag in 1..=i64::from(DEPTH) {
-                ensure_eq!(write(tag, to, 0, LONG), SUCCESS, "tag {tag}");
-            }
-            ensure_eq!(write(99, to, 0, LONG), QUEUE_FULL, "a tag without a place");
-            ensure_eq!(queue_size(0)?, DEPTH, "size of the full queue");
-            ok!(gaspi_wait(0, LONG));
-            ensure_eq!(queue_size(0)?, DEPTH, "size after gaspi_wait");
-            let (code, mut seen) = reports(0, TEST)?;
-            seen.sort_unstable();
-            let expected = (1..=i64::from(DEPTH)).map(|tag| (tag, SUCCESS)).collect();
-            ensure_eq!((code, seen), (SUCCESS, expected), "the reports");
-            nothing_left(0..1)?;
-            // Requests without a tag, among them those with GASPI_TAG_NULL, are not reported.
-            for round in 0..10 * DEPTH {
-                ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, LONG));
-                ensure_eq!(
-                    write(GASPI_TAG_NULL, to, 0, LONG),
-                    SUCCESS,
-                    "GASPI_TAG_NULL"
-                );
-                ensure_eq!(write(5, to, 0, LONG), SUCCESS, "round {round}");
-                let mut looks = Looks::for_the("room");
-                let mut reported = 0;
-                // Polls for reports make room for all requests.
-                while reported == 0 || queue_size(0)? > DEPTH / 2 {
-                    let (_, seen) = reports(0, TEST)?;
-                    ensure!(
-                        seen.iter().all(|report| *report == (5, SUCCESS)),
-                        "reported: {seen:?}"
-                    );
-                    reported += seen.len();
-                    looks.again();
-                }
-                ensure_eq!(reported, 1, "reports of a round");
-            }
-            ok!(gaspi_wait(0, LONG));
-            nothing_left(0..1)?;
-            // A purge drops reports.
-            ensure_eq!(write(6, to, 0, LONG), SUCCESS, "a tag to be purged");
-            ok!(gaspi_queue_purge(0, LONG));
-            nothing_left(0..1)?;
-            let mut queue = 0;
-            ok!(gaspi_queue_create(&mut queue, LONG));
-            ensure_eq!(
-                write(7, to, queue, LONG),
-                SUCCESS,
-                "a tag of a deleted queue"
+    segment(0, 16)?;
+    barrier()?;
+    let to = right(ctx);
+    for tag in 1..=i64::from(DEPTH) {
+        ensure_eq!(write(tag, to, 0, LONG), SUCCESS, "tag {tag}");
+    }
+    ensure_eq!(write(99, to, 0, LONG), QUEUE_FULL, "a tag without a place");
+    ensure_eq!(queue_size(0)?, DEPTH, "size of the full queue");
+    ok!(gaspi_wait(0, LONG));
+    ensure_eq!(queue_size(0)?, DEPTH, "size after gaspi_wait");
+    let (code, mut seen) = reports(0, TEST)?;
+    seen.sort_unstable();
+    let expected = (1..=i64::from(DEPTH)).map(|tag| (tag, SUCCESS)).collect();
+    ensure_eq!((code, seen), (SUCCESS, expected), "the reports");
+    nothing_left(0..1)?;
+    // Requests without a tag, among them those with GASPI_TAG_NULL, are not reported.
+    for round in 0..10 * DEPTH {
+        ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, LONG));
+        ensure_eq!(
+            write(GASPI_TAG_NULL, to, 0, LONG),
+            SUCCESS,
+            "GASPI_TAG_NULL"
+        );
+        ensure_eq!(write(5, to, 0, LONG), SUCCESS, "round {round}");
+        let mut looks = Looks::for_the("room");
+        let mut reported = 0;
+        // Polls for reports make room for all requests.
+        while reported == 0 || queue_size(0)? > DEPTH / 2 {
+            let (_, seen) = reports(0, TEST)?;
+            ensure!(
+                seen.iter().all(|report| *report == (5, SUCCESS)),
+                "reported: {seen:?}"
             );
-            ok!(gaspi_queue_delete(queue));
-            let code = reports(queue.into(), TEST)?.0;
-            ensure_eq!(code, GASPI_ERR_INV_QUEUE, "reports of a deleted queue");
-            ok!(gaspi_queue_create(&mut queue, LONG));
-            nothing_left(queue.into()..u32::from(queue) + 1)?;
-            ok!(gaspi_queue_delete(queue));
-            barrier()
-        },
-    )
+            reported += seen.len();
+            looks.again();
+        }
+        ensure_eq!(reported, 1, "reports of a round");
+    }
+    ok!(gaspi_wait(0, LONG));
+    nothing_left(0..1)?;
+    // A purge drops reports.
+    ensure_eq!(write(6, to, 0, LONG), SUCCESS, "a tag to be purged");
+    ok!(gaspi_queue_purge(0, LONG));
+    nothing_left(0..1)?;
+    let mut queue = 0;
+    ok!(gaspi_queue_create(&mut queue, LONG));
+    ensure_eq!(
+        write(7, to, queue, LONG),
+        SUCCESS,
+        "a tag of a deleted queue"
+    );
+    ok!(gaspi_queue_delete(queue));
+    let code = reports(queue.into(), TEST)?.0;
+    ensure_eq!(code, GASPI_ERR_INV_QUEUE, "reports of a deleted queue");
+    ok!(gaspi_queue_create(&mut queue, LONG));
+    nothing_left(queue.into()..u32::from(queue) + 1)?;
+    ok!(gaspi_queue_delete(queue));
+    barrier()
 }
 
 fn blocks(ctx: &Ctx) -> Verdict {
@@ -517,9 +513,7 @@ fn blocks(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn refused(ctx: &Ctx) -> Verdict {
-    segment(0, 64)?;
-    barrier()?;
+fn refused(ctx: &Ctx, _: Memory) -> Verdict {
     let to = right(ctx);
     let single = |kind, local, from, rank, remote, at, size, id, value, queue| {
         let tag = 3;
@@ -695,24 +689,16 @@ fn groups(_: &Ctx) -> Verdict {
     ok!(gaspi_queue_group_max(&mut max));
     ensure!(max >= 16, "{max} queue groups");
     let end = max as u8;
-    gives!(
-        GASPI_ERR_INV_NUM,
-        gaspi_queue_group_create(end, 0, 1, turns)
-    );
-    gives!(GASPI_ERR_INV_NUM, gaspi_queue_group_create(0, 0, 0, turns));
-    gives!(GASPI_ERR_INV_NUM, gaspi_queue_group_create(0, 0, 1, 7));
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_queue_group_create(0, 2, 15, turns)
-    );
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_queue_group_create(0, 0, u32::MAX, turns)
-    );
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_queue_group_create(0, 255, 1, turns)
-    );
+    gives! { GASPI_ERR_INV_NUM:
+        gaspi_queue_group_create(end, 0, 1, turns);
+        gaspi_queue_group_create(0, 0, 0, turns);
+        gaspi_queue_group_create(0, 0, 1, 7);
+    }
+    gives! { GASPI_ERR_INV_QUEUE:
+        gaspi_queue_group_create(0, 2, 15, turns);
+        gaspi_queue_group_create(0, 0, u32::MAX, turns);
+        gaspi_queue_group_create(0, 255, 1, turns);
+    }
     gives!(GASPI_ERROR, gaspi_queue_group_get_queue(0, &mut queue));
     gives!(
         GASPI_ERR_INV_NUM,

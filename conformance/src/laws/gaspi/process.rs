@@ -28,7 +28,7 @@ laws! {
         "the child of a fork is not the process: gaspi_proc_term ends nothing there, and its end leaves the parent's communication alone";
     outside_the_working_phase: "process.phase", "§5.1", 1, [gaspi_proc_term] + bare,
         "before gaspi_proc_init and after gaspi_proc_term every procedure of the working phase gives an error";
-    without_infrastructure: "process.no-infrastructure", "§5.4.1", 3,
+    without_infrastructure configured(|config| config.build_infrastructure = 0): "process.no-infrastructure", "§5.4.1", 3,
         [gaspi_connect, gaspi_group_commit, gaspi_segment_register, gaspi_build_infrastructure] + bare,
         "without build_infrastructure: connect, register, commit, and everything works";
     connecting_again: "process.connect", "§5.4.1", 2, [gaspi_connect],
@@ -373,31 +373,26 @@ fn nothing_but_noinit() -> Verdict {
 }
 
 fn without_infrastructure(ctx: &Ctx) -> Verdict {
-    with_config(
-        |config| config.build_infrastructure = 0,
-        || {
-            let mut built = 9;
-            ok!(gaspi_build_infrastructure(&mut built));
-            ensure_eq!(built, 0, "gaspi_build_infrastructure");
-            // The group exists, but "also has to be committed" (§6.2.2).
-            let size = got!(gaspi_group_size(ALL));
-            ensure_eq!(size, ctx.size, "size of GASPI_GROUP_ALL");
-            gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, TEST));
-            ok!(gaspi_segment_alloc(0, 64, 0));
-            for rank in others(ctx) {
-                ok!(gaspi_connect(rank, LONG));
-                ok!(gaspi_segment_register(0, rank, LONG));
-            }
-            ok!(gaspi_group_commit(ALL, LONG));
-            ok!(gaspi_barrier(ALL, LONG));
-            let memory = memory(0, 64)?;
-            memory.set(0, 40 + u64::from(ctx.rank));
-            ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
-            notified(0, 0)?;
-            memory.shows(8, 40 + u64::from(left(ctx)), "what the neighbour wrote")?;
-            barrier()
-        },
-    )
+    let mut built = 9;
+    ok!(gaspi_build_infrastructure(&mut built));
+    ensure_eq!(built, 0, "gaspi_build_infrastructure");
+    // The group exists, but "also has to be committed" (§6.2.2).
+    let size = got!(gaspi_group_size(ALL));
+    ensure_eq!(size, ctx.size, "size of GASPI_GROUP_ALL");
+    gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, TEST));
+    ok!(gaspi_segment_alloc(0, 64, 0));
+    for rank in others(ctx) {
+        ok!(gaspi_connect(rank, LONG));
+        ok!(gaspi_segment_register(0, rank, LONG));
+    }
+    ok!(gaspi_group_commit(ALL, LONG));
+    ok!(gaspi_barrier(ALL, LONG));
+    let memory = memory(0, 64)?;
+    memory.set(0, 40 + u64::from(ctx.rank));
+    ok!(gaspi_write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1, 0, LONG));
+    notified(0, 0)?;
+    memory.shows(8, 40 + u64::from(left(ctx)), "what the neighbour wrote")?;
+    barrier()
 }
 
 fn connecting_again(ctx: &Ctx) -> Verdict {

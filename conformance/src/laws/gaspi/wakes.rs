@@ -6,9 +6,9 @@ use super::kit::*;
 laws! {
     reads: "wake.read", "§8.4.4, §8.4.6, §8.3.3", 2, [gaspi_read_notify, gaspi_read_list_notify, gaspi_notify_waitsome],
         "a thread in gaspi_notify_waitsome is woken by what another thread of its process reads";
-    atomics: "wake.atomics", "§10.2", 2, [gaspi_atomic_fetch_add],
+    atomics with_segment(64): "wake.atomics", "§10.2", 2, [gaspi_atomic_fetch_add],
         "each of several threads is woken when its own atomic operation has ended";
-    queues: "wake.queues", "§8.2.3", 2, [gaspi_write, gaspi_wait],
+    queues with_segment(4096): "wake.queues", "§8.2.3", 2, [gaspi_write, gaspi_wait],
         "threads that wait for queues are woken, also for requests that other threads have posted";
 }
 
@@ -52,9 +52,7 @@ fn reads(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn atomics(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     threads(4, |_| {
         for _ in 0..30 {
             let mut old = 0;
@@ -67,9 +65,7 @@ fn atomics(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn queues(ctx: &Ctx) -> Verdict {
-    segment(0, 4096)?;
-    barrier()?;
+fn queues(ctx: &Ctx, _: Memory) -> Verdict {
     threads(4, |which| {
         for round in 0..30u64 {
             let (queue, at) = ((which % 2) as u8, 64 * which as u64);

@@ -210,12 +210,11 @@ fn overlapping(ctx: &Ctx) -> Verdict {
 fn wrong(_: &Ctx) -> Verdict {
     let undefined = RCCE_ERROR_COMM_UNDEFINED;
     let mut comm = RCCE_COMM::UNDEFINED;
-    gives!(undefined, RCCE_comm_split(None, null_mut(), &mut comm));
-    gives!(
-        undefined,
-        RCCE_comm_split(Some(modulo), null_mut(), null_mut())
-    );
-    gives!(undefined, RCCE_comm_free(null_mut()));
+    gives! { undefined:
+        RCCE_comm_split(None, null_mut(), &mut comm);
+        RCCE_comm_split(Some(modulo), null_mut(), null_mut());
+        RCCE_comm_free(null_mut());
+    }
     let mut shifted = [0u8; size_of::<RCCE_COMM>()];
     shifted.fill(0xa7);
     // SAFETY:

@@ -102,11 +102,10 @@ fn one_at_a_time(_: &Ctx) -> Verdict {
     );
     ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
     gives!(RCCE_ERROR_STALE_RPC_REQUEST, RCCE_wait_power(&mut request));
-    gives!(
-        RCCE_ERROR_RPC_NOT_ALLOCATED,
-        RCCE_iset_power(8, null_mut(), null_mut(), null_mut())
-    );
-    gives!(RCCE_ERROR_RPC_NOT_ALLOCATED, RCCE_wait_power(null_mut()));
+    gives! { RCCE_ERROR_RPC_NOT_ALLOCATED:
+        RCCE_iset_power(8, null_mut(), null_mut(), null_mut());
+        RCCE_wait_power(null_mut());
+    }
     Ok(())
 }
 
