@@ -67,10 +67,7 @@ fn sums_are_complete(ctx: &Ctx) -> Verdict {
     barrier()?;
     for _ in 0..each {
         let old = add(0, 0, 0, 1)?;
-        ensure!(
-            old < total,
-            "the old value {old} of at most {total} additions"
-        );
+        ensure!(old < total, "old value {old} of at most {total}");
         add(0, 8 + 8 * old, 0, 1)?;
     }
     barrier()?;
@@ -90,11 +87,7 @@ fn add_wraps(ctx: &Ctx) -> Verdict {
     barrier()?;
     let peer = right(ctx);
     ensure_eq!(add(0, 0, peer, max)?, 0, "the first old value");
-    ensure_eq!(
-        add(0, 0, peer, 0)?,
-        max,
-        "the value after adding the maximum"
-    );
+    ensure_eq!(add(0, 0, peer, 0)?, max, "after adding the maximum");
     ensure_eq!(add(0, 0, peer, 5)?, max, "the old value");
     ensure_eq!(add(0, 0, peer, max - 1)?, 4, "the value that has wrapped");
     ensure_eq!(add(0, 0, peer, 0)?, 2, "the value after adding -2");
@@ -108,16 +101,8 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     memory.set(8, 10);
     barrier()?;
     let peer = right(ctx);
-    ensure_eq!(
-        swap(0, 8, peer, 11, 99)?,
-        10,
-        "the old value of a swap that does not match"
-    );
-    ensure_eq!(
-        swap(0, 8, peer, 10, 20)?,
-        10,
-        "the old value of a swap that matches"
-    );
+    ensure_eq!(swap(0, 8, peer, 11, 99)?, 10, "of a failed swap");
+    ensure_eq!(swap(0, 8, peer, 10, 20)?, 10, "of a swap that matches");
     ensure_eq!(
         swap(0, 8, peer, 10, 30)?,
         20,
@@ -127,11 +112,7 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     ensure_eq!(swap(0, 8, peer, u64::MAX, 0)?, u64::MAX, "the old value");
     ensure_eq!(swap(0, 8, peer, 0, 7)?, 0, "the old value");
     barrier()?;
-    ensure_eq!(
-        (memory.get(0), memory.get(8)),
-        (0, 7),
-        "what the owner sees"
-    );
+    ensure_eq!((memory.get(0), memory.get(8)), (0, 7), "what is there");
     Ok(())
 }
 
@@ -306,11 +287,7 @@ fn after_recreation(ctx: &Ctx) -> Verdict {
     for round in 1..=4u64 {
         let memory = segment(0, 8 << round)?;
         let at = (8 << round) - 8;
-        ensure_eq!(
-            add(0, at, right(ctx), round)?,
-            0,
-            "the old value in round {round}"
-        );
+        ensure_eq!(add(0, at, right(ctx), round)?, 0, "old, round {round}");
         ensure_eq!(
             swap(0, at, right(ctx), round, 50)?,
             round,

@@ -91,17 +91,9 @@ fn null_results(_: &Ctx) -> Verdict {
     // No effect: no new group, no new queue, no addition.
     let (mut seen, mut old, mut value) = (0, 0, 0);
     ok!(gaspi_group_num(&mut seen));
-    ensure_eq!(
-        seen,
-        groups,
-        "groups after gaspi_group_create without a place for its result"
-    );
+    ensure_eq!(seen, groups, "groups after create with a null place");
     ok!(gaspi_queue_num(&mut seen));
-    ensure_eq!(
-        seen,
-        queues,
-        "queues after gaspi_queue_create without a place for its result"
-    );
+    ensure_eq!(seen, queues, "queues after create with a null place");
     ok!(gaspi_notify(0, 0, 4, 9, 0, LONG));
     ok!(gaspi_notify_waitsome(0, 4, 1, &mut seen, LONG));
     // A null pointer is valid here: the program does not want the value.
@@ -113,11 +105,7 @@ fn null_results(_: &Ctx) -> Verdict {
         gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG);
     }
     ok!(gaspi_atomic_fetch_add(0, 0, 0, 0, &mut old, LONG));
-    ensure_eq!(
-        old,
-        0,
-        "the value after atomics without a place for the old one"
-    );
+    ensure_eq!(old, 0, "the value after atomics with a null place");
     Ok(())
 }
 
@@ -207,11 +195,7 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
     barrier()?;
     calls(right(ctx))?;
     for queue in 0..8 {
-        ensure_eq!(
-            queue_size(queue)?,
-            0,
-            "size of queue {queue} after refusals"
-        );
+        ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}, refused");
         flush(queue)?;
     }
     barrier()?;
@@ -356,11 +340,7 @@ fn unknown_groups(_: &Ctx) -> Verdict {
         gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));
         gives!(GASPI_ERR_INV_GROUP, gaspi_group_size(group, &mut size));
         gives!(GASPI_ERR_INV_GROUP, gaspi_group_ranks(group, &mut rank));
-        ensure_eq!(
-            (size, rank, receive),
-            (7, 7, [9; 8]),
-            "results of refused calls"
-        );
+        ensure_eq!((size, rank, receive), (7, 7, [9; 8]), "results of refusals");
     }
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
@@ -421,10 +401,7 @@ fn reductions(_: &Ctx) -> Verdict {
             post::allreduce_user(from, to, num, bytes, Some(add), null_mut()).code(ALL, BLOCK);
         must_fail(code, format!("{num} elements of {bytes} bytes"))?;
     }
-    ensure!(
-        receive.iter().all(|b| *b == 9),
-        "a refused reduction has written its result"
-    );
+    ensure!(receive.iter().all(|b| *b == 9), "a refused call wrote");
     barrier()?;
     ensure_eq!(sum_of_all(1)?, 2, "a reduction after refused ones");
     Ok(())

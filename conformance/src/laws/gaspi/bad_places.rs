@@ -205,11 +205,7 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
                             .code(0, LONG),
                     ),
                 ] {
-                    ensure_eq!(
-                        code,
-                        expected,
-                        "{what} whose element {bad} has fault {fault}"
-                    );
+                    ensure_eq!(code, expected, "{what}, element {bad}, fault {fault}");
                 }
             }
         }
@@ -304,11 +300,7 @@ fn segment_names(_: &Ctx) -> Verdict {
     let (mut pointer, mut num) = (null_mut(), 0);
     ok!(gaspi_segment_ptr(3, &mut pointer));
     ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(
-        (pointer, num),
-        (memory.base, 1),
-        "the segment after refusals"
-    );
+    ensure_eq!((pointer, num), (memory.base, 1), "segment after refusals");
     memory.all(0, 64, 8, "the segment after refusals")?;
     let mut ids = [0xee; 8];
     let code = c!(gaspi_segment_list(2, ids.as_mut_ptr()));

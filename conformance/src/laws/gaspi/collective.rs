@@ -194,17 +194,8 @@ fn reduced<T: Element>(ctx: &Ctx, num: usize, round: u64) -> Verdict {
         }
         let mut receive = vec![T::default(); num + 1];
         post::allreduce(send.as_ptr(), receive.as_mut_ptr(), num as u32, op, T::C).ok(ALL, LONG)?;
-        ensure_eq!(
-            receive.pop(),
-            Some(T::default()),
-            "the element behind the result"
-        );
-        ensure_eq!(
-            receive,
-            expected,
-            "operation {op} on {num} elements of type {}",
-            T::C
-        );
+        ensure_eq!(receive.pop(), Some(T::default()), "behind the result");
+        ensure_eq!(receive, expected, "op {op} on {num} of type {}", T::C);
         ensure_eq!(send, data(ctx.rank), "the send buffer afterwards");
     }
     Ok(())
@@ -259,10 +250,7 @@ fn most_elements(ctx: &Ctx) -> Verdict {
         ALL,
         LONG,
     )?;
-    ensure!(
-        receive.iter().all(|v| *v == 9),
-        "a refused reduction has written its result"
-    );
+    ensure!(receive.iter().all(|v| *v == 9), "a refused call wrote");
     barrier()
 }
 
@@ -302,11 +290,7 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
         let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
         post::allreduce(first.as_ptr(), low.as_mut_ptr(), 50, 0, 5).ok(ALL, LONG)?;
         post::allreduce(first.as_ptr(), high.as_mut_ptr(), 50, 1, 5).ok(ALL, LONG)?;
-        ensure_eq!(
-            low,
-            high,
-            "the least and the greatest bits of a sum over all members"
-        );
+        ensure_eq!(low, high, "the bits of a sum at all members");
     }
     Ok(())
 }
@@ -422,11 +406,7 @@ fn queues_are_independent(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     sum_of_all(1)?;
-    ensure_eq!(
-        queue_size(0)?,
-        3,
-        "size of a queue after collective operations"
-    );
+    ensure_eq!(queue_size(0)?, 3, "queue size after collective operations");
     for queue in 1..8 {
         ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}");
     }

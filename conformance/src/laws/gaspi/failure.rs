@@ -112,11 +112,7 @@ fn healthy_at_start(ctx: &Ctx) -> Verdict {
     let mut own = vec![9i32; ctx.size as usize];
     let mut vector = own.as_mut_ptr();
     ok!(gaspi_state_vec_get_17(&mut vector));
-    ensure_eq!(
-        own,
-        vec![0; ctx.size as usize],
-        "the state vector in the text's form"
-    );
+    ensure_eq!(own, vec![0; ctx.size as usize], "the state vector, 1.7");
     barrier()
 }
 
@@ -214,10 +210,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
             refused += 1;
         }
     }
-    ensure!(
-        refused > 0,
-        "requests to a killed process and their waits went on succeeding"
-    );
+    ensure!(refused > 0, "no request to a killed process has failed");
     learn(ctx, victim)?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
     ensure_eq!(queue_size(0)?, 0, "size of the purged queue");
@@ -486,11 +479,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
         // After success the process is dead: the state vector shows it at once.
         let mut expected = vec![0; 3];
         expected[victim as usize] = 1;
-        ensure_eq!(
-            states(ctx)?,
-            expected,
-            "the state vector after gaspi_proc_kill"
-        );
+        ensure_eq!(states(ctx)?, expected, "states after gaspi_proc_kill");
     }
     learn(ctx, victim)?;
     go_on(ctx, victim)

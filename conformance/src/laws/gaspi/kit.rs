@@ -144,11 +144,7 @@ pub(crate) fn queue_size(queue: u8) -> Result<u32, String> {
 pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     let (mut first, mut value) = (u32::MAX, 0);
     let code = c!(gaspi_notify_waitsome(segment, id, 1, &mut first, LONG));
-    ensure_eq!(
-        code,
-        SUCCESS,
-        "waiting for notification {id} of segment {segment}"
-    );
+    ensure_eq!(code, SUCCESS, "notification {id} of segment {segment}");
     ensure_eq!(first, id, "the notification that came");
     ok!(gaspi_notify_reset(segment, id, &mut value));
     ensure!(value != 0, "notification {id} was announced but is zero");

@@ -395,11 +395,7 @@ fn order(ctx: &Ctx) -> Verdict {
     for round in 0..ROUNDS {
         notified(TARGET, round)?;
         let seen = target.get(8 * round as usize);
-        ensure_eq!(
-            seen,
-            u64::from(round) + 1,
-            "the write before notification {round}"
-        );
+        ensure_eq!(seen, u64::from(round) + 1, "the write before {round}");
     }
     let mut left = ROUNDS / 3 * 4;
     while left > 0 {
@@ -469,11 +465,7 @@ fn places(ctx: &Ctx) -> Verdict {
     nothing_left(0..1)?;
     let mut queue = 0;
     ok!(gaspi_queue_create(&mut queue, LONG));
-    ensure_eq!(
-        write(7, to, queue, LONG),
-        SUCCESS,
-        "a tag of a deleted queue"
-    );
+    ensure_eq!(write(7, to, queue, LONG), SUCCESS, "tag of a deleted queue");
     ok!(gaspi_queue_delete(queue));
     let code = reports(queue.into(), TEST)?.0;
     ensure_eq!(code, GASPI_ERR_INV_QUEUE, "reports of a deleted queue");
@@ -671,11 +663,7 @@ fn death(ctx: &Ctx) -> Verdict {
     // The queue is still usable.
     let other = 1 - ctx.rank as u16;
     ensure_eq!(write(5, other, 0, LONG), SUCCESS, "a write to the living");
-    ensure_eq!(
-        reports(0, LONG)?,
-        (SUCCESS, vec![(5, SUCCESS)]),
-        "its report"
-    );
+    ensure_eq!(reports(0, LONG)?, (SUCCESS, vec![(5, SUCCESS)]), "report");
     ctx.sync();
     Ok(())
 }

@@ -274,16 +274,9 @@ fn one_thread_wins(ctx: &Ctx, _: Memory) -> Verdict {
                     sum.fetch_add(value, Ordering::Relaxed);
                 }
                 meeting.wait();
-                ensure!(
-                    waited == 0 && reset == 0,
-                    "codes {waited} and {reset} in thread {i}"
-                );
+                ensure!(waited == 0 && reset == 0, "{i}: codes {waited}, {reset}");
                 let (winners, sum) = (winners.load(Ordering::Relaxed), sum.load(Ordering::Relaxed));
-                ensure_eq!(
-                    winners,
-                    round,
-                    "threads that got a value, after {round} rounds"
-                );
+                ensure_eq!(winners, round, "threads with a value, {round} rounds");
                 ensure_eq!(sum, round * (round + 1) / 2, "the sum of the values");
                 meeting.wait();
                 if i == 0 {

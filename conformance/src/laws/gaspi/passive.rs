@@ -156,11 +156,7 @@ fn receive_all(memory: &Memory, senders: std::ops::Range<u16>, each: u64) -> Ver
         let from = receive(0, 0, 8)?;
         ensure!(senders.contains(&from), "a message from {from}");
         let nth = &mut next[usize::from(from)];
-        ensure_eq!(
-            memory.get(0),
-            text(from.into(), *nth),
-            "the next message of {from}"
-        );
+        ensure_eq!(memory.get(0), text(from.into(), *nth), "the next of {from}");
         *nth += 1;
     }
     Ok(())
@@ -221,11 +217,7 @@ fn goes_on(ctx: &Ctx, memory: Memory) -> Verdict {
                 c!(gaspi_passive_receive(0, 0, &mut from, 8, turn % 3))
             })?;
             let nth = next.get_mut(usize::from(from)).ok_or("no such rank")?;
-            ensure_eq!(
-                memory.get(0),
-                text(from.into(), *nth),
-                "the next message of {from}"
-            );
+            ensure_eq!(memory.get(0), text(from.into(), *nth), "the next of {from}");
             *nth += 1;
         }
         let mut from = u16::MAX;
@@ -354,22 +346,14 @@ fn of_threads(ctx: &Ctx) -> Verdict {
                 memory.set(at, 1 + nth);
                 send(0, at as u64, right(ctx), 8)?;
             } else {
-                ensure_eq!(
-                    receive(0, at as u64, 8)?,
-                    left(ctx),
-                    "the rank of the sender"
-                );
+                ensure_eq!(receive(0, at as u64, 8)?, left(ctx), "the sender's rank");
                 sum.fetch_add(memory.get(at), Ordering::Relaxed);
             }
         }
         Ok(())
     })?;
     let expected = THREADS as u64 * each * (each + 1) / 2;
-    ensure_eq!(
-        sum.into_inner(),
-        expected,
-        "the sum of all that was received"
-    );
+    ensure_eq!(sum.into_inner(), expected, "the sum of all received");
     barrier()
 }
 
@@ -400,11 +384,7 @@ fn fair(ctx: &Ctx) -> Verdict {
                 let from = receive(0, 64, 8)?;
                 let value = memory.get(64);
                 if from == 2 {
-                    ensure_eq!(
-                        value,
-                        100 + few,
-                        "the next message of the one that sends little"
-                    );
+                    ensure_eq!(value, 100 + few, "the next message of the slow sender");
                     few += 1;
                     if few == FEW {
                         memory.set(0, 1);
@@ -601,11 +581,7 @@ fn send_ends(ctx: &Ctx, _: Memory) -> Verdict {
     must_fail(code, "gaspi_passive_send")?;
     let mut states = vec![9i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(
-        states[victim as usize],
-        1,
-        "the state of the one that was killed"
-    );
+    ensure_eq!(states[victim as usize], 1, "the state of the victim");
     Ok(())
 }
 
@@ -633,11 +609,7 @@ fn receive_ends(ctx: &Ctx, memory: Memory) -> Verdict {
     };
     must_fail(code, "gaspi_passive_receive")?;
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(
-        states[victim as usize],
-        1,
-        "the state of the one that was killed"
-    );
+    ensure_eq!(states[victim as usize], 1, "the state of the victim");
     while living < ctx.size - 2 {
         receive(0, 8, 8)?;
         living += 1;

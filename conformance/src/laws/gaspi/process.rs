@@ -62,11 +62,7 @@ fn ranks_are_unique(ctx: &Ctx) -> Verdict {
     ensure_eq!(u32::from(rank), ctx.rank, "the rank");
     ensure_eq!(u32::from(num), ctx.size, "the number of processes");
     let seen = sum_of_all(1 << (8 * rank))?;
-    ensure_eq!(
-        seen,
-        0x0101_0101,
-        "how often each rank is there, a byte each"
-    );
+    ensure_eq!(seen, 0x0101_0101, "how often each rank is seen, in bytes");
     Ok(())
 }
 
@@ -77,10 +73,7 @@ fn init_means_started(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(BLOCK));
     let mut states = vec![7i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure!(
-        states.iter().all(|s| *s == 0),
-        "states at start: {states:?}"
-    );
+    ensure!(states.iter().all(|s| *s == 0), "states: {states:?}");
     for rank in 0..ctx.size {
         ok!(gaspi_proc_ping(rank as u16, LONG));
     }
@@ -128,11 +121,7 @@ fn init_continues(ctx: &Ctx) -> Verdict {
         "gaspi_proc_init succeeded {} ns before the last process had called it",
         last - ended
     );
-    ensure_eq!(
-        sum_of_all(1)?,
-        u64::from(ctx.size),
-        "processes that took part"
-    );
+    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "ranks taking part");
     barrier()?;
     ok!(gaspi_proc_term(LONG));
     Ok(())
@@ -178,10 +167,7 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         ok!(gaspi_group_num(&mut groups));
         ok!(gaspi_queue_num(&mut queues));
         ensure_eq!(segments, 0, "segments at the beginning of cycle {cycle}");
-        ensure!(
-            groups <= 1,
-            "{groups} groups at the beginning of cycle {cycle}"
-        );
+        ensure!(groups <= 1, "{groups} groups at the start of {cycle}");
         ensure_eq!(queues, 8, "queues at the beginning of cycle {cycle}");
 
         let len = 4096 >> cycle;
@@ -195,11 +181,7 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         barrier()?;
         memory.set(0, cycle * 100 + u64::from(ctx.rank));
         post::write_notify(3, 0, right(ctx), 3, 8, 8, 5, cycle as u32).ok(0, LONG)?;
-        ensure_eq!(
-            notified(3, 5)?,
-            cycle as u32,
-            "the notification of cycle {cycle}"
-        );
+        ensure_eq!(notified(3, 5)?, cycle as u32, "notified in cycle {cycle}");
         ensure_eq!(
             memory.get(8),
             cycle * 100 + u64::from(left(ctx)),
@@ -249,11 +231,7 @@ fn term_releases(ctx: &Ctx) -> Verdict {
     // SAFETY:
     // - in bounds. Volatile: the compiler does not see the peer's write.
     let seen = unsafe { own.as_ptr().add(5000).read_volatile() };
-    ensure_eq!(
-        u16::from(seen),
-        left(ctx) + 1,
-        "what the peer wrote to memory in use"
-    );
+    ensure_eq!(u16::from(seen), left(ctx) + 1, "the peer's write to it");
     own.fill(3);
     ensure!(own.iter().all(|b| *b == 3), "memory in use stays unusable");
     gives!(GASPI_ERR_NOINIT, gaspi_proc_term(LONG));
@@ -408,11 +386,7 @@ fn local_ranks(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_local_rank(&mut rank));
     ok!(gaspi_proc_local_num(&mut num));
     ensure!(rank < num, "local rank {rank} of {num}");
-    ensure!(
-        u32::from(num) <= ctx.size,
-        "{num} local processes of {}",
-        ctx.size
-    );
+    ensure!(u32::from(num) <= ctx.size, "{num} local of {}", ctx.size);
     // Each process adds its share of a node, so that the sum counts the nodes.
     const NODE: u64 = 6;
     let nodes = sum_of_all(NODE / u64::from(num))?;

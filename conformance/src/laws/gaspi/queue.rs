@@ -65,17 +65,10 @@ fn size_counts_requests(ctx: &Ctx) -> Verdict {
         sizes.as_ptr(),
     )
     .ok(2, LONG)?;
-    ensure_eq!(
-        queue_size(2)?,
-        13,
-        "size after a list of 3, which is 3 writes (§8.4.2)"
-    );
+    ensure_eq!(queue_size(2)?, 13, "size after a list of 3 (§8.4.2)");
     ok!(gaspi_notify(0, peer, 0, 1, 2, LONG));
     let size = queue_size(2)?;
-    ensure!(
-        (13..=14).contains(&size),
-        "size {size} after a notification"
-    );
+    ensure!((13..=14).contains(&size), "{size} after a notification");
     ensure_eq!(queue_size(1)?, 0, "size of another queue");
     flush(2)?;
     ensure_eq!(queue_size(2)?, 0, "size after gaspi_wait");
@@ -186,10 +179,7 @@ fn wait_if_full(ctx: &Ctx) -> Verdict {
             flush(0)?;
         }
     }
-    ensure!(
-        full >= n / 4 - 1,
-        "a queue of 4 was full only {full} times in {n} requests"
-    );
+    ensure!(full >= n / 4 - 1, "full {full} times in {n} requests");
     for i in 0..n {
         ensure_eq!(notified(1, i)?, i + 1, "the value of notification {i}");
         ensure_eq!(
@@ -210,17 +200,9 @@ fn queues_are_separate(ctx: &Ctx) -> Verdict {
         }
     }
     for queue in (0..8u8).rev() {
-        ensure_eq!(
-            queue_size(queue)?,
-            u32::from(queue) + 1,
-            "size of queue {queue}"
-        );
+        ensure_eq!(queue_size(queue)?, u32::from(queue) + 1, "size of {queue}");
         flush(queue)?;
-        ensure_eq!(
-            queue_size(queue)?,
-            0,
-            "size of queue {queue} after its wait"
-        );
+        ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}, waited");
     }
     barrier()
 }
@@ -255,11 +237,7 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
         }
         let mut queue = 0xee;
         let code = c!(gaspi_queue_create(&mut queue, LONG));
-        ensure!(
-            is_error(code),
-            "a queue beyond gaspi_queue_max: {}",
-            code_name(code)
-        );
+        ensure!(is_error(code), "queue gaspi_queue_max: {}", code_name(code));
         for (i, queue) in made.iter().enumerate() {
             ok!(gaspi_queue_delete(*queue));
             ok!(gaspi_queue_num(&mut num));
@@ -279,11 +257,7 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
     post::write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1).ok(queue, LONG)?;
     ok!(gaspi_queue_delete(queue));
     notified(0, 0)?;
-    ensure_eq!(
-        memory.get(8),
-        7 + u64::from(left(ctx)),
-        "what was posted before the deletion"
-    );
+    ensure_eq!(memory.get(8), 7 + u64::from(left(ctx)), "before deletion");
     let mut size = 0;
     post::write(0, 0, right(ctx), 0, 16, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
     post::notify(0, right(ctx), 1, 1).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
@@ -337,11 +311,7 @@ const EACH: u32 = 100;
 /// The receiving end of the thread laws: each slot's word, and its notification with the slot's number + 1 as value.
 fn collect(target: &Memory, from: u16) -> Verdict {
     for slot in 0..THREADS as u32 * EACH {
-        ensure_eq!(
-            notified(1, slot)?,
-            slot + 1,
-            "the value of notification {slot}"
-        );
+        ensure_eq!(notified(1, slot)?, slot + 1, "value of notification {slot}");
         let seen = target.get(8 * slot as usize);
         ensure_eq!(
             seen,

@@ -219,11 +219,7 @@ fn new_group(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[last])?;
     }
     let group = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
-    ensure_eq!(
-        reduced(group, SUM, 3)?,
-        3 * u64::from(ctx.size),
-        "the sum over all"
-    );
+    ensure_eq!(reduced(group, SUM, 3)?, 3 * u64::from(ctx.size), "over all");
     if let Some(survivors) = survivors {
         ensure_eq!(
             reduced(survivors, SUM, 3)?,
@@ -435,11 +431,7 @@ fn round(ctx: &Ctx) -> Verdict {
     );
     post::write_notify(7, 0, right as u16, 7, 8, 8, 0, ctx.rank + 1).ok(1, LONG)?;
     flush(1)?;
-    ensure_eq!(
-        notified(7, 0)?,
-        left + 1,
-        "the left neighbour's notification"
-    );
+    ensure_eq!(notified(7, 0)?, left + 1, "left neighbour's notification");
     ensure_eq!(memory.get(8), u64::from(left) + 1, "what it has written");
     barrier()?;
     ok!(gaspi_segment_delete(7));

@@ -55,11 +55,7 @@ fn alloc_is_local(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(list()?, vec![0, 1, 2, 3, 4, 5], "gaspi_segment_list");
     } else {
-        ensure_eq!(
-            list()?,
-            Vec::<u8>::new(),
-            "gaspi_segment_list at another rank"
-        );
+        ensure_eq!(list()?, Vec::<u8>::new(), "segment_list at another rank");
     }
     barrier()
 }
@@ -172,17 +168,9 @@ fn as_many_as_promised(_: &Ctx) -> Verdict {
         let mut made = Vec::new();
         for i in 0..max {
             let id = got!(gaspi_segment_avail_local());
-            ensure!(
-                !made.contains(&id),
-                "gaspi_segment_avail_local gave {id}, which is in use"
-            );
+            ensure!(!made.contains(&id), "avail_local gave {id}, in use");
             let code = c!(gaspi_segment_alloc(id, 100, 0));
-            ensure_eq!(
-                code,
-                SUCCESS,
-                "segment number {} of {max} in round {round}",
-                i + 1
-            );
+            ensure_eq!(code, SUCCESS, "segment {} of {max} in round {round}", i + 1);
             made.push(id);
         }
         let num = got!(gaspi_segment_num());
@@ -223,10 +211,7 @@ fn names_are_listed(ctx: &Ctx) -> Verdict {
     let mut some = [0xee; 4];
     ok!(gaspi_segment_list(3, some.as_mut_ptr()));
     ensure_eq!(some[3], 0xee, "the entry behind a list of 3");
-    ensure!(
-        some[..3].iter().all(|id| there.contains(id)),
-        "{some:?} are not all segments"
-    );
+    ensure!(some[..3].iter().all(|id| there.contains(id)), "{some:?}");
     Ok(())
 }
 

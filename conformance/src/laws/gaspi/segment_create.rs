@@ -89,11 +89,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
             }
             code
         })?;
-        ensure_eq!(
-            called.get(0),
-            1,
-            "whether rank {late} had called gaspi_segment_create"
-        );
+        ensure_eq!(called.get(0), 1, "whether rank {late} had created");
         ensure!(
             !usable,
             "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create"

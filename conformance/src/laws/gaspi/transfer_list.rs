@@ -109,11 +109,7 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             round,
         )
         .ok(2, LONG)?;
-        ensure_eq!(
-            notified(0, round)?,
-            1,
-            "the notification of a list of reads"
-        );
+        ensure_eq!(notified(0, round)?, 1, "the notification of reads");
         for (at, from, size) in &parts {
             let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
             target.holds(
@@ -148,11 +144,7 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     .ok(0, LONG)?;
     ensure_eq!(notified(2, 7)?, 1, "the notification");
     ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
-    ensure_eq!(
-        notified(1, 9)?,
-        1,
-        "the notification, in the local segment of the read"
-    );
+    ensure_eq!(notified(1, 9)?, 1, "the notification at the reader");
     flush(0)?;
     barrier()?;
     for segment in 0..3 {

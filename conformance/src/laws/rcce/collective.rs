@@ -63,11 +63,7 @@ unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
 fn bcast_parts(ctx: &Ctx) -> Verdict {
     let mut comm = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comm));
-    ensure_eq!(
-        (comm.size, comm.my_rank),
-        (2, ctx.rank as i32 % 2),
-        "the part"
-    );
+    ensure_eq!((comm.size, comm.my_rank), (2, ctx.rank as i32 % 2), "part");
     for len in LENGTHS {
         for root in 0..2 {
             let from = ctx.rank as i32 / 2 * 2 + root;

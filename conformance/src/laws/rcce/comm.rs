@@ -52,16 +52,8 @@ fn split(ctx: &Ctx) -> Verdict {
             (members.len(), rank),
             "size and rank by {by}"
         );
-        ensure_eq!(
-            (comm.size, comm.my_rank),
-            (size, seen),
-            "the members size and my_rank"
-        );
-        ensure_eq!(
-            &comm.member[..members.len()],
-            &members[..],
-            "the member list by {by}"
-        );
+        ensure_eq!((comm.size, comm.my_rank), (size, seen), "size, my_rank");
+        ensure_eq!(&comm.member[..members.len()], &members[..], "list by {by}");
         ok!(RCCE_barrier(&mut comm));
     }
     Ok(())

@@ -89,11 +89,7 @@ fn halves(job: &Job<'_>) -> Verdict {
             for op in [SWAP, ADD, XOR, AND, OR] {
                 let value = random.next() as u32;
                 let old = armw4(job, op, value, job.right(), at)?;
-                ensure_eq!(
-                    old,
-                    u64::from(expected),
-                    "value before operation {op} at {at}"
-                );
+                ensure_eq!(old, u64::from(expected), "before operation {op} at {at}");
                 expected = apply(op, old, value.into()) as u32;
             }
         }

@@ -187,12 +187,7 @@ fn prepare_arguments(job: &Job<'_>) -> Verdict {
         };
         let invalid = UTOFU_ERR_INVALID_POINTER;
         ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
-        ensure_eq!(
-            prepare(&no_size),
-            invalid,
-            "{} without desc_size",
-            function.name
-        );
+        ensure_eq!(prepare(&no_size), invalid, "{}, no size", function.name);
         for off in [1, 2, 4, 7] {
             let code = prepare(&Call {
                 desc: right.desc.wrapping_add(off),
@@ -304,11 +299,7 @@ fn descriptors(job: &Job<'_>) -> Verdict {
     job.queue.tcq_is_empty()?;
     other.tcq_is_empty()?;
     room.0[..DESC].copy_from_slice(&good);
-    ensure_eq!(
-        post(job.hdl, room.0.as_ptr(), DESC),
-        SUCCESS,
-        "the right one"
-    );
+    ensure_eq!(post(job.hdl, room.0.as_ptr(), DESC), SUCCESS, "right");
     ensure_eq!(job.queue.tcq()?, 9, "its cbdata");
     job.meet();
     other.free()

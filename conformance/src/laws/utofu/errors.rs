@@ -69,17 +69,9 @@ fn send_errors(job: &Job<'_>) -> Verdict {
             ok!(utofu_nop(job.hdl, TCQ, cb(1)));
             post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
             ok!(utofu_nop(job.hdl, TCQ, cb(3)));
-            ensure_eq!(
-                job.queue.next_tcq()?,
-                (SUCCESS, 1),
-                "the TCQ before an error"
-            );
+            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 1), "before an error");
             ensure_eq!(job.queue.next_tcq()?, (*code, 2), "the TCQ at an error");
-            ensure_eq!(
-                job.queue.next_tcq()?,
-                (SUCCESS, 3),
-                "the TCQ behind an error"
-            );
+            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 3), "behind an error");
         }
     }
     // Read-only memory is a valid source.
@@ -290,11 +282,7 @@ fn local_errors(job: &Job<'_>) -> Verdict {
                 "a get to {what} gave {} instead of {code:?}",
                 code_name(seen)
             );
-            ensure_eq!(
-                (notice.notice_type, notice.edata),
-                (LCL_GET, 5),
-                "the notice"
-            );
+            ensure_eq!((notice.notice_type, notice.edata), (LCL_GET, 5), "notice");
             job.queue.tcq_is_empty()?;
         }
     }
@@ -328,11 +316,7 @@ fn after_deregistration(job: &Job<'_>) -> Verdict {
             Ok(codes)
         };
         for remote in theirs {
-            ensure_eq!(
-                all(remote)?,
-                [SUCCESS; 3],
-                "before the deregistration, round {round}"
-            );
+            ensure_eq!(all(remote)?, [SUCCESS; 3], "valid in round {round}");
         }
         job.meet();
         job.queue.deregister(stadd)?;
@@ -340,25 +324,13 @@ fn after_deregistration(job: &Job<'_>) -> Verdict {
         job.meet();
         for remote in theirs {
             let gone = UTOFU_ERR_MRQ_RMT_STADD;
-            ensure_eq!(
-                all(remote)?,
-                [gone; 3],
-                "after the deregistration, round {round}"
-            );
+            ensure_eq!(all(remote)?, [gone; 3], "gone in round {round}");
         }
         for local in [stadd, named] {
             post::put(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
-            ensure_eq!(
-                job.queue.next_tcq()?,
-                (UTOFU_ERR_TCQ_STADD, 6),
-                "a put from it"
-            );
+            ensure_eq!(job.queue.next_tcq()?, (UTOFU_ERR_TCQ_STADD, 6), "a put");
             post::get(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
-            ensure_eq!(
-                job.queue.next_mrq()?.0,
-                UTOFU_ERR_MRQ_LCL_STADD,
-                "a get to it"
-            );
+            ensure_eq!(job.queue.next_mrq()?.0, UTOFU_ERR_MRQ_LCL_STADD, "a get");
         }
         job.meet();
     }
@@ -393,11 +365,7 @@ fn last_error(job: &Job<'_>) -> Verdict {
     };
     threads(1, |_| none())?;
     post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;
-    ensure_eq!(
-        job.queue.next_tcq()?.0,
-        UTOFU_ERR_TCQ_STADD,
-        "a put from nowhere"
-    );
+    ensure_eq!(job.queue.next_tcq()?.0, UTOFU_ERR_TCQ_STADD, "the put");
     let seen = text_of_last_error()?;
     for part in [
         "utofu_poll_tcq",

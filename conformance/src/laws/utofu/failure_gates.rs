@@ -190,11 +190,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         let code = ended("the survivors' barrier", || {
             c!(utofu_poll_barrier(ids[0], 0))
         })?;
-        ensure!(
-            code == SUCCESS,
-            "the survivors' barrier gave {}",
-            code_name(code)
-        );
+        ensure!(code == SUCCESS, "survivors' gave {}", code_name(code));
         job.meet();
     }
     ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
@@ -233,11 +229,7 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
             let code = whole_barrier(end)?;
             if code != SUCCESS {
                 ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
-                ensure!(
-                    round >= certain,
-                    "round {round} of {rounds} gave {}",
-                    code_name(code)
-                );
+                ensure!(round >= certain, "{round}/{rounds}: {}", code_name(code));
                 break;
             }
             ensure!(round <= rounds + 2, "barriers go on without rank 3");

@@ -91,12 +91,7 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
                 "VBG {bg} of TNI {tni} at {at:?}, {id:#x}"
             );
             let parts = BITS.map(|(first, bits)| id >> first & ((1 << bits) - 1));
-            ensure_eq!(
-                parts[0] < 16,
-                id == ids[0],
-                "whether BG {} starts",
-                parts[0]
-            );
+            ensure_eq!(parts[0] < 16, id == ids[0], "if BG {} starts", parts[0]);
         }
         job.write(job.right(), TABLE, ids[0] & 0x3f)?;
         job.meet();
@@ -271,12 +266,7 @@ fn reductions_wait(job: &Job<'_>) -> Verdict {
                 (true, false) => ([7; 6], [0.75, 6.0, 7.0]),
                 _ => ([7; 6], [7.0; 3]),
             };
-            ensure_eq!(
-                (integers, doubles),
-                expected,
-                "data with {}",
-                code_name(code)
-            );
+            ensure_eq!((integers, doubles), expected, "at {}", code_name(code));
             Ok(code)
         };
         if job.rank != late {
@@ -371,11 +361,7 @@ fn by_threads(job: &Job<'_>) -> Verdict {
                     look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
                 })
             })?;
-            ensure_eq!(
-                ended.load(Ordering::Acquire),
-                THREADS * each,
-                "rounds of kind {kind}"
-            );
+            ensure_eq!(ended.load(Ordering::Acquire), THREADS * each, "of {kind}");
             job.meet();
             ensure!(!poll_kind(id, kind, 2)?, "a round more has ended");
             Ok(())
@@ -414,11 +400,7 @@ fn other_kinds(_: &Ctx) -> Verdict {
             }
         }
     })?;
-    ensure_eq!(
-        [0, 1, 2].map(count),
-        [ROUNDS / 3; 3],
-        "rounds that ended as each kind"
-    );
+    ensure_eq!([0, 1, 2].map(count), [ROUNDS / 3; 3], "rounds of each kind");
     ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
     Ok(())
 }

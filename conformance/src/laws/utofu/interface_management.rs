@@ -117,11 +117,7 @@ fn handles(_: &Ctx) -> Verdict {
             &mut cq,
             &mut extra
         ));
-        ensure_eq!(
-            (&at[..6], at[6]),
-            (&own[..], 0xee),
-            "coordinates of {id:#x}"
-        );
+        ensure_eq!((&at[..6], at[6]), (&own[..], 0xee), "parts of {id:#x}");
         ensure_eq!(on, *tni, "the TNI of {id:#x}");
         ensure!(cq < 9, "CQ {cq} of {id:#x}");
         // A session mode VCQ starts commands only on an arrival, so only the others get this command.
@@ -154,20 +150,13 @@ fn all_different(ctx: &Ctx) -> Verdict {
         for path in every_path() {
             let mut with = id;
             set_path(&mut with, &path)?;
-            ensure_eq!(
-                with == id,
-                path == own,
-                "whether {path:?} is embedded in {id:#x}"
-            );
+            ensure_eq!(with == id, path == own, "if {path:?} is in {id:#x}");
             ensure!(seen.insert(with), "{path:?} gives the id of another path");
         }
         // The path that the library chooses is one of them.
         let mut chosen = id;
         ok!(utofu_set_vcq_id_path(&mut chosen, null_mut()));
-        ensure!(
-            seen.contains(&chosen),
-            "{chosen:#x} has no path of the network"
-        );
+        ensure!(seen.contains(&chosen), "{chosen:#x} has a strange path");
     }
     queue.free()
 }

@@ -95,12 +95,7 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                 flags: TCQ | LOCAL,
                 ..*right
             };
-            ensure_eq!(
-                (function.start)(&call),
-                SUCCESS,
-                "{} with room",
-                function.name
-            );
+            ensure_eq!((function.start)(&call), SUCCESS, "{}, room", function.name);
             let commands = if function.takes.contains("blocks") {
                 BLOCKS
             } else {

@@ -36,12 +36,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
                 UTOFU_ERR_NOT_SUPPORTED
             };
             let code = (function.start)(&call);
-            ensure!(
-                code == expected,
-                "{} gave {}",
-                function.name,
-                code_name(code)
-            );
+            ensure!(code == expected, "{}: {}", function.name, code_name(code));
             if (function.prepare)(&call) == SUCCESS {
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
@@ -52,21 +47,12 @@ fn no_others(ctx: &Ctx) -> Verdict {
                     size,
                     cb(1)
                 ));
-                ensure!(
-                    code == expected,
-                    "prepared {} gave {}",
-                    function.name,
-                    code_name(code)
-                );
+                ensure!(code == expected, "{}: {}", function.name, code_name(code));
             }
         }
         // Only these commands wait: twice four puts and NOPs, two of which have five blocks.
         let count = got!(utofu_query_num_unread_tcq(queue.hdl));
-        ensure_eq!(
-            count,
-            2 * (3 + 2 * BLOCKS),
-            "commands of the session mode VCQ"
-        );
+        ensure_eq!(count, 2 * (3 + 2 * BLOCKS), "commands of the session VCQ");
         job.meet();
         job.queue.mrq_is_empty()?;
         job.memory.all(0, 1024, 0, "what nothing was written to")?;

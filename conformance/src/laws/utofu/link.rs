@@ -148,11 +148,7 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 ensure_eq!(command(job.hdl, job.stadd, to, at, 9), SUCCESS, "{name}");
                 let (code, notice) = job.queue.next_mrq()?;
                 ensure_eq!(code, PEER, "{name} after the cut");
-                ensure_eq!(
-                    (notice.vcq_id, notice.edata),
-                    (to, 9),
-                    "the notice of {name}"
-                );
+                ensure_eq!((notice.vcq_id, notice.edata), (to, 9), "notice of {name}");
             }
         }
         job.queue.mrq_is_empty()?;

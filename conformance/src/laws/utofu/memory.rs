@@ -249,11 +249,7 @@ fn another_under_the_stag(job: &Job<'_>) -> Verdict {
         );
         // Only the larger registration has this byte.
         let code = put_code(job, peer, to + 512, round, 8)?;
-        ensure_eq!(
-            code == SUCCESS,
-            memory.len > 512,
-            "success behind 256 bytes"
-        );
+        ensure_eq!(code == SUCCESS, memory.len > 512, "past 256 bytes");
         job.meet();
         ensure_eq!(memory.get(8), round, "what was put");
         ensure_eq!(other.get(8), round - 1, "the memory of the round before");
@@ -310,10 +306,7 @@ fn read_only(job: &Job<'_>) -> Verdict {
         "a get"
     );
     job.meet();
-    ensure!(
-        TEXT.iter().all(|byte| *byte == 0x2a),
-        "the text has changed"
-    );
+    ensure!(TEXT.iter().all(|byte| *byte == 0x2a), "text changed");
     job.queue.deregister(stadd)
 }
 
@@ -394,10 +387,7 @@ fn unique(job: &Job<'_>) -> Verdict {
                 Some(stag) => queue.register_as(memory, stag)?,
                 None => queue.register(memory)?,
             };
-            ensure!(
-                seen.insert(stadd),
-                "STADD {stadd:#x} was given twice in a CQ"
-            );
+            ensure!(seen.insert(stadd), "STADD {stadd:#x} twice in a CQ");
             registered.push((queue, stadd, memory));
         }
     }
@@ -407,11 +397,7 @@ fn unique(job: &Job<'_>) -> Verdict {
         for stag in STAGS {
             let value = u64::from(component) << 32 | u64::from(stag) | 1 << 63;
             let code = put_code(job, vcq, stadd_of(vcq, stag)?, value, 8)?;
-            ensure_eq!(
-                code,
-                SUCCESS,
-                "a put to STag {stag} of component {component}"
-            );
+            ensure_eq!(code, SUCCESS, "STag {stag} of component {component}");
         }
     }
     job.meet();
@@ -421,12 +407,7 @@ fn unique(job: &Job<'_>) -> Verdict {
             Some(stag) => component << 32 | u64::from(*stag) | 1 << 63,
             None => 0,
         };
-        ensure_eq!(
-            memory.get(0),
-            value,
-            "memory {} of component {component}",
-            i % 6
-        );
+        ensure_eq!(memory.get(0), value, "{} of component {component}", i % 6);
         queue.deregister(stadd)?;
         memory.free();
     }

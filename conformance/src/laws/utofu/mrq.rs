@@ -73,11 +73,7 @@ fn fields(job: &Job<'_>) -> Verdict {
             ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
             match notice.notice_type {
                 LCL_PUT | LCL_ARMW => {
-                    ensure_eq!(
-                        notice.rmt_stadd,
-                        job.at(peer, 8) + distance,
-                        "{name}: remote STADD"
-                    );
+                    ensure_eq!(notice.rmt_stadd, job.at(peer, 8) + distance, "{name}");
                 }
                 RMT_PUT | RMT_ARMW | RMT_GET => {
                     ensure_eq!(
@@ -89,19 +85,11 @@ fn fields(job: &Job<'_>) -> Verdict {
                 _ => {}
             }
             if notice.notice_type == LCL_GET {
-                ensure_eq!(
-                    notice.lcl_stadd,
-                    job.stadd + 128 + 24,
-                    "{name}: local STADD"
-                );
+                ensure_eq!(notice.lcl_stadd, job.stadd + 128 + 24, "{name}: local");
             }
             if notice.notice_type == RMT_GET {
                 let theirs = job.at(peer, 128) + 24;
-                ensure_eq!(
-                    notice.lcl_stadd,
-                    theirs,
-                    "{name}: local STADD at the target"
-                );
+                ensure_eq!(notice.lcl_stadd, theirs, "{name}: local at the target");
             }
             if notice.notice_type == LCL_ARMW {
                 let old = if name.ends_with('4') {

@@ -94,11 +94,7 @@ fn error_fields(job: &Job<'_>) -> Verdict {
                 code_name(code),
                 code_name(expected)
             );
-            ensure_eq!(
-                (notice.edata, notice.vcq_id),
-                (edata, vcq),
-                "edata and peer"
-            );
+            ensure_eq!((notice.edata, notice.vcq_id), (edata, vcq), "both");
             ensure!(notice.notice_type % 2 == 0, "a remote notice of an error");
         }
     }

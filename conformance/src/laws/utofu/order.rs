@@ -50,11 +50,7 @@ fn notices(job: &Job<'_>) -> Verdict {
     for _ in 0..2 * COUNT {
         let notice = job.queue.mrq()?;
         let side = usize::from(notice.notice_type % 2);
-        ensure_eq!(
-            notice.edata,
-            next[side],
-            "EDATA in order (local, remote: {side})"
-        );
+        ensure_eq!(notice.edata, next[side], "EDATA (local, remote: {side})");
         next[side] += 1;
     }
     Ok(())

@@ -65,11 +65,7 @@ fn at_most_twelve(ctx: &Ctx) -> Verdict {
                     &mut id
                 )) {
                     SUCCESS => drop(ids.insert(id)),
-                    code => ensure_eq!(
-                        code,
-                        UTOFU_ERR_INVALID_PATH,
-                        "the code for path {a}, {b}, {c}"
-                    ),
+                    code => ensure_eq!(code, UTOFU_ERR_INVALID_PATH, "for path {a}, {b}, {c}"),
                 }
             }
         }

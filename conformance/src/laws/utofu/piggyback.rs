@@ -163,11 +163,7 @@ fn polled(job: &Job<'_>) -> Verdict {
                     true
                 }
             })?;
-            ensure!(
-                torn.is_none(),
-                "{:#x} is neither value",
-                torn.unwrap_or_default()
-            );
+            ensure!(torn.is_none(), "{:#x} is torn", torn.unwrap_or_default());
             post::put_piggyback8(job.hdl, job.vcq(0), value, job.at(0, 8), 8).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_PUT)?;
         }

@@ -68,10 +68,7 @@ fn every_kind(job: &Job<'_>) -> Verdict {
         };
         let strided = matches!(kind, 2 | 3 | 8 | 9);
         let commands = if strided { BLOCKS } else { 1 };
-        ensure!(
-            (1..=DESC * commands).contains(&size),
-            "kind {kind}: {size} bytes"
-        );
+        ensure!((1..=DESC * commands).contains(&size), "{kind}: {size}");
         job.queue.tcq_is_empty()?;
         job.queue.mrq_is_empty()?;
         job.meet();
@@ -258,10 +255,7 @@ fn busy(job: &Job<'_>) -> Verdict {
             SUCCESS => posted += 1,
             code => break code,
         }
-        ensure!(
-            posted < 100_000,
-            "so many batches, and the queue is not full"
-        );
+        ensure!(posted < 100_000, "100,000 batches, and room is left");
     };
     ensure_eq!(code, BUSY, "the code in the end");
     for batch in 1..=posted {
@@ -285,10 +279,7 @@ fn sizes(job: &Job<'_>) -> Verdict {
         let mut desc = [0xabab_abab_abab_ababu64; 8 * 17];
         let size = post::put_stride(job.hdl, job.queue.id, job.stadd, job.stadd, 1, 1, blocks)
             .prepare(0, 0, desc.as_mut_ptr())?;
-        ensure!(
-            size > 0 && size <= DESC * blocks,
-            "{size} bytes for {blocks} blocks"
-        );
+        ensure!(size > 0 && size <= DESC * blocks, "{size} for {blocks}");
         ensure!(
             desc[8 * blocks..]
                 .iter()

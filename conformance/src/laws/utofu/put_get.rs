@@ -200,11 +200,7 @@ fn nothing(job: &Job<'_>) -> Verdict {
         ensure_eq!(notice.edata, 1, "edata");
         seen[usize::from(notice.notice_type)] += 1;
     }
-    ensure_eq!(
-        seen,
-        [3, 3, 1, 1],
-        "notices of puts (local, remote) and gets"
-    );
+    ensure_eq!(seen, [3, 3, 1, 1], "notices of puts (two) and gets");
     job.meet();
     job.memory.all(0, 256, 7, "after nothing was written")
 }
@@ -375,11 +371,7 @@ fn all_pairs(job: &Job<'_>) -> Verdict {
         ensure_eq!(seen, [job.size - 1; 2], "local and remote notices");
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
             let word = job.memory.get(8 * peer as usize);
-            ensure_eq!(
-                word,
-                round << 8 | u64::from(peer),
-                "what rank {peer} has put"
-            );
+            ensure_eq!(word, round << 8 | u64::from(peer), "what rank {peer} put");
         }
         job.meet();
     }

@@ -57,11 +57,7 @@ fn environment(_ctx: &Ctx) -> Verdict {
             ("UTOFU_NUM_SESSION_MODE_CQS", session),
         ];
         succeeds(&variables, || {
-            ensure_eq!(
-                kinds()?,
-                expected,
-                "free mode, session mode, exclusive VCQs"
-            );
+            ensure_eq!(kinds()?, expected, "free, session, exclusive VCQs");
             Ok(())
         })?;
     }
@@ -169,17 +165,10 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         // SAFETY:
         // - mapped memory of this process.
         let code = unsafe { libc::mlock(own.base.cast(), own.len) };
-        ensure_eq!(
-            code,
-            0,
-            "mlock of what a program without privileges may lock"
-        );
+        ensure_eq!(code, 0, "mlock of what the program may lock");
         let more = |expected: u64, what: &str| -> Verdict {
             let seen = locked()?.saturating_sub(before) / 4;
-            ensure!(
-                seen == expected,
-                "{seen} pages locked {what}, not {expected}"
-            );
+            ensure!(seen == expected, "{seen} locked {what}, not {expected}");
             Ok(())
         };
         more(24, "by the program")?;
@@ -307,10 +296,7 @@ fn shape(ctx: &Ctx) -> Verdict {
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
     ensure_eq!(at[6], 9, "the byte behind the coordinates");
     for (axis, length) in [2, 1, 3, 1, 3, 2].into_iter().enumerate() {
-        ensure!(
-            at[axis] < length,
-            "coordinates {at:?} are outside of the shape"
-        );
+        ensure!(at[axis] < length, "{at:?} is outside of the shape");
     }
     ensure_eq!(at[..6], coords(ctx.rank)?, "coordinates of the rank");
     ctx.sync();
@@ -323,11 +309,7 @@ fn shape(ctx: &Ctx) -> Verdict {
         post::put_piggyback8(queue.hdl, id, 1, to, 8).ok(0, LOCAL, 0)?;
         match queue.next_mrq()?.0 {
             SUCCESS => found += 1,
-            code => ensure_eq!(
-                code,
-                UTOFU_ERR_MRQ_PEER,
-                "a put to a node without a process"
-            ),
+            code => ensure_eq!(code, UTOFU_ERR_MRQ_PEER, "a put to an empty node"),
         }
     }
     ensure_eq!(found, 4, "processes found");
@@ -359,10 +341,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     ensure_eq!(at, coords(ctx.rank)?, "coordinates of the node");
     let partner = coords(ctx.rank ^ 1)?;
     ensure_eq!(at, partner, "coordinates of the other process of the node");
-    ensure!(
-        coords((ctx.rank + 2) % 4)? != at,
-        "both nodes are at {at:?}"
-    );
+    ensure!(coords((ctx.rank + 2) % 4)? != at, "both are at {at:?}");
     // The processes of a node share its CQs.
     let memory = Memory::new(4096);
     let mut mine = BTreeSet::new();
@@ -395,11 +374,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
             match queue.next_mrq()?.0 {
                 SUCCESS => reached += 1,
                 code => {
-                    ensure_eq!(
-                        code,
-                        UTOFU_ERR_MRQ_PEER,
-                        "an add to a VCQ that is not there"
-                    );
+                    ensure_eq!(code, UTOFU_ERR_MRQ_PEER, "an add to a missing VCQ");
                     let own = at == coords(ctx.rank)? && mine.contains(&(tni, cq, component));
                     ensure!(!own, "an own VCQ is not found: {tni}, {cq}, {component}");
                 }

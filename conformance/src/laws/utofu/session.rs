@@ -416,11 +416,7 @@ fn completions(job: &Job<'_>, session: &Session) -> Verdict {
             session.begin(job, 1, (0, 8), 8, REMOTE | sps(3))?;
             for nth in 1..=3 {
                 let notice = job.queue.notice(RMT_PUT)?;
-                ensure_eq!(
-                    (notice.edata, notice.vcq_id),
-                    (nth, session.ids[1]),
-                    "edata and peer"
-                );
+                ensure_eq!((notice.edata, notice.vcq_id), (nth, session.ids[1]), "both");
                 ensure_eq!(notice.rmt_stadd, job.at(0, 528), "the data's end");
             }
         } else {

@@ -89,10 +89,7 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         take();
         ended.load(Ordering::Relaxed) >= posted.load(Ordering::Relaxed)
     })?;
-    ensure!(
-        posted.load(Ordering::Relaxed) > 0,
-        "all commands were refused"
-    );
+    ensure!(posted.load(Ordering::Relaxed) > 0, "all were refused");
     ensure_eq!(
         ended.load(Ordering::Relaxed),
         posted.load(Ordering::Relaxed),

@@ -254,11 +254,7 @@ fn send_errors(job: &Job<'_>) -> Verdict {
     ];
     for (code, cbdata) in expected {
         let (seen, which) = job.queue.next_tcq()?;
-        ensure_eq!(
-            (code_name(seen), which),
-            (code_name(code), cbdata),
-            "entry {cbdata}"
-        );
+        ensure_eq!((code_name(seen), which), (code_name(code), cbdata), "entry");
     }
     job.queue.tcq_is_empty()
 }

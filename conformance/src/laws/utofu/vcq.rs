@@ -27,19 +27,12 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
     for tni in 0..6 {
         for component in [0, 3, 7] {
             let queue = Queue::with_component(tni, component, 0)?;
-            ensure_eq!(
-                queue.id,
-                vcq_of(ctx.rank, tni, component)?,
-                "id on TNI {tni}"
-            );
+            ensure_eq!(queue.id, vcq_of(ctx.rank, tni, component)?, "id on {tni}");
             ctx.sync();
             // The peers' VCQs exist at the same time; this rank computes their IDs.
             for rank in 0..ctx.size {
                 let id = vcq_of(rank, tni, component)?;
-                ensure!(
-                    (id == queue.id) == (rank == ctx.rank),
-                    "rank {rank} has the id {id:#x}"
-                );
+                ensure!((id == queue.id) == (rank == ctx.rank), "{rank}: {id:#x}");
                 post::put_piggyback8(queue.hdl, id, 0, stadd_of(id, 0)?, 0).ok(
                     7,
                     LOCAL | REMOTE,
@@ -119,10 +112,7 @@ fn components(_: &Ctx) -> Verdict {
         // The same component on another TNI is another VCQ.
         Queue::with_component(TNI + 1, component, 0)?.free()?;
         let other = Queue::create(TNI, 0)?;
-        ensure!(
-            other.id != queue.id,
-            "create_vcq gave a component that somebody has"
-        );
+        ensure!(other.id != queue.id, "create_vcq gave a taken component");
         other.free()?;
         queue.free()?;
         Queue::with_component(TNI, component, 0)?.free()?;
@@ -180,11 +170,7 @@ fn contexts(job: &Job<'_>) -> Verdict {
     )
     .ok(2, LOCAL | REMOTE, 0)?;
     let notice = second.notice(LCL_PUT)?;
-    ensure_eq!(
-        notice.vcq_id,
-        job.vcq(job.right()),
-        "the peer of the local notice"
-    );
+    ensure_eq!(notice.vcq_id, job.vcq(job.right()), "the local peer");
     let notice = job.queue.notice(RMT_PUT)?;
     ensure_eq!(
         notice.vcq_id,
