@@ -54,17 +54,8 @@ fn size_counts_requests(ctx: &Ctx) -> Verdict {
         ok!(gaspi_read(0, 16, peer, 0, 8, 8, 2, LONG));
         ensure_eq!(queue_size(2)?, 2 * i, "size after {i} writes and reads");
     }
-    let (ids, offsets, sizes) = ([0u8; 3], [24u64, 32, 40], [8u64; 3]);
-    post::write_list(
-        3,
-        ids.as_ptr(),
-        offsets.as_ptr(),
-        peer,
-        ids.as_ptr(),
-        offsets.as_ptr(),
-        sizes.as_ptr(),
-    )
-    .ok(2, LONG)?;
+    let list = post::Parts::new(0, 0, &[24, 32, 40].map(|at| (at, at, 8)));
+    list.write(peer).ok(2, LONG)?;
     ensure_eq!(queue_size(2)?, 13, "size after a list of 3 (§8.4.2)");
     ok!(gaspi_notify(0, peer, 0, 1, 2, LONG));
     let size = queue_size(2)?;
@@ -137,17 +128,8 @@ fn full_queue(ctx: &Ctx) -> Verdict {
     for _ in 0..DEPTH - 2 {
         ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
     }
-    let (ids, from, at, eights) = ([0u8; 3], [0u64; 3], [700u64, 708, 716], [8u64; 3]);
-    post::write_list(
-        3,
-        ids.as_ptr(),
-        from.as_ptr(),
-        peer,
-        ids.as_ptr(),
-        at.as_ptr(),
-        eights.as_ptr(),
-    )
-    .gives(GASPI_QUEUE_FULL, 0, LONG)?;
+    let list = post::Parts::new(0, 0, &[700, 708, 716].map(|at| (0, at, 8)));
+    list.write(peer).gives(GASPI_QUEUE_FULL, 0, LONG)?;
     flush(0)?;
     ok!(gaspi_notify(0, peer, 6, 1, 0, LONG));
     flush(0)?;

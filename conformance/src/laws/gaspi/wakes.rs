@@ -28,19 +28,8 @@ fn reads(ctx: &Ctx) -> Verdict {
             match round % 2 {
                 0 => ok!(gaspi_read_notify(0, 1024, from, 0, 0, 64, 7, 0, LONG)),
                 _ => {
-                    let (segments, to, at, sizes) = ([0u8; 2], [1024, 2048], [0, 512], [100, 8]);
-                    post::read_list_notify(
-                        2,
-                        segments.as_ptr(),
-                        to.as_ptr(),
-                        from,
-                        segments.as_ptr(),
-                        at.as_ptr(),
-                        sizes.as_ptr(),
-                        0,
-                        7,
-                    )
-                    .ok(0, LONG)?;
+                    let list = post::Parts::new(0, 0, &[(1024, 0, 100), (2048, 512, 8)]);
+                    list.read_notify(from, 0, 7).ok(0, LONG)?;
                 }
             }
             notified(0, 9)?;
