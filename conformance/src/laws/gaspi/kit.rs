@@ -77,6 +77,16 @@ macro_rules! gives {
     };
 }
 
+/// A call that is repeated, with its name.
+pub(crate) type Call<'a> = (&'static str, Box<dyn FnMut() -> i32 + 'a>);
+
+/// Calls that are repeated: `calls! { first(..); second(..); }`.
+macro_rules! calls {
+    ($($name:ident($($arg:expr),* $(,)?);)+) => {
+        vec![$((stringify!($name), Box::new(|| c!($name($($arg),*))) as Box<dyn FnMut() -> i32 + '_>)),+]
+    };
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -84,7 +94,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, got, laws, ok};
+pub(crate) use {c, calls, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -149,6 +159,18 @@ pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     ok!(gaspi_notify_reset(segment, id, &mut value));
     ensure!(value != 0, "notification {id} was announced but is zero");
     Ok(value)
+}
+
+/// Fails if one of these notifications is there.
+pub(crate) fn none_notified(segment: u8, begin: u32, num: u32) -> Verdict {
+    let mut first = 0;
+    let code = c!(gaspi_notify_waitsome(segment, begin, num, &mut first, TEST));
+    ensure_eq!(
+        code_name(code),
+        code_name(TIMEOUT),
+        "{num} notifications from {begin} of segment {segment}"
+    );
+    Ok(())
 }
 
 /// The next rank.

@@ -173,11 +173,7 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         let len = 4096 >> cycle;
         let memory = segment(3, len)?;
         memory.all(0, len, 0, "a fresh segment")?;
-        let mut first = 0;
-        gives!(
-            GASPI_TIMEOUT,
-            gaspi_notify_waitsome(3, 0, 100, &mut first, TEST)
-        );
+        none_notified(3, 0, 100)?;
         barrier()?;
         memory.set(0, cycle * 100 + u64::from(ctx.rank));
         post::write_notify(3, 0, right(ctx), 3, 8, 8, 5, cycle as u32).ok(0, LONG)?;
