@@ -131,11 +131,7 @@ fn barrier_pairs(ctx: &Ctx) -> Verdict {
             post::write_notify(0, at, rank, 0, at, 8, ctx.rank, round as u32).ok(0, LONG)?;
         }
         for rank in others(ctx) {
-            ensure_eq!(
-                notified(0, u32::from(rank))?,
-                round as u32,
-                "rank {rank}'s round"
-            );
+            ensure_eq!(notified(0, u32::from(rank))?, round as u32, "the round");
             ensure_eq!(memory.get(8 * rank as usize), round, "rank {rank}'s word");
         }
         barrier()?;
@@ -349,11 +345,7 @@ fn reduction_synchronises(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(sum_of_all(round)?, n * round, "the sum of round {round}");
         let seen = memory.get(0);
-        ensure!(
-            seen >= round * n,
-            "a reduction ended after {seen} of {} members had come",
-            round * n
-        );
+        ensure!(seen >= round * n, "{seen} of {} had come", round * n);
     }
     Ok(())
 }

@@ -194,11 +194,7 @@ fn names_may_differ(ctx: &Ctx) -> Verdict {
     );
     for round in 1..=3 {
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(
-            sum_in(group, round)?,
-            3 * round,
-            "the sum over a group that is {group} here"
-        );
+        ensure_eq!(sum_in(group, round)?, 3 * round, "the sum over {group}");
     }
     ok!(gaspi_segment_create(1, 64, group, LONG, 0));
     barrier()
@@ -268,11 +264,7 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
         threads(2, |i| {
             let group = [one, two][i];
             let sum = sum_in(group, (i as u64 + 1) * (round + me))?;
-            ensure_eq!(
-                sum,
-                (i as u64 + 1) * (3 * round + 3),
-                "the sum over group {i} in round {round}"
-            );
+            ensure_eq!(sum, (i as u64 + 1) * (3 * round + 3), "group {i}, {round}");
             ok!(gaspi_barrier(group, LONG));
             Ok(())
         })?;

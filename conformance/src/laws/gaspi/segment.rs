@@ -192,10 +192,7 @@ fn names_are_listed(ctx: &Ctx) -> Verdict {
             there.push(id);
         }
         let free = got!(gaspi_segment_avail_local());
-        ensure!(
-            !there.contains(&free),
-            "gaspi_segment_avail_local gave {free}, which is in use"
-        );
+        ensure!(!there.contains(&free), "avail_local gave {free}, in use");
     }
     there.sort();
     ensure_eq!(list()?, there, "gaspi_segment_list");

@@ -33,10 +33,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
         &mut description,
         &mut level
     ));
-    ensure!(
-        !name.is_null() && !description.is_null(),
-        "counter {counter} has no texts"
-    );
+    ensure!(!name.is_null() && !description.is_null(), "{counter}: null");
     // SAFETY:
     // - contract of gaspi_statistic_counter_info: the texts end with a 0.
     let [name, description] = [name, description].map(|text| unsafe { CStr::from_ptr(text) });
@@ -44,10 +41,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
         !name.is_empty() && !description.is_empty(),
         "the texts of counter {counter} are empty"
     );
-    ensure!(
-        matches!(argument, 0 | 1),
-        "counter {counter} has an argument of kind {argument}"
-    );
+    ensure!(matches!(argument, 0 | 1), "{counter} takes a {argument}");
     ensure!(level >= 1, "counter {counter} has the level {level}");
     Ok((argument == 1, name.to_string_lossy().into_owned(), level))
 }

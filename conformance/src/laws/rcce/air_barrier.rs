@@ -74,10 +74,7 @@ fn first_two(ctx: &Ctx) -> Verdict {
     }
     let mut none = first as *const _;
     gives!(ERROR, iRCCE_atomic_alloc(&mut none));
-    ensure!(
-        none.is_null(),
-        "a 95th register, or more, beside the barrier's"
-    );
+    ensure!(none.is_null(), "a 95th register beside the barrier's");
     ensure!(
         mine.iter().all(|register| !counters.contains(register)),
         "a program has got a register of the barrier"

@@ -243,11 +243,7 @@ fn iprobe(ctx: &Ctx) -> Verdict {
         let (mut rank, mut flag) = (-7, -7);
         ok!(iRCCE_iprobe(ANY_SOURCE, &mut rank, &mut flag));
         ensure_eq!(flag, 1, "{left} messages");
-        ensure_eq!(
-            receive(40, rank)?,
-            vec![rank as u8; 40],
-            "the message from UE {rank}"
-        );
+        ensure_eq!(receive(40, rank)?, vec![rank as u8; 40], "from UE {rank}");
     }
     let mut flag = -7;
     ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), &mut flag));

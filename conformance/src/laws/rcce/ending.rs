@@ -303,11 +303,7 @@ fn wrong_environment(_: &Ctx) -> Verdict {
     ] {
         with(name, value, || {
             let seen = c!(RCCE_init(null_mut(), null_mut()));
-            ensure_eq!(
-                seen,
-                RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
-                "RCCE_init with {name}={value}"
-            );
+            ensure_eq!(seen, RCCE_ERROR_CORE_NOT_IN_HOSTFILE, "{name}={value}");
             Ok(())
         })?;
     }

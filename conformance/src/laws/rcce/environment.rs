@@ -148,11 +148,7 @@ fn own_words(_: &Ctx) -> Verdict {
         ensure_eq!(Args::new(line).init()?, line, "the arguments");
         ok!(RCCE_finalize());
     }
-    ensure_eq!(
-        Args::new("program 1 0.8 05").init()?,
-        "program",
-        "the arguments"
-    );
+    ensure_eq!(Args::new("program 1 0.8 05").init()?, "program", "args");
     ok!(RCCE_finalize());
     Ok(())
 }
@@ -196,11 +192,7 @@ fn finalize_waits(ctx: &Ctx) -> Verdict {
         pause(200);
     }
     ok!(RCCE_finalize());
-    ensure!(
-        begin.elapsed().as_millis() >= 190,
-        "after {:?}",
-        begin.elapsed()
-    );
+    ensure!(begin.elapsed().as_millis() >= 190, "{:?}", begin.elapsed());
     Ok(())
 }
 
@@ -216,10 +208,7 @@ fn texts(_: &Ctx) -> Verdict {
         ensure_eq!(end, usize::try_from(len).ok(), "length of text {number}");
         ensure!(len > 0, "no text for {number}");
         let text = bytes[..len as usize].to_vec();
-        ensure!(
-            !seen.contains(&text),
-            "the text of {number} is another's, too"
-        );
+        ensure!(!seen.contains(&text), "text {number} is another's, too");
         seen.push(text);
     }
     ensure_eq!(seen.len(), 27, "texts");

@@ -112,11 +112,7 @@ fn test(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(2048, 0x5b);
     if ctx.rank == 1 {
         for _ in 0..20 {
-            ensure_eq!(
-                way.test(&room, 2000, 0)?,
-                0,
-                "a test before anything was sent"
-            );
+            ensure_eq!(way.test(&room, 2000, 0)?, 0, "a test before the send");
         }
         room.holds(&[], 0x5b, "the buffer of a test that says 0")?;
     }
@@ -138,11 +134,7 @@ fn synchronous(ctx: &Ctx) -> Verdict {
         way.send(&Bytes::filled(100, 1), 1)?;
         let over = c!(RCCE_wtime());
         let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
-        ensure!(
-            over >= begun,
-            "the send was over {} s before the receive",
-            begun - over
-        );
+        ensure!(over >= begun, "the send ended {} s early", begun - over);
     } else {
         pause(60);
         let begun = c!(RCCE_wtime());

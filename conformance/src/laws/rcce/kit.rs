@@ -142,6 +142,16 @@ impl Send {
     pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(self.0, null_mut()))
     }
+
+    pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
+        ensure_eq!(self.status(), expected, "{what}: status");
+        Ok(())
+    }
+
+    pub(crate) fn tests(&self, expected: (i32, i32), what: impl Display) -> Verdict {
+        ensure_eq!(self.test(), expected, "{what}: test");
+        Ok(())
+    }
 }
 
 /// An `iRCCE_RECV_REQUEST`.
@@ -168,6 +178,16 @@ impl Recv {
 
     pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(null_mut(), self.0))
+    }
+
+    pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
+        ensure_eq!(self.status(), expected, "{what}: status");
+        Ok(())
+    }
+
+    pub(crate) fn tests(&self, expected: (i32, i32), what: impl Display) -> Verdict {
+        ensure_eq!(self.test(), expected, "{what}: test");
+        Ok(())
     }
 
     pub(crate) fn source(&self) -> i32 {

@@ -60,10 +60,7 @@ fn windows(ctx: &Ctx) -> Verdict {
     let word = own_window().cast::<i32>();
     ensure!(!word.is_null(), "the own MPB is not mapped");
     for wrong in [-1, n, i32::MAX] {
-        ensure!(
-            c!(RC_COMM_BUFFER_START(wrong)).is_null(),
-            "an MPB of UE {wrong}"
-        );
+        ensure!(c!(RC_COMM_BUFFER_START(wrong)).is_null(), "UE {wrong}");
     }
     barrier()?;
     let value = 100 + me;

@@ -77,10 +77,7 @@ fn each_size(
             pause(3);
             for nth in 0..3 {
                 let seen = receive(len, 0)?;
-                ensure!(
-                    seen == content(ctx, nth, len),
-                    "message {nth} of {len} bytes is wrong"
-                );
+                ensure!(seen == content(ctx, nth, len), "message {nth} of {len}");
             }
             then(len)?;
         }
@@ -300,10 +297,7 @@ fn before_finalize(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         pause(20);
         for (nth, len) in SIZES.into_iter().enumerate() {
-            ensure!(
-                receive(len, 0)? == content(ctx, len as u64, len),
-                "message {nth}"
-            );
+            ensure!(receive(len, 0)? == content(ctx, len as u64, len), "{nth}");
         }
     }
     ok!(RCCE_finalize());

@@ -100,10 +100,7 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
             ensure!(now >= ended, "a send that had ended has not");
             if let [first, rest @ ..] = &states[now..] {
                 ensure_eq!(*first, PENDING, "the head of the queue");
-                ensure!(
-                    rest.iter().all(|s| *s == RESERVED),
-                    "behind the head: {rest:?}"
-                );
+                ensure!(rest.iter().all(|s| *s == RESERVED), "{rest:?}");
             }
             ended = now;
             Ok(now == states.len())
@@ -119,10 +116,7 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
                 pause(2);
             }
             let seen = receive(*len, 0)?;
-            ensure!(
-                seen == content(ctx, nth as u64, *len),
-                "message {nth} is another one"
-            );
+            ensure!(seen == content(ctx, nth as u64, *len), "message {nth}");
         }
     }
     Ok(())
@@ -152,11 +146,7 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
     for nth in [2, 3] {
         receives[nth].0.wait()?;
     }
-    ensure_eq!(
-        receives[0].0.test().1,
-        0,
-        "a receive whose sender has not begun"
-    );
+    ensure_eq!(receives[0].0.test().1, 0, "a receive before its send");
     ctx.sync();
     for (nth, (request, room)) in receives.iter().enumerate() {
         request.wait()?;

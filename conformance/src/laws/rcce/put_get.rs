@@ -143,18 +143,10 @@ fn memcpy(ctx: &Ctx) -> Verdict {
         let from = Bytes::of(&content(ctx, len as u64, len));
         let to = Bytes::filled(len + 64, 0x44);
         let (dest, src) = (to.raw().cast(), from.raw().cast_const().cast());
-        ensure_eq!(
-            c!(iRCCE_memcpy_put(dest, src, len)),
-            dest,
-            "what iRCCE_memcpy_put returns"
-        );
+        ensure_eq!(c!(iRCCE_memcpy_put(dest, src, len)), dest, "put");
         to.holds(&from.get(), 0x44, "iRCCE_memcpy_put")?;
         to.fill(0x45);
-        ensure_eq!(
-            c!(iRCCE_memcpy_get(dest, src, len)),
-            dest,
-            "what iRCCE_memcpy_get returns"
-        );
+        ensure_eq!(c!(iRCCE_memcpy_get(dest, src, len)), dest, "get");
         to.holds(&from.get(), 0x45, "iRCCE_memcpy_get")?;
         from.free();
         to.free();
@@ -168,18 +160,12 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     }
     let all = c!(RCCE_malloc_gory(MPB));
     ensure!(!all.is_null(), "the whole MPB was not given");
-    ensure!(
-        c!(RCCE_malloc_gory(32)).is_null(),
-        "a line was given of a full MPB"
-    );
+    ensure!(c!(RCCE_malloc_gory(32)).is_null(), "a line of a full MPB");
     c!(RCCE_free(all));
     let places: Vec<_> = (0..4).map(|_| c!(RCCE_malloc_gory(MPB / 4))).collect();
     ensure!(places.iter().all(|place| !place.is_null()), "no quarter");
     for (i, a) in places.iter().enumerate() {
-        ensure!(
-            (*a as usize).is_multiple_of(LINE),
-            "part {i} begins within a line"
-        );
+        ensure!((*a as usize).is_multiple_of(LINE), "part {i} of a line");
         for b in &places[..i] {
             ensure!((*a as usize).abs_diff(*b as usize) >= MPB / 4, "overlap");
         }

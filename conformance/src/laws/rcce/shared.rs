@@ -250,11 +250,7 @@ fn registers(ctx: &Ctx) -> Verdict {
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
         let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
-        ensure_eq!(
-            read(*register)?,
-            expected,
-            "register {nth} after two increments of another"
-        );
+        ensure_eq!(read(*register)?, expected, "register {nth} beside");
     }
     Ok(())
 }

@@ -179,11 +179,7 @@ fn half_sums(job: &Job<'_>) -> Verdict {
     if job.rank == 0 {
         let low = job.memory.half(128).load(Ordering::Acquire);
         let high = job.memory.half(132).load(Ordering::Acquire);
-        ensure_eq!(
-            low,
-            (2 * rounds as u32).wrapping_neg(),
-            "sum of ranks 0 and 2"
-        );
+        ensure_eq!(low, (2 * rounds as u32).wrapping_neg(), "ranks 0 and 2");
         ensure_eq!(high, (rounds as u32).wrapping_neg(), "sum of rank 1");
     }
     Ok(())
@@ -314,11 +310,7 @@ fn kinds_of_memory(job: &Job<'_>) -> Verdict {
     job.meet();
     ensure_eq!(on_stack.load(Ordering::Acquire), 2 * rounds, "on the stack");
     ensure_eq!(on_heap.load(Ordering::Acquire), 2 * rounds, "on the heap");
-    ensure_eq!(
-        DATA.load(Ordering::Acquire),
-        2 * rounds,
-        "8 bytes of the program's data"
-    );
+    ensure_eq!(DATA.load(Ordering::Acquire), 2 * rounds, "8 bytes");
     ensure_eq!(
         u64::from(SMALL.load(Ordering::Acquire)),
         2 * rounds,

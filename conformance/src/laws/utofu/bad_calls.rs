@@ -29,12 +29,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         let has = |what: &str| function.takes.contains(what);
         let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
             let seen = call(&function, &wrong);
-            ensure!(
-                seen == code,
-                "{} with {what} gave {} instead of {code:?}",
-                function.name,
-                code_name(seen)
-            );
+            code_is(seen, code, format!("{} with {what}", function.name))?;
             Ok(())
         };
         for hdl in wrong_handles(gone) {

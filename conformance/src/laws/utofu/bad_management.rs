@@ -171,11 +171,7 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
     }
     for wrong in [0, 13, 14, 128, 255] {
         let code = c!(utofu_get_path_coords(id, wrong, at.as_mut_ptr()));
-        ensure!(
-            code == UTOFU_ERR_INVALID_PATH_ID,
-            "path id {wrong}: {}",
-            code_name(code)
-        );
+        code_is(code, UTOFU_ERR_INVALID_PATH_ID, format!("path id {wrong}"))?;
     }
     ensure_eq!((path, at), (99, [99; 3]), "places after errors");
     gives! { UTOFU_ERR_INVALID_POINTER:

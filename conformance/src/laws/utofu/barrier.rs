@@ -26,11 +26,7 @@ laws! {
 /// Polls until the end, and expects this code.
 fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
-    ensure!(
-        seen == code,
-        "{what} gave {} instead of {code:?}",
-        code_name(seen)
-    );
+    code_is(seen, code, format!("{what}"))?;
     Ok(())
 }
 
@@ -216,11 +212,7 @@ fn mismatch(job: &Job<'_>) -> Verdict {
                 let code = start_any(end, op, count);
                 ensure_eq!(code, SUCCESS, "starting operation {op}");
                 let code = poll_any(end, op)?;
-                ensure_eq!(
-                    code,
-                    UTOFU_ERR_BARRIER_MISMATCH,
-                    "{usual:?}, but {other:?} at rank {odd}"
-                );
+                ensure_eq!(code, UTOFU_ERR_BARRIER_MISMATCH, "{usual:?}, {other:?}");
             }
             // The round is over, and the circuit works as before.
             circuit.integers(SUM, 1, |_| vec![2], &[8])?;

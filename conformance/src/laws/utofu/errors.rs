@@ -58,11 +58,7 @@ fn send_errors(job: &Job<'_>) -> Verdict {
         for (nth, (local, len, code, what)) in cases.iter().enumerate() {
             post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 100 + nth)?;
             let (seen, cbdata) = job.queue.next_tcq()?;
-            ensure!(
-                seen == *code,
-                "a put of {len} from {what} gave {} instead of {code:?}",
-                code_name(seen)
-            );
+            code_is(seen, *code, format!("a put of {len} from {what}"))?;
             ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
             job.queue.mrq_is_empty()?;
             // The error keeps its place among other entries.
@@ -206,11 +202,7 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
                     ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
                 }
                 let (seen, notice) = job.queue.next_mrq()?;
-                ensure!(
-                    seen == code,
-                    "{name} at {what} gave {} instead of {code:?}",
-                    code_name(seen)
-                );
+                code_is(seen, code, format!("{name} at {what}"))?;
                 ensure_eq!(
                     (notice.notice_type, notice.vcq_id, notice.edata),
                     (*kind, right, 0xe1),
@@ -277,11 +269,7 @@ fn local_errors(job: &Job<'_>) -> Verdict {
                     break (seen, notice);
                 }
             };
-            ensure!(
-                seen == code,
-                "a get to {what} gave {} instead of {code:?}",
-                code_name(seen)
-            );
+            code_is(seen, code, format!("a get to {what}"))?;
             ensure_eq!((notice.notice_type, notice.edata), (LCL_GET, 5), "notice");
             job.queue.tcq_is_empty()?;
         }

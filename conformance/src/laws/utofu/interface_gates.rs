@@ -85,11 +85,7 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
         for id in ids {
             let (at, _, bg) = vbg_info(id)?;
             ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
-            ensure_eq!(
-                id,
-                put_together(at, tni, bg),
-                "VBG {bg} of TNI {tni} at {at:?}, {id:#x}"
-            );
+            ensure_eq!(id, put_together(at, tni, bg), "VBG {bg}, {tni}, {at:?}");
             let parts = BITS.map(|(first, bits)| id >> first & ((1 << bits) - 1));
             ensure_eq!(parts[0] < 16, id == ids[0], "if BG {} starts", parts[0]);
         }

@@ -142,6 +142,12 @@ pub(crate) fn code_name(code: i32) -> String {
     }
 }
 
+/// Fails unless a call gave this code.
+#[track_caller]
+pub(crate) fn code_is(seen: i32, expected: i32, what: impl Display) -> Verdict {
+    crate::kit::gives(&what.to_string(), (seen, expected), code_name)
+}
+
 /// Fails unless the code is one of these.
 pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
     crate::kit::one_of(code, allowed, what, code_name)

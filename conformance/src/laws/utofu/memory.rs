@@ -45,6 +45,19 @@ fn is_error(code: i32) -> bool {
     (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&code)
 }
 
+/// The put succeeds.
+#[track_caller]
+fn puts(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize, what: &str) -> Verdict {
+    code_is(put_code(job, vcq, stadd, value, length)?, SUCCESS, what)
+}
+
+/// The put ends with an error of the target.
+fn refuses(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize, what: &str) -> Verdict {
+    let code = put_code(job, vcq, stadd, value, length)?;
+    ensure!(is_error(code), "{what} gave {}", code_name(code));
+    Ok(())
+}
+
 /// Sends a STADD to the left rank and gets the STADD of the right one.
 fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
     job.meet();
@@ -66,28 +79,17 @@ fn same_region(job: &Job<'_>) -> Verdict {
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
     for left in [2, 1] {
-        ensure_eq!(
-            put_code(job, peer, theirs, left, 8)?,
-            SUCCESS,
-            "a put with {left} left"
-        );
+        puts(job, peer, theirs, left, 8, "a put with some left")?;
         job.meet();
         ensure_eq!(memory.get(0), left, "what was put");
         job.queue.deregister(stadd)?;
         job.meet();
     }
-    ensure_eq!(
-        put_code(job, peer, theirs, 7, 8)?,
-        SUCCESS,
-        "a put with one registration left"
-    );
+    puts(job, peer, theirs, 7, 8, "a put with one registration left")?;
     job.meet();
     job.queue.deregister(stadd)?;
     job.meet();
-    ensure!(
-        is_error(put_code(job, peer, theirs, 99, 8)?),
-        "a put to a deregistered STADD"
-    );
+    refuses(job, peer, theirs, 99, 8, "a put to a deregistered STADD")?;
     job.meet();
     ensure_eq!(memory.get(0), 7, "the memory in the end");
     memory.free();
@@ -242,11 +244,7 @@ fn another_under_the_stag(job: &Job<'_>) -> Verdict {
         let other = rooms[(round as usize + 1) % 2];
         let stadd = job.queue.register_as(memory, 17)?;
         job.meet();
-        ensure_eq!(
-            put_code(job, peer, to + 8, round, 8)?,
-            SUCCESS,
-            "the put of round {round}"
-        );
+        puts(job, peer, to + 8, round, 8, "the put of a round")?;
         // Only the larger registration has this byte.
         let code = put_code(job, peer, to + 512, round, 8)?;
         ensure_eq!(code == SUCCESS, memory.len > 512, "past 256 bytes");
@@ -281,30 +279,14 @@ fn read_only(job: &Job<'_>) -> Verdict {
     job.memory.holds(128, &TEXT, "what was put")?;
     // As a target.
     let memory = UTOFU_ERR_MRQ_RMT_MEMORY;
-    ensure_eq!(
-        code_name(put_code(job, peer, theirs, 1, 8)?),
-        code_name(memory),
-        "a piggyback"
-    );
+    code_is(put_code(job, peer, theirs, 1, 8)?, memory, "a piggyback")?;
     post::put(job.hdl, peer, job.stadd, theirs, 8).ok(0, LOCAL, 0)?;
-    ensure_eq!(
-        code_name(job.queue.next_mrq()?.0),
-        code_name(memory),
-        "a put"
-    );
+    code_is(job.queue.next_mrq()?.0, memory, "a put")?;
     post::armw8(job.hdl, peer, ADD, 1, theirs).ok(0, LOCAL, 0)?;
-    ensure_eq!(
-        code_name(job.queue.next_mrq()?.0),
-        code_name(memory),
-        "an ARMW"
-    );
+    code_is(job.queue.next_mrq()?.0, memory, "an ARMW")?;
     post::get(job.hdl, peer, stadd, job.at(job.right(), 0), 8).ok(0, LOCAL, 0)?;
     let local = UTOFU_ERR_MRQ_LCL_MEMORY;
-    ensure_eq!(
-        code_name(job.queue.next_mrq()?.0),
-        code_name(local),
-        "a get"
-    );
+    code_is(job.queue.next_mrq()?.0, local, "a get")?;
     job.meet();
     ensure!(TEXT.iter().all(|byte| *byte == 0x2a), "text changed");
     job.queue.deregister(stadd)
@@ -317,16 +299,9 @@ fn both_ways(job: &Job<'_>) -> Verdict {
     ensure!(writable != constant, "one STADD for both");
     let peer = job.vcq(job.right());
     let theirs = exchange(job, constant)?;
-    ensure!(
-        is_error(put_code(job, peer, theirs, 1, 8)?),
-        "a put to the read-only one"
-    );
+    refuses(job, peer, theirs, 1, 8, "a put to the read-only one")?;
     let theirs = exchange(job, writable)?;
-    ensure_eq!(
-        put_code(job, peer, theirs, 2, 8)?,
-        SUCCESS,
-        "a put to the other one"
-    );
+    puts(job, peer, theirs, 2, 8, "a put to the other one")?;
     job.meet();
     ensure_eq!(memory.get(0), 2, "what was put");
     job.queue.deregister(writable)?;
@@ -348,19 +323,13 @@ fn two_vcqs(job: &Job<'_>) -> Verdict {
     job.meet();
     let two = second.register_as(memory, 30)?;
     job.meet();
-    ensure_eq!(
-        put_code(job, other, stadd_of(other, 30)?, 2, 8)?,
-        SUCCESS,
-        "a put through the VCQ with it"
-    );
+    let theirs = stadd_of(other, 30)?;
+    puts(job, other, theirs, 2, 8, "a put through the VCQ with it")?;
     job.meet();
     job.queue.deregister(one)?;
     job.meet();
-    ensure_eq!(
-        put_code(job, other, stadd_of(other, 30)?, 3, 8)?,
-        SUCCESS,
-        "a put when the other has gone"
-    );
+    let theirs = stadd_of(other, 30)?;
+    puts(job, other, theirs, 3, 8, "a put when the other has gone")?;
     let first = job.vcq(job.right());
     ensure!(
         is_error(put_code(job, first, stadd_of(first, 30)?, 4, 8)?),
@@ -451,16 +420,9 @@ fn stale(job: &Job<'_>) -> Verdict {
     for round in 1..=20u64 {
         let stadd = job.queue.register(memory)?;
         let theirs = exchange(job, stadd)?;
-        ensure_eq!(
-            put_code(job, peer, theirs, round, 8)?,
-            SUCCESS,
-            "a put to a new STADD"
-        );
+        puts(job, peer, theirs, round, 8, "a put to a new STADD")?;
         for old in &before {
-            ensure!(
-                is_error(put_code(job, peer, *old, 99, 8)?),
-                "a put to an old STADD"
-            );
+            refuses(job, peer, *old, 99, 8, "a put to an old STADD")?;
             post::get(job.hdl, peer, job.stadd + 8, *old, 8).ok(0, LOCAL, 0)?;
             ensure!(is_error(job.queue.next_mrq()?.0), "a get from an old STADD");
         }
@@ -483,11 +445,7 @@ fn one_byte(job: &Job<'_>) -> Verdict {
     let stadd = job.queue.register(part)?;
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
-    ensure_eq!(
-        put_code(job, peer, theirs, 0x11, 1)?,
-        SUCCESS,
-        "a put of a byte"
-    );
+    puts(job, peer, theirs, 0x11, 1, "a put of a byte")?;
     for (offset, length) in [(0, 2), (1, 1), (u64::MAX, 1)] {
         let to = theirs.wrapping_add(offset);
         ensure!(

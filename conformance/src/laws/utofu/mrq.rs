@@ -237,11 +237,7 @@ fn mixed(job: &Job<'_>) -> Verdict {
         }
         failure.is_some() || seen.iter().sum::<usize>() >= 2 * EACH * peers
     })?;
-    ensure!(
-        failure.is_none(),
-        "a notice with {}",
-        failure.unwrap_or_default()
-    );
+    ensure!(failure.is_none(), "notice: {}", failure.unwrap_or_default());
     ensure_eq!(seen, posted, "notices of each type");
     job.meet();
     pause(1);

@@ -34,11 +34,7 @@ fn piggybacks(job: &Job<'_>) -> Verdict {
             )
             .ok(0, LOCAL, 0)?;
             let notice = job.queue.notice(LCL_PUT)?;
-            ensure_eq!(
-                notice.rmt_stadd,
-                job.at(job.right(), 8 + to + length),
-                "the end"
-            );
+            ensure_eq!(notice.rmt_stadd, job.at(job.right(), 8 + to + length), "it");
             job.meet();
             let what = format!("{length} bytes to {to}");
             job.memory

@@ -136,10 +136,7 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
         ensure!(cqs.insert(whereabouts(queue.id)?.1), "two VCQs on a CQ");
     }
     for queue in others.iter().chain([&shared]) {
-        ensure!(
-            !cqs.contains(&whereabouts(queue.id)?.1),
-            "an exclusive VCQ shares its CQ"
-        );
+        ensure!(!cqs.contains(&whereabouts(queue.id)?.1), "a shared CQ");
     }
     // A freed VCQ can be shared again.
     let count = exclusive.len();

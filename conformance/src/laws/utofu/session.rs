@@ -429,11 +429,7 @@ fn completions(job: &Job<'_>, session: &Session) -> Verdict {
                     arrived += 1;
                     continue;
                 }
-                ensure_eq!(
-                    (notice.notice_type, notice.edata),
-                    (LCL_PUT, next),
-                    "a local notice"
-                );
+                ensure_eq!((notice.notice_type, notice.edata), (LCL_PUT, next), "it");
                 ensure_eq!(notice.vcq_id, job.vcq(0), "the peer");
                 next += 1;
             }
