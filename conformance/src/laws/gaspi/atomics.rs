@@ -35,22 +35,6 @@ laws! {
         "atomics find a segment that was made again under the same name, and larger";
 }
 
-fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
-    let mut old = 0xdead;
-    ok!(gaspi_atomic_fetch_add(
-        segment, at, rank, value, &mut old, LONG
-    ));
-    Ok(old)
-}
-
-fn swap(segment: u8, at: u64, rank: u16, comparator: u64, new: u64) -> Result<u64, String> {
-    let mut old = 0xdead;
-    ok!(gaspi_atomic_compare_swap(
-        segment, at, rank, comparator, new, &mut old, LONG
-    ));
-    Ok(old)
-}
-
 /// Number of repetitions. Fast backends need more: an operation takes nanoseconds, and the ranks must overlap.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
     if ctx.is_quick() {

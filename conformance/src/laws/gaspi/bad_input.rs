@@ -358,8 +358,7 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
     must_fail(code, "committing a group of others")?;
     // The group can still be completed.
     ok!(gaspi_group_add(strange, me));
-    let code = c!(gaspi_group_add(strange, me));
-    must_fail(code, "adding a rank twice")?;
+    must_fail(c!(gaspi_group_add(strange, me)), "adding a rank twice")?;
     let size = got!(gaspi_group_size(strange));
     ensure_eq!(size, ctx.size, "members after a rank was added twice");
     ok!(gaspi_group_commit(strange, LONG));

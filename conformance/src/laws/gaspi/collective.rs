@@ -48,10 +48,7 @@ fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
         if random.below(3) == 0 {
             pause(random.below(2));
         }
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ok!(gaspi_barrier(ALL, BLOCK));
         let seen = memory.get(0);
         ensure!(
@@ -73,10 +70,7 @@ fn barrier_continues(ctx: &Ctx) -> Verdict {
     let n = u64::from(ctx.size);
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=12u64 {
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         repeat("gaspi_barrier", || {
             c!(gaspi_barrier(ALL, patience(&mut random)))
         })?;
@@ -108,8 +102,7 @@ fn barrier_waits(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 1 {
         ctx.sync();
         pause(60);
-        let mut old = 0;
-        ok!(gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG));
+        add(0, 0, 0, 1)?;
         return barrier();
     }
     let start = Instant::now();
@@ -339,10 +332,7 @@ fn reduction_synchronises(ctx: &Ctx) -> Verdict {
         if random.below(3) == 0 {
             pause(1);
         }
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ensure_eq!(sum_of_all(round)?, n * round, "the sum of round {round}");
         let seen = memory.get(0);
         ensure!(seen >= round * n, "{seen} of {} had come", round * n);

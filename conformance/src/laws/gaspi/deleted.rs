@@ -91,8 +91,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
         }
     }
     for (name, call) in OF_GROUPS {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         ok!(gaspi_group_add(group, 0));
         ok!(gaspi_group_add(group, 1));
         if name != "gaspi_group_commit" {

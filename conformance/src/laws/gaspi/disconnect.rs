@@ -52,8 +52,7 @@ fn closed_and_opened(ctx: &Ctx) -> Verdict {
         writes(2, 1)?;
         ok!(gaspi_connect(1, LONG));
         writes(1, 1)?;
-        let mut old = 9;
-        ok!(gaspi_atomic_fetch_add(0, 16, 1, 1, &mut old, LONG));
+        let old = add(0, 16, 1, 1)?;
         ensure_eq!(old, 0, "the value before the only addition");
     } else {
         notified(0, 0)?;

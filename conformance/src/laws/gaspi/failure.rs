@@ -285,8 +285,7 @@ fn atomics_end(ctx: &Ctx) -> Verdict {
     }
     learn(ctx, victim)?;
     let survivor = (ctx.rank ^ 1) as u16;
-    let mut old = 0;
-    ok!(gaspi_atomic_fetch_add(0, 0, survivor, 1, &mut old, LONG));
+    add(0, 0, survivor, 1)?;
     // Neither survivor leaves before the other one has its result.
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, BLOCK));

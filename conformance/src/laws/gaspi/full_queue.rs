@@ -68,8 +68,7 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                         post::write_notify(0, from, to, 1, into, 8, at, 1 + nth).code(QUEUE, TEST)
                     })?;
                     if adds {
-                        let mut before = 0;
-                        ok!(gaspi_atomic_fetch_add(1, sum, to, 1, &mut before, LONG));
+                        add(1, sum, to, 1)?;
                     }
                 }
             }

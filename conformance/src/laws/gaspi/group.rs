@@ -132,10 +132,7 @@ fn commit_synchronises(ctx: &Ctx) -> Verdict {
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=3u64 {
         pause(random.below(3));
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         group_of(&[0, 1, 2, 3])?;
         let seen = memory.get(0);
         ensure!(
@@ -160,10 +157,7 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
         }
         if ctx.rank == late {
             pause(8);
-            let mut old = 0;
-            for rank in 0..ctx.size as u16 {
-                ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-            }
+            count_at_all(ctx)?;
             ok!(gaspi_group_commit(group, BLOCK));
         } else {
             repeat("gaspi_group_commit", || {

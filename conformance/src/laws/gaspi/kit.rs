@@ -173,6 +173,35 @@ pub(crate) fn none_notified(segment: u8, begin: u32, num: u32) -> Verdict {
     Ok(())
 }
 
+/// The value before an addition.
+pub(crate) fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
+    let mut old = 0xdead;
+    ok!(gaspi_atomic_fetch_add(
+        segment, at, rank, value, &mut old, LONG
+    ));
+    Ok(old)
+}
+
+/// The value before a compare-swap.
+pub(crate) fn swap(
+    segment: u8,
+    at: u64,
+    rank: u16,
+    comparator: u64,
+    new: u64,
+) -> Result<u64, String> {
+    let mut old = 0xdead;
+    ok!(gaspi_atomic_compare_swap(
+        segment, at, rank, comparator, new, &mut old, LONG
+    ));
+    Ok(old)
+}
+
+/// Adds 1 to the first word of segment 0 at all ranks.
+pub(crate) fn count_at_all(ctx: &Ctx) -> Verdict {
+    (0..ctx.size as u16).try_for_each(|rank| add(0, 0, rank, 1).map(drop))
+}
+
 /// The next rank.
 pub(crate) fn right(ctx: &Ctx) -> u16 {
     ((ctx.rank + 1) % ctx.size) as u16

@@ -297,8 +297,7 @@ fn each(ctx: &Ctx) -> Verdict {
     let (target, room) = segments(ctx)?;
     let jobs: Vec<Job> = all(ctx, 0..1);
     for job in &jobs {
-        let mut num = 0;
-        ok!(gaspi_operation_get_num_requests(job.kind(), 2, &mut num));
+        let num = got!(gaspi_operation_get_num_requests(job.kind(), 2));
         ensure_eq!(num, 1, "reports of an operation");
         ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?}");
         let (code, reports) = reports(job.queue, LONG)?;
@@ -699,8 +698,7 @@ fn groups(_: &Ctx) -> Verdict {
     let counts = parking_lot::Mutex::new([0u32; 16]);
     threads(4, |_| {
         for _ in 0..25 {
-            let mut queue = 0;
-            ok!(gaspi_queue_group_get_queue(0, &mut queue));
+            let queue = got!(gaspi_queue_group_get_queue(0));
             counts.lock()[usize::from(queue)] += 1;
         }
         Ok(())

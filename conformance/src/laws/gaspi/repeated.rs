@@ -118,8 +118,7 @@ fn commits(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     // The members identify a group.
     let of = |last: u16| {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         ok!(gaspi_group_add(group, 0));
         ok!(gaspi_group_add(group, last));
         Ok::<_, String>(group)
@@ -133,8 +132,7 @@ fn commits(ctx: &Ctx) -> Verdict {
         repeat("gaspi_group_commit", || commit(group, LONG))?;
         barrier_of(group)?;
         repeat("gaspi_segment_create", || create(id, group, LONG))?;
-        let mut size = 0;
-        ok!(gaspi_segment_size(id, 0, &mut size));
+        let size = got!(gaspi_segment_size(id, 0));
         ensure_eq!(size, 64 * u64::from(id), "the size of segment {id}");
         Ok(())
     };
@@ -174,8 +172,7 @@ fn sizes(ctx: &Ctx) -> Verdict {
     } else if ctx.rank == 0 {
         let whole = memory(1, wanted as usize)?;
         whole.fill(7);
-        let mut size = 0;
-        ok!(gaspi_segment_size(1, 0, &mut size));
+        let size = got!(gaspi_segment_size(1, 0));
         ensure_eq!(size, wanted, "the size of the segment");
     }
     barrier()

@@ -268,8 +268,7 @@ fn segments(ctx: &Ctx) -> Verdict {
     for to in 0..ctx.size as u16 {
         let at = 16 + 8 * u64::from(ctx.rank);
         ok!(gaspi_write_notify(0, 8, to, 0, at, 8, ctx.rank, 5, 0, LONG));
-        let mut old = 0;
-        ok!(gaspi_atomic_fetch_add(0, 56, to, 1, &mut old, LONG));
+        add(0, 56, to, 1)?;
     }
     for from in 0..ctx.size {
         ensure_eq!(notified(0, from)?, 5, "the notification");

@@ -74,10 +74,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
     let mut pointer = null_mut();
     if ctx.rank == late {
         pause(8);
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ok!(gaspi_segment_create(4, 128, ALL, BLOCK, 0));
     } else {
         let mut usable = false;
@@ -149,15 +146,7 @@ fn use_is_for_all(ctx: &Ctx) -> Verdict {
             "what rank {rank} wrote"
         );
     }
-    let mut old = 0;
-    ok!(gaspi_atomic_fetch_add(
-        2,
-        4992,
-        right(ctx),
-        3,
-        &mut old,
-        LONG
-    ));
+    add(2, 4992, right(ctx), 3)?;
     flush(0)?;
     barrier()?;
     memory.shows(4992, 3, "an atomic sum in memory of the program")?;

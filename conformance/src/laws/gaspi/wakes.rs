@@ -44,8 +44,7 @@ fn reads(ctx: &Ctx) -> Verdict {
 fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     threads(4, |_| {
         for _ in 0..30 {
-            let mut old = 0;
-            ok!(gaspi_atomic_fetch_add(0, 8, right(ctx), 1, &mut old, LONG));
+            add(0, 8, right(ctx), 1)?;
         }
         Ok(())
     })?;

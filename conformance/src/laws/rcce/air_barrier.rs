@@ -116,12 +116,7 @@ fn parts(ctx: &Ctx) -> Verdict {
         } else {
             ok!(RCCE_barrier(&mut comm));
         }
-        let mut value = -7;
-        ok!(RCCE_flag_read(flag, &mut value, partner));
-        ensure!(
-            value == round || value == round + 1,
-            "the partner was in round {value}, not {round}"
-        );
+        in_round(flag, partner, round)?;
         ensure_eq!(
             (read(counters[0])?, read(counters[1])?),
             (0, 0),
@@ -161,12 +156,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
         ok!(RCCE_flag_write(&mut { flag }, round, me));
         meet()?;
         for id in [0, (me + 1) % n, (me + 23) % n, n - 1] {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} when UE {me} left barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     meet()

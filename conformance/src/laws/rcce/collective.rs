@@ -251,12 +251,7 @@ fn barrier_holds(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_barrier(&mut world()));
         }
         for id in 0..n {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} when UE {me} left barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     barrier()
@@ -294,12 +289,7 @@ fn barrier_world(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_barrier(comm));
         }
         for id in 0..ctx.size as i32 {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} after barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     barrier()

@@ -185,11 +185,6 @@ impl Recv {
         Ok(())
     }
 
-    pub(crate) fn tests(&self, expected: (i32, i32), what: impl Display) -> Verdict {
-        ensure_eq!(self.test(), expected, "{what}: test");
-        Ok(())
-    }
-
     pub(crate) fn source(&self) -> i32 {
         c!(iRCCE_get_source(self.0))
     }
@@ -351,6 +346,15 @@ pub(crate) fn new_flag() -> Result<*mut i32, String> {
     ok!(RCCE_flag_alloc(&mut flag));
     ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
     Ok(flag)
+}
+
+/// A UE that has written its round to its flag may be one round ahead at most.
+pub(crate) fn in_round(flag: *mut i32, id: i32, round: i32) -> Verdict {
+    let mut value = -7;
+    ok!(RCCE_flag_read(flag, &mut value, id));
+    let near = value == round || value == round + 1;
+    ensure!(near, "UE {id} was in round {value}, not {round}");
+    Ok(())
 }
 
 /// The pointer type of tagged flags.

@@ -312,12 +312,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
                 barrier()?;
             }
             for id in 0..n {
-                let mut value = -7;
-                ok!(RCCE_flag_read(flag, &mut value, id));
-                ensure!(
-                    value == round || value == round + 1,
-                    "UE {id} was in round {value}, and UE {me} had left {round}"
-                );
+                in_round(flag, id, round)?;
             }
         }
         Ok(())

@@ -335,12 +335,9 @@ impl Circuit {
         }
         for who in &self.mine {
             let mut result = [UNTOUCHED; 8];
+            let end = self.ids[*who][0];
             completed("utofu_poll_reduce_uint64", || {
-                let code = c!(utofu_poll_reduce_uint64(
-                    self.ids[*who][0],
-                    0,
-                    result.as_mut_ptr()
-                ));
+                let code = c!(utofu_poll_reduce_uint64(end, 0, result.as_mut_ptr()));
                 assert!(code == SUCCESS || result == [UNTOUCHED; 8]);
                 code
             })?;
@@ -366,12 +363,9 @@ impl Circuit {
         }
         for who in &self.mine {
             let mut result = [f64::from_bits(UNTOUCHED); 4];
+            let end = self.ids[*who][0];
             completed("utofu_poll_reduce_double", || {
-                c!(utofu_poll_reduce_double(
-                    self.ids[*who][0],
-                    0,
-                    result.as_mut_ptr()
-                ))
+                c!(utofu_poll_reduce_double(end, 0, result.as_mut_ptr()))
             })?;
             for (nth, (seen, expected)) in result.iter().zip(&expected[..count]).enumerate() {
                 ensure!(

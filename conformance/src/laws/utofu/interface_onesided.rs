@@ -91,16 +91,7 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                 ..*right
             };
             ensure_eq!((function.start)(&call), SUCCESS, "{}, room", function.name);
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
-            let notices = if function.name == "utofu_nop" {
-                0
-            } else {
-                commands
-            };
+            let (commands, notices) = function.counts(BLOCKS);
             counts(job, call.flags, commands, notices, right.cbdata)?;
         }
         Ok(())
@@ -132,16 +123,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
     with_calls(ctx, |job, right, desc, size| {
         let mut random = ctx.random(1);
         for function in functions() {
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
-            let notices = if function.name == "utofu_nop" {
-                0
-            } else {
-                commands
-            };
+            let (commands, notices) = function.counts(BLOCKS);
             for set in 0..8u64 {
                 let bits = [TCQ, LOCAL, REMOTE];
                 let chosen = (0..3usize).filter(|bit| set & 1 << bit != 0);
@@ -184,11 +166,7 @@ fn in_range(ctx: &Ctx) -> Verdict {
     ];
     with_calls(ctx, |job, right, desc, written| {
         for function in functions().iter().filter(|f| f.takes.contains("packets")) {
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
+            let (commands, _) = function.counts(BLOCKS);
             for (mtu, gap, expected) in cases {
                 let call = Call { mtu, gap, ..*right };
                 let codes = [(function.start)(&call), (function.prepare)(&call)];
