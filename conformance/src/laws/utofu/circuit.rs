@@ -238,14 +238,7 @@ impl Circuit {
                 job.memory.set(row + i * 8, *id);
             }
             for other in (0..job.size).filter(|other| *other != job.rank) {
-                post::put(
-                    job.hdl,
-                    job.vcq(other),
-                    job.stadd + row as u64,
-                    job.at(other, row),
-                    ROW * 8,
-                )
-                .ok(0, LOCAL, 0)?;
+                job.put(other, row, row, ROW * 8).ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
             }
         }

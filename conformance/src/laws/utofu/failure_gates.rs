@@ -146,14 +146,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     }
     let row = job.rank as usize * 24;
     for other in (0..3).filter(|other| *other != job.rank) {
-        post::put(
-            job.hdl,
-            job.vcq(other),
-            job.stadd + row as u64,
-            job.at(other, row),
-            24,
-        )
-        .ok(0, LOCAL, 0)?;
+        job.put(other, row, row, 24).ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
     }
     job.meet();

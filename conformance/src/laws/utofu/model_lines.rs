@@ -67,7 +67,7 @@ fn of_put(job: &Job<'_>) -> Verdict {
         let value = round as u8;
         if job.rank == 0 {
             job.memory.fill_range(32_768, len, value);
-            post::put(job.hdl, job.vcq(1), job.stadd + 32_768, job.at(1, at), len).ok(0, 0, 0)?;
+            job.put(1, 32_768, at, len).ok(0, 0, 0)?;
             job.await_word(0, round)?;
         } else {
             lines_arrive(job, at, len, value)?;
@@ -85,16 +85,8 @@ fn of_stride(job: &Job<'_>) -> Verdict {
         let value = round as u8;
         if job.rank == 0 {
             job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
-            post::put_stride(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 32_768,
-                job.at(1, at),
-                len,
-                STRIDE,
-                BLOCKS,
-            )
-            .ok(0, 0, 0)?;
+            job.put_stride(1, 32_768, at, len, STRIDE, BLOCKS)
+                .ok(0, 0, 0)?;
             job.await_word(0, round)?;
         } else {
             for block in 0..BLOCKS {
@@ -135,14 +127,8 @@ fn of_get(job: &Job<'_>) -> Verdict {
             }
             job.memory.fill_range(256, 32_768, 0);
             posted.store(round, Ordering::Release);
-            post::get(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + at as u64,
-                job.at(1, 65_536 + 32_768 * half as usize),
-                len,
-            )
-            .ok(0, LOCAL, 0)?;
+            job.get(1, at, 65_536 + 32_768 * half as usize, len)
+                .ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             until("the other thread", || {
                 (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)

@@ -198,7 +198,7 @@ fn local_of_put(job: &Job<'_>) -> Verdict {
         }
         job.meet();
         if job.rank == 2 {
-            post::get(job.hdl, job.vcq(1), job.stadd, job.at(1, 5), LENGTH).ok(0, LOCAL, 0)?;
+            job.get(1, 0, 5, LENGTH).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             job.memory
                 .all(0, LENGTH, round, "what a third process reads")?;

@@ -24,14 +24,7 @@ fn line_of_get(job: &Job<'_>) -> Verdict {
             job.memory.set(1024 + 8 * word, round);
         }
         job.meet();
-        post::get(
-            job.hdl,
-            job.vcq(job.right()),
-            job.stadd + at as u64,
-            job.at(job.right(), 1024),
-            8 * words,
-        )
-        .ok(0, 0, 0)?;
+        job.get(job.right(), at, 1024, 8 * words).ok(0, 0, 0)?;
         job.await_word(at + 8 * (words - 1), round)?;
         for word in 0..words {
             ensure_eq!(job.memory.get(at + 8 * word), round, "word {word}");

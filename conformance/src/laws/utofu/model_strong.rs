@@ -17,14 +17,7 @@ laws! {
 
 /// Reports to the left rank that this rank has checked the round.
 fn seen(job: &Job<'_>, round: u64) -> Verdict {
-    post::put_piggyback8(
-        job.hdl,
-        job.vcq(job.left()),
-        round,
-        job.at(job.left(), 0),
-        8,
-    )
-    .ok(0, 0, 0)
+    job.put8(job.left(), 0, round).ok(0, 0, 0)
 }
 
 fn get_then_put(job: &Job<'_>) -> Verdict {
@@ -35,31 +28,13 @@ fn get_then_put(job: &Job<'_>) -> Verdict {
         }
         job.meet();
         if job.rank == 0 {
-            post::get(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 8192,
-                job.at(1, 4096),
-                LENGTH,
-            )
-            .ok(0, 0, 0)?;
-            post::put_piggyback8(job.hdl, job.vcq(1), round, job.at(1, 0), 8).ok(
-                0,
-                STRONG_ORDER,
-                0,
-            )?;
+            job.get(1, 8192, 4096, LENGTH).ok(0, 0, 0)?;
+            job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;
         } else {
             job.await_word(0, round)?;
             job.memory.fill_range(4096, LENGTH, 0xff);
             // The put follows the get in strong order, so the get has written its whole target.
-            post::get(
-                job.hdl,
-                job.vcq(0),
-                job.stadd + 8192,
-                job.at(0, 8192),
-                LENGTH,
-            )
-            .ok(0, LOCAL, 0)?;
+            job.get(0, 8192, 8192, LENGTH).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             job.memory
                 .all(8192, LENGTH, round as u8, "a get before the put")?;
@@ -79,19 +54,8 @@ fn put_then_get(job: &Job<'_>) -> Verdict {
         }
         job.meet();
         if job.rank == 0 {
-            post::put(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 8192,
-                job.at(1, 4096),
-                LENGTH,
-            )
-            .ok(0, 0, 0)?;
-            post::get(job.hdl, job.vcq(1), job.stadd + 8, job.at(1, 0), 8).ok(
-                0,
-                STRONG_ORDER,
-                0,
-            )?;
+            job.put(1, 8192, 4096, LENGTH).ok(0, 0, 0)?;
+            job.get(1, 8, 0, 8).ok(0, STRONG_ORDER, 0)?;
             job.await_word(8, round)?;
         }
         job.meet();
@@ -115,11 +79,7 @@ fn armw_then_put(job: &Job<'_>) -> Verdict {
                     post::armw8(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
                 }
             }
-            post::put_piggyback8(job.hdl, job.vcq(1), round, job.at(1, 0), 8).ok(
-                0,
-                STRONG_ORDER,
-                0,
-            )?;
+            job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
             job.await_word(0, round)?;

@@ -116,26 +116,9 @@ fn fields(job: &Job<'_>) -> Verdict {
 
 fn blocks(job: &Job<'_>) -> Verdict {
     let peer = job.right();
-    post::put_stride(
-        job.hdl,
-        job.vcq(peer),
-        job.stadd,
-        job.at(peer, 4096),
-        10,
-        100,
-        20,
-    )
-    .ok(1, FLAGS, 0)?;
-    post::get_stride(
-        job.hdl,
-        job.vcq(peer),
-        job.stadd + 2048,
-        job.at(peer, 4096),
-        10,
-        100,
-        20,
-    )
-    .ok(2, FLAGS, 0)?;
+    job.put_stride(peer, 0, 4096, 10, 100, 20).ok(1, FLAGS, 0)?;
+    job.get_stride(peer, 2048, 4096, 10, 100, 20)
+        .ok(2, FLAGS, 0)?;
     let mut next = [0u64; 4];
     for _ in 0..80 {
         let notice = job.queue.mrq()?;

@@ -17,14 +17,13 @@ fn target_written(job: &Job<'_>) -> Verdict {
             for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
                 byte.store(round, std::sync::atomic::Ordering::Relaxed);
             }
-            post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 5), LENGTH)
-                .ok(0, REMOTE, 0)?;
+            job.put(1, 8192, 5, LENGTH).ok(0, REMOTE, 0)?;
             job.queue.notice(RMT_PUT)?;
         } else {
             job.queue.notice(RMT_PUT)?;
             job.memory
                 .all(5, LENGTH, round, "the data of a put that was notified")?;
-            post::put_piggyback8(job.hdl, job.vcq(0), 0, job.at(0, 0), 8).ok(0, REMOTE, 0)?;
+            job.put8(0, 0, 0).ok(0, REMOTE, 0)?;
         }
     }
     Ok(())
@@ -38,14 +37,7 @@ fn read_all(job: &Job<'_>) -> Verdict {
             .by_ref()
             .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
         job.meet();
-        post::get(
-            job.hdl,
-            job.vcq(job.right()),
-            job.stadd + 8192,
-            job.at(job.right(), 0),
-            LENGTH,
-        )
-        .ok(0, FLAGS, 0)?;
+        job.get(job.right(), 8192, 0, LENGTH).ok(0, FLAGS, 0)?;
         for _ in 0..2 {
             match job.queue.mrq()?.notice_type {
                 LCL_GET => {

@@ -61,8 +61,7 @@ fn several_peers(job: &Job<'_>) -> Verdict {
     for nth in 0..COUNT {
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
             let flags = LOCAL | REMOTE;
-            post::put_piggyback8(job.hdl, job.vcq(peer), nth, job.at(peer, 0), 8)
-                .ok(nth, flags, 0)?;
+            job.put8(peer, 0, nth).ok(nth, flags, 0)?;
         }
     }
     let peers: Vec<u64> = (0..job.size).map(|rank| job.vcq(rank)).collect();
@@ -117,7 +116,7 @@ fn strong_writes(job: &Job<'_>) -> Verdict {
                     "a block before the put that was seen",
                 )?;
             }
-            post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
         }
     }
     Ok(())
@@ -131,14 +130,7 @@ fn last_byte(job: &Job<'_>) -> Verdict {
             for byte in &job.memory.bytes()[32_768..32_768 + length] {
                 byte.store(round as u8, Ordering::Relaxed);
             }
-            post::put(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 32_768,
-                job.at(1, 256),
-                length,
-            )
-            .ok(0, STRONG_ORDER, 0)?;
+            job.put(1, 32_768, 256, length).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
             let last = &job.memory.bytes()[256 + length - 1];
@@ -148,7 +140,7 @@ fn last_byte(job: &Job<'_>) -> Verdict {
             job.memory
                 .all(256, length, round as u8, "a put whose last byte was seen")?;
             job.memory.fill(0);
-            post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
         }
     }
     Ok(())
@@ -162,14 +154,8 @@ fn last_byte_of_get(job: &Job<'_>) -> Verdict {
     for round in 0..40usize {
         let (length, at) = (lengths[round % lengths.len()], 256 + round % 3);
         job.memory.fill_range(0, 32_768, 0);
-        post::get(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + at as u64,
-            job.at(peer, 32_768 + round),
-            length,
-        )
-        .ok(0, STRONG_ORDER, 0)?;
+        job.get(peer, at, 32_768 + round, length)
+            .ok(0, STRONG_ORDER, 0)?;
         let last = &job.memory.bytes()[at + length - 1];
         until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
         job.memory
@@ -185,7 +171,7 @@ fn strong_armw(job: &Job<'_>) -> Verdict {
             for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
                 byte.store(round as u8, Ordering::Relaxed);
             }
-            post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 64), LENGTH).ok(0, 0, 0)?;
+            job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
             post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
@@ -196,7 +182,7 @@ fn strong_armw(job: &Job<'_>) -> Verdict {
                 round as u8,
                 "a put before the addition that was seen",
             )?;
-            post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
         }
     }
     Ok(())
@@ -210,14 +196,7 @@ fn one_line(job: &Job<'_>) -> Verdict {
             for word in 0..words {
                 job.memory.set(512 + 8 * word, round);
             }
-            post::put(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 512,
-                job.at(1, at),
-                8 * words,
-            )
-            .ok(0, 0, 0)?;
+            job.put(1, 512, at, 8 * words).ok(0, 0, 0)?;
             job.await_word(0, round)?;
         } else {
             // Any word may be polled: the line arrives in one write.
@@ -230,7 +209,7 @@ fn one_line(job: &Job<'_>) -> Verdict {
                     "word {word} of a line of {words}"
                 );
             }
-            post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
         }
     }
     Ok(())
@@ -289,12 +268,8 @@ fn strong_get(job: &Job<'_>) -> Verdict {
         })?;
     } else {
         for _ in 0..300 {
-            post::get(job.hdl, job.vcq(1), job.stadd + 64, job.at(1, 0), 8).ok(0, 0, 0)?;
-            post::get(job.hdl, job.vcq(1), job.stadd + 72, job.at(1, 8), 8).ok(
-                0,
-                STRONG_ORDER | LOCAL,
-                0,
-            )?;
+            job.get(1, 64, 0, 8).ok(0, 0, 0)?;
+            job.get(1, 72, 8, 8).ok(0, STRONG_ORDER | LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             // The write of the second get comes after that of the first one too.
             let (first, second) = (job.memory.get(64), job.memory.get(72));

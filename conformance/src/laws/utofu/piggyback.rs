@@ -122,7 +122,7 @@ fn padded(job: &Job<'_>) -> Verdict {
     job.meet();
     let peer = job.right();
     let flags = LOCAL | PADDING | CACHE_INJECTION;
-    post::put_piggyback8(job.hdl, job.vcq(peer), 77, job.at(peer, 512 + 64), 8).ok(0, flags, 0)?;
+    job.put8(peer, 512 + 64, 77).ok(0, flags, 0)?;
     job.queue.notice(LCL_PUT)?;
     let data = [9u8; 32];
     post::put_piggyback(
@@ -145,7 +145,7 @@ fn polled(job: &Job<'_>) -> Verdict {
     for round in 1..=ROUNDS {
         let value = round * 0x0101_0101_0101_0101;
         if job.rank == 0 {
-            post::put_piggyback8(job.hdl, job.vcq(1), value, job.at(1, 8), 8).ok(0, LOCAL, 0)?;
+            job.put8(1, 8, value).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_PUT)?;
             job.await_word(8, value)?;
         } else {
@@ -160,7 +160,7 @@ fn polled(job: &Job<'_>) -> Verdict {
                 }
             })?;
             ensure!(torn.is_none(), "{:#x} is torn", torn.unwrap_or_default());
-            post::put_piggyback8(job.hdl, job.vcq(0), value, job.at(0, 8), 8).ok(0, LOCAL, 0)?;
+            job.put8(0, 8, value).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_PUT)?;
         }
     }

@@ -85,6 +85,43 @@ commands! {
     cswap8: utofu_cswap8, utofu_prepare_cswap8(old: u64, new: u64, remote: u64);
 }
 
+macro_rules! of_jobs {
+    ($($name:ident($($parameter:ident),*);)*) => {
+        impl Job<'_> {$(
+            /// Between byte `here` of the own memory and byte `there` of a rank's.
+            pub(crate) fn $name(&self, rank: u32, here: usize, there: usize $(, $parameter: usize)*) -> Command<
+                impl Fn(u64, u64, *mut c_void) -> i32,
+                impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
+            > {
+                let (local, remote) = (self.stadd + here as u64, self.at(rank, there));
+                $name(self.hdl, self.vcq(rank), local, remote $(, $parameter)*)
+            }
+        )*}
+    };
+}
+
+of_jobs! {
+    put(len);
+    get(len);
+    put_stride(len, stride, blocks);
+    get_stride(len, stride, blocks);
+}
+
+impl Job<'_> {
+    /// Puts a word to byte `there` of a rank's memory.
+    pub(crate) fn put8(
+        &self,
+        rank: u32,
+        there: usize,
+        value: u64,
+    ) -> Command<
+        impl Fn(u64, u64, *mut c_void) -> i32,
+        impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
+    > {
+        put_piggyback8(self.hdl, self.vcq(rank), value, self.at(rank, there), 8)
+    }
+}
+
 /// Posts the descriptors in these bytes.
 pub(crate) fn toq<T>(hdl: usize, descs: *const T, size: usize, cbdata: usize) -> Verdict {
     let descs = descs.cast_mut().cast();

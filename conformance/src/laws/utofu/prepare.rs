@@ -171,11 +171,9 @@ fn reusable(job: &Job<'_>) -> Verdict {
     let place = desc.as_mut_ptr().cast::<u8>();
     let first =
         post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(1, TCQ, place)?;
-    let second = post::put(job.hdl, job.vcq(peer), job.stadd + 8, job.at(peer, 16), 8).prepare(
-        1,
-        TCQ | LOCAL,
-        place.wrapping_add(first),
-    )?;
+    let second = job
+        .put(peer, 8, 16, 8)
+        .prepare(1, TCQ | LOCAL, place.wrapping_add(first))?;
     let before = desc;
     for round in 1..=100u64 {
         job.memory.set(8, round);
@@ -203,8 +201,7 @@ fn source_later(job: &Job<'_>) -> Verdict {
     let place = desc.as_mut_ptr().cast::<u8>();
     let mut data = [1u8; 8];
     job.memory.set(8, 1);
-    let first = post::put(job.hdl, job.vcq(peer), job.stadd + 8, job.at(peer, 16), 8)
-        .prepare(1, LOCAL, place)?;
+    let first = job.put(peer, 8, 16, 8).prepare(1, LOCAL, place)?;
     let second = post::put_piggyback(
         job.hdl,
         job.vcq(peer),

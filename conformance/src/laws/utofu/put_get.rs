@@ -72,14 +72,7 @@ fn sweep(
 fn puts(ctx: &Ctx) -> Verdict {
     sweep(ctx, true, |job, from, to, length| {
         let peer = job.right();
-        post::put(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + from as u64,
-            job.at(peer, to),
-            length,
-        )
-        .ok(3, LOCAL, 0)?;
+        job.put(peer, from, to, length).ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         Ok(())
     })
@@ -88,14 +81,7 @@ fn puts(ctx: &Ctx) -> Verdict {
 fn gets(ctx: &Ctx) -> Verdict {
     sweep(ctx, false, |job, to, from, length| {
         let peer = job.right();
-        post::get(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + to as u64,
-            job.at(peer, from),
-            length,
-        )
-        .ok(3, LOCAL, 0)?;
+        job.get(peer, to, from, length).ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_GET)?;
         Ok(())
     })
@@ -152,7 +138,7 @@ fn longest(ctx: &Ctx) -> Verdict {
             let bytes = random_bytes(&mut ctx.random(2), MOST);
             job.memory.store(1, &bytes);
             // The put goes to an odd address, the get to another one.
-            post::put(job.hdl, job.vcq(1), job.stadd + 1, job.at(1, 3), MOST).ok(0, LOCAL, 0)?;
+            job.put(1, 1, 3, MOST).ok(0, LOCAL, 0)?;
             let notice = job.queue.notice(LCL_PUT)?;
             ensure_eq!(notice.rmt_stadd, job.at(1, 3 + MOST), "the end of the put");
             post::get(
@@ -172,12 +158,8 @@ fn longest(ctx: &Ctx) -> Verdict {
             job.memory.all(0, 3, 0, "before the target")?;
             job.memory.all(3 + MOST, MOST - 1, 0, "behind the target")?;
         }
-        post::put(job.hdl, job.vcq(1), job.stadd, job.at(1, 0), MOST + 1).gives(
-            UTOFU_ERR_INVALID_SIZE,
-            0,
-            0,
-            0,
-        )
+        job.put(1, 0, 0, MOST + 1)
+            .gives(UTOFU_ERR_INVALID_SIZE, 0, 0, 0)
     })
 }
 
@@ -296,26 +278,10 @@ fn overlapping_blocks(job: &Job<'_>) -> Verdict {
     let peer = job.right();
     // All blocks write bytes of the same distance: the order does not matter.
     for (length, stride, blocks) in [(64, 0, 5), (64, 16, 9), (7, 1, 100)] {
-        post::put_stride(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd,
-            job.at(peer, 256),
-            length,
-            stride,
-            blocks,
-        )
-        .ok(0, LOCAL, 0)?;
-        post::get_stride(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + 512,
-            job.at(peer, 0),
-            length,
-            stride,
-            blocks,
-        )
-        .ok(0, LOCAL, 0)?;
+        job.put_stride(peer, 0, 256, length, stride, blocks)
+            .ok(0, LOCAL, 0)?;
+        job.get_stride(peer, 512, 0, length, stride, blocks)
+            .ok(0, LOCAL, 0)?;
         for _ in 0..2 * blocks {
             job.queue.mrq()?;
         }

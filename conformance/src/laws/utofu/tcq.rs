@@ -113,14 +113,8 @@ fn overwritable(ctx: &Ctx) -> Verdict {
             for byte in &job.memory.bytes()[source..source + LENGTH] {
                 byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
             }
-            post::put(
-                job.hdl,
-                job.vcq(job.right()),
-                job.stadd + source as u64,
-                job.at(job.right(), round * 4096),
-                LENGTH,
-            )
-            .ok(0, TCQ | LOCAL, round + 1)?;
+            job.put(job.right(), source, round * 4096, LENGTH)
+                .ok(0, TCQ | LOCAL, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
         for byte in &job.memory.bytes()[source..source + LENGTH] {
