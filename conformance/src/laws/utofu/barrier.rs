@@ -26,7 +26,7 @@ laws! {
 /// Polls until the end, and expects this code.
 fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
-    code_is(seen, code, format!("{what}"))?;
+    code_is(seen, code, what)?;
     Ok(())
 }
 

@@ -48,13 +48,8 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
             job.queue.tcq_is_empty()?;
         }
         // Ordered behind all the others.
-        job.queue.post_seen(
-            |_| (),
-            || {
-                let flags = STRONG_ORDER | LOCAL;
-                post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8).code(0, flags, 0)
-            },
-        )?;
+        let put = post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8);
+        job.queue.post(|| put.code(0, STRONG_ORDER | LOCAL, 0))?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         let theirs = job.memory.get(8);
@@ -110,7 +105,7 @@ fn death(job: &Job<'_>) -> Verdict {
     }
     let mut looks = Looks::for_the("MRQ_PEER");
     while {
-        job.queue.post_seen(|_| (), || put(1))?;
+        job.queue.post(|| put(1))?;
         let (code, _) = job.queue.next_mrq()?;
         code != PEER
     } {
@@ -119,10 +114,8 @@ fn death(job: &Job<'_>) -> Verdict {
     // The death affects no other peer.
     for nth in 1..=300u64 {
         let (vcq, to) = (job.vcq(other), job.at(other, 8));
-        job.queue.post_seen(
-            |_| (),
-            || post::put_piggyback8(job.hdl, vcq, nth, to, 8).code(0, LOCAL, 0),
-        )?;
+        let put = post::put_piggyback8(job.hdl, vcq, nth, to, 8);
+        job.queue.post(|| put.code(0, LOCAL, 0))?;
         loop {
             let (code, notice) = job.queue.next_mrq()?;
             if notice.vcq_id == vcq {

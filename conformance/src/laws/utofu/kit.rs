@@ -368,6 +368,11 @@ impl Queue {
         Ok(())
     }
 
+    /// As [`post_seen`](Self::post_seen), for a queue without TCQ notices.
+    pub(crate) fn post(&self, call: impl FnMut() -> i32) -> Verdict {
+        self.post_seen(|_| (), call)
+    }
+
     /// Repeats the call until the code is not BUSY; passes the cbdata of each TCQ entry that it polls to `seen`.
     pub(crate) fn post_seen(
         &self,
@@ -476,10 +481,8 @@ impl Job<'_> {
     /// Writes 8 bytes to a rank's memory and waits for completion. With a full queue it first waits for room.
     pub(crate) fn write(&self, rank: u32, offset: usize, value: u64) -> Verdict {
         let (to, at) = (self.vcq(rank), self.at(rank, offset));
-        self.queue.post_seen(
-            |_| (),
-            || post::put_piggyback8(self.hdl, to, value, at, 8).code(0, LOCAL, 0),
-        )?;
+        let put = post::put_piggyback8(self.hdl, to, value, at, 8);
+        self.queue.post(|| put.code(0, LOCAL, 0))?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<'a> Near<'a> {
         let (next, _) = self.sides.around();
         let (to, at) = (self.job.vcq(next), self.job.at(next, WORD));
         let put = || post::put_piggyback8(self.queue.hdl, to, value, at, 8).code(0, LOCAL, 0);
-        self.queue.post_seen(|_| (), put)?;
+        self.queue.post(put)?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
     }
@@ -172,7 +172,7 @@ fn session(job: &Job<'_>) -> Verdict {
         let to = relay.at_rank(rank)?;
         let at = stadd_of(to, STAG + 1)? + 512;
         let post = || post::put(job.hdl, to, job.stadd, at, 8).code(1, LOCAL | sps(1), 0);
-        job.queue.post_seen(|_| (), post)?;
+        job.queue.post(post)?;
         let (code, notice) = job.queue.next_mrq()?;
         ensure_eq!(notice.vcq_id, to, "the peer of the notice");
         Ok(code)

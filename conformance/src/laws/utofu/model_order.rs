@@ -156,24 +156,13 @@ fn unread(job: &Job<'_>) -> Verdict {
             for _ in 0..count {
                 let edata = sent % 251;
                 sent += 1;
-                job.queue.post_seen(
-                    |_| {},
-                    || {
-                        if edata.is_multiple_of(7) {
-                            post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(
-                                edata,
-                                REMOTE | TCQ,
-                                0,
-                            )
-                        } else {
-                            post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(
-                                edata,
-                                REMOTE | TCQ,
-                                0,
-                            )
-                        }
-                    },
-                )?;
+                job.queue.post(|| {
+                    if edata.is_multiple_of(7) {
+                        post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(edata, REMOTE | TCQ, 0)
+                    } else {
+                        post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(edata, REMOTE | TCQ, 0)
+                    }
+                })?;
                 while job.queue.poll_tcq().0 == SUCCESS {}
             }
             Ok::<_, String>(())

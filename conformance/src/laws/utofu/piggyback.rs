@@ -56,19 +56,9 @@ fn reusable(ctx: &Ctx) -> Verdict {
         let mut data = [0u8; 32];
         for i in 0..PUTS {
             data.fill(i as u8);
-            job.queue.post_seen(
-                |_| {},
-                || {
-                    post::put_piggyback(
-                        job.hdl,
-                        job.vcq(peer),
-                        post::bytes(&data),
-                        job.at(peer, 32 * i),
-                        32,
-                    )
-                    .code(0, LOCAL, 0)
-                },
-            )?;
+            let (to, at) = (job.vcq(peer), job.at(peer, 32 * i));
+            let put = post::put_piggyback(job.hdl, to, post::bytes(&data), at, 32);
+            job.queue.post(|| put.code(0, LOCAL, 0))?;
             data.fill(0xff);
         }
         for _ in 0..PUTS {

@@ -86,40 +86,31 @@ commands! {
 }
 
 macro_rules! of_jobs {
-    ($($name:ident($($parameter:ident),*);)*) => {
+    ($($name:ident($job:ident, $rank:ident, $($parameter:ident: $ty:ty),*) => $command:expr;)*) => {
         impl Job<'_> {$(
-            /// Between byte `here` of the own memory and byte `there` of a rank's.
-            pub(crate) fn $name(&self, rank: u32, here: usize, there: usize $(, $parameter: usize)*) -> Command<
+            /// To or from byte `there` of a rank's memory, and byte `here` of the own memory.
+            pub(crate) fn $name(&self, $rank: u32, $($parameter: $ty),*) -> Command<
                 impl Fn(u64, u64, *mut c_void) -> i32,
                 impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
             > {
-                let (local, remote) = (self.stadd + here as u64, self.at(rank, there));
-                $name(self.hdl, self.vcq(rank), local, remote $(, $parameter)*)
+                let $job = self;
+                $command
             }
         )*}
     };
 }
 
 of_jobs! {
-    put(len);
-    get(len);
-    put_stride(len, stride, blocks);
-    get_stride(len, stride, blocks);
-}
-
-impl Job<'_> {
-    /// Puts a word to byte `there` of a rank's memory.
-    pub(crate) fn put8(
-        &self,
-        rank: u32,
-        there: usize,
-        value: u64,
-    ) -> Command<
-        impl Fn(u64, u64, *mut c_void) -> i32,
-        impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
-    > {
-        put_piggyback8(self.hdl, self.vcq(rank), value, self.at(rank, there), 8)
-    }
+    put(job, rank, here: usize, there: usize, len: usize) =>
+        put(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len);
+    get(job, rank, here: usize, there: usize, len: usize) =>
+        get(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len);
+    put_stride(job, rank, here: usize, there: usize, len: usize, stride: usize, blocks: usize) =>
+        put_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
+    get_stride(job, rank, here: usize, there: usize, len: usize, stride: usize, blocks: usize) =>
+        get_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
+    put8(job, rank, there: usize, value: u64) =>
+        put_piggyback8(job.hdl, job.vcq(rank), value, job.at(rank, there), 8);
 }
 
 /// Posts the descriptors in these bytes.
