@@ -145,7 +145,10 @@ fn timeouts(_: &Ctx) -> Verdict {
         );
         let took = ms(start);
         // A timeout may be late (§2.3), but not early.
-        ensure!(took >= timeout.saturating_sub(1), "{timeout} ms: {took}");
+        ensure!(
+            took >= timeout.saturating_sub(1),
+            "a timeout of {timeout} ms after {took} ms"
+        );
     }
     Ok(())
 }

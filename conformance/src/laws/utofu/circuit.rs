@@ -334,7 +334,11 @@ impl Circuit {
                 assert!(code == SUCCESS || result == [UNTOUCHED; 8]);
                 code
             })?;
-            ensure_eq!(result[..count], expected[..count], "{op} at {who}");
+            ensure_eq!(
+                result[..count],
+                expected[..count],
+                "operation {op} at participant {who}"
+            );
             ensure!(
                 result[count..].iter().all(|word| *word == UNTOUCHED),
                 "operation {op} of {count} elements wrote behind them: {result:x?}"

@@ -259,7 +259,11 @@ fn vbg(ctx: &Ctx) -> Verdict {
                         UTOFU_ERR_BARRIER_MISMATCH,
                         UTOFU_ERR_BARRIER_OTHER,
                     ];
-                    ensure!(expected.contains(&code), "{nth} gave {}", code_name(code));
+                    ensure!(
+                        expected.contains(&code),
+                        "call {nth} gave {}",
+                        code_name(code)
+                    );
                     used.fetch_add(u32::from(code == SUCCESS), Ordering::Relaxed);
                 }
             }

@@ -67,7 +67,12 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                     function.name,
                     code_name(code)
                 );
-                ensure_eq!((function.prepare)(&call), SUCCESS, "{}", function.name);
+                ensure_eq!(
+                    (function.prepare)(&call),
+                    SUCCESS,
+                    "preparing {}",
+                    function.name
+                );
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
@@ -137,7 +142,12 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                 let told = |e: String| format!("{} with flags {flags:#x}: {e}", function.name);
                 ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
                 counts(job, flags, commands, notices, cbdata).map_err(told)?;
-                ensure_eq!((function.prepare)(&call), SUCCESS, "{}", function.name);
+                ensure_eq!(
+                    (function.prepare)(&call),
+                    SUCCESS,
+                    "preparing {}",
+                    function.name
+                );
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };

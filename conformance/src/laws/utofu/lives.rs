@@ -377,7 +377,10 @@ fn start_by_hand(
 
 fn is_gone(file: &str) -> Verdict {
     let path = file.trim_end_matches(" (deleted)");
-    ensure!(!std::path::Path::new(path).exists(), "{path}");
+    ensure!(
+        !std::path::Path::new(path).exists(),
+        "{path} is left of a job that has ended"
+    );
     Ok(())
 }
 

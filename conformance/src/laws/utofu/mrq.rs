@@ -73,7 +73,11 @@ fn fields(job: &Job<'_>) -> Verdict {
             ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
             match notice.notice_type {
                 LCL_PUT | LCL_ARMW => {
-                    ensure_eq!(notice.rmt_stadd, job.at(peer, 8) + distance, "{name}");
+                    ensure_eq!(
+                        notice.rmt_stadd,
+                        job.at(peer, 8) + distance,
+                        "{name}: remote STADD"
+                    );
                 }
                 RMT_PUT | RMT_ARMW | RMT_GET => {
                     ensure_eq!(

@@ -276,7 +276,10 @@ fn sizes(job: &Job<'_>) -> Verdict {
         let mut desc = [0xabab_abab_abab_ababu64; 8 * 17];
         let size = post::put_stride(job.hdl, job.queue.id, job.stadd, job.stadd, 1, 1, blocks)
             .prepare(0, 0, desc.as_mut_ptr())?;
-        ensure!(size > 0 && size <= DESC * blocks, "{size} for {blocks}");
+        ensure!(
+            size > 0 && size <= DESC * blocks,
+            "{size} bytes for {blocks} blocks"
+        );
         ensure!(
             desc[8 * blocks..]
                 .iter()
