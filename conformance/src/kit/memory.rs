@@ -1,5 +1,6 @@
 //! Memory that peers may access at any time.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::law::Verdict;
@@ -135,6 +136,12 @@ impl Memory {
         }
         bytes.extend(tail.iter().map(|byte| byte.load(Ordering::Relaxed)));
         bytes
+    }
+
+    /// Fails unless the u64 at byte `at` has this value.
+    pub(crate) fn shows(&self, at: usize, value: u64, what: impl Display) -> Verdict {
+        crate::ensure_eq!(self.get(at), value, "{what} (byte {at})");
+        Ok(())
     }
 
     /// Fails where the bytes are not the expected ones; says where first.

@@ -7,6 +7,7 @@ mod sides;
 mod stopped;
 mod table;
 
+use std::fmt::Display;
 use std::panic::Location;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,6 +62,17 @@ pub(crate) fn gives(
         (&codes.0, &codes.1),
         (place.file(), place.line()),
     ))
+}
+
+/// Fails unless a call gave one of the codes that the law allows.
+pub(crate) fn one_of(
+    seen: i32,
+    allowed: &[i32],
+    what: impl Display,
+    code_name: fn(i32) -> String,
+) -> Verdict {
+    crate::ensure!(allowed.contains(&seen), "{what} gave {}", code_name(seen));
+    Ok(())
 }
 
 /// Waits until the condition holds, or fails.

@@ -1,12 +1,15 @@
 //! Macros from which interfaces make their `laws!`, `ok!` and `gives!`.
 
-/// A table of laws, each with a body of the same name, as the function `laws`. An interface says what comes before the ids, clauses and
-/// procedures of its rows.
+/// A table of laws, each with a body of the same name, as the function `laws`. The interface sets the prefixes of ids, clauses and procedures.
+///
+/// A row `body setup(size): ..` runs `setup(ctx, size, body)`: the body takes the arguments that the setup gives it.
 macro_rules! table {
+    (@body $body:ident) => { $body };
+    (@body $body:ident $setup:ident($($argument:expr),*)) => { |ctx| $setup(ctx, $($argument,)* $body) };
     (
         $api:ident, $prefix:literal, $specification:literal, $procedures:literal;
         $(
-            $body:ident: $id:literal, $clause:literal, $processes:literal,
+            $body:ident $($setup:ident($($argument:expr),*))?: $id:literal, $clause:literal, $processes:literal,
             [$($procedure:ident),* $(,)?] $(+ $flag:ident)*, $says:literal;
         )*
     ) => {
@@ -22,7 +25,7 @@ macro_rules! table {
                         $says,
                         $processes,
                         &[$(concat!($procedures, stringify!($procedure))),*],
-                        $body,
+                        $crate::kit::table!(@body $body $($setup($($argument),*))?),
                     )
                 };
                 &LAW

@@ -111,7 +111,7 @@ fn any_moment(ctx: &Ctx) -> Verdict {
         match step(ctx, &memory, at) {
             Ok(()) => at += 1,
             Err(code) => {
-                ensure!(is_error(code), "a step gave {}", code_name(code));
+                must_fail(code, "a step")?;
                 all_healthy(ctx, &[victim])?;
                 at = go_back(ctx, &memory, false)?;
             }

@@ -11,44 +11,28 @@ laws! {
         "the old value comes back; values use the whole range up to gaspi_atomic_max and wrap there";
     swap_if_equal: "atomic.compare_swap", "§10.2.2", 2, [gaspi_atomic_compare_swap],
         "the value is replaced if it equals the comparator, and kept if not; the old value comes back";
-    locks_exclude: "atomic.compare_swap.lock", "§10.2.2", 4, [gaspi_atomic_compare_swap, gaspi_atomic_fetch_add] + ordering,
+    locks_exclude with_segment(32): "atomic.compare_swap.lock", "§10.2.2", 4, [gaspi_atomic_compare_swap, gaspi_atomic_fetch_add] + ordering,
         "a lock made of compare-swap lets one process in at a time, and each one in the end";
-    swaps_are_complete: "atomic.compare_swap.count", "§10.2.2", 4, [gaspi_atomic_compare_swap] + ordering,
+    swaps_are_complete with_segment(8): "atomic.compare_swap.count", "§10.2.2", 4, [gaspi_atomic_compare_swap] + ordering,
         "counting by compare-swap loses nothing";
     unaligned: "atomic.unaligned", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "an offset that is no multiple of 8 is refused, and nothing changes";
-    at_the_end: "atomic.bounds", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
+    at_the_end with_segment(28): "atomic.bounds", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "the last 8 bytes of a segment can be used, and nothing behind them";
     own_rank: "atomic.self", "§10.2.1", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "the own rank is a rank like any other";
-    beside_the_cpu: "atomic.cpu", "§10.1", 3, [gaspi_atomic_fetch_add] + ordering,
+    beside_the_cpu with_segment(8): "atomic.cpu", "§10.1", 3, [gaspi_atomic_fetch_add] + ordering,
         "the owner's own atomic instructions and the peers' global atomics do not lose each other's work";
     in_memory_of_the_program: "atomic.bound-memory", "§7.2.4", 3, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_segment_use] + ordering,
         "global atomics work on memory of the program as on memory of the library";
-    of_threads: "atomic.threads", "§10.1", 2, [gaspi_atomic_fetch_add] + ordering,
+    of_threads with_segment(8): "atomic.threads", "§10.1", 2, [gaspi_atomic_fetch_add] + ordering,
         "threads of several processes add to one value";
-    with_timeouts: "atomic.timeout", "§10.2.1", 3, [gaspi_atomic_fetch_add] + ordering,
+    with_timeouts with_segment(8): "atomic.timeout", "§10.2.1", 3, [gaspi_atomic_fetch_add] + ordering,
         "an operation that timed out is completed by a later call, and done once";
     neighbours: "atomic.neighbours", "§10.1", 2, [gaspi_atomic_fetch_add],
         "an atomic changes its 8 bytes and no others";
     after_recreation: "atomic.recreated", "§7.2.1", 2, [gaspi_atomic_fetch_add, gaspi_segment_delete],
         "atomics find a segment that was made again under the same name, and larger";
-}
-
-fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
-    let mut old = 0xdead;
-    ok!(gaspi_atomic_fetch_add(
-        segment, at, rank, value, &mut old, LONG
-    ));
-    Ok(old)
-}
-
-fn swap(segment: u8, at: u64, rank: u16, comparator: u64, new: u64) -> Result<u64, String> {
-    let mut old = 0xdead;
-    ok!(gaspi_atomic_compare_swap(
-        segment, at, rank, comparator, new, &mut old, LONG
-    ));
-    Ok(old)
 }
 
 /// Number of repetitions. Fast backends need more: an operation takes nanoseconds, and the ranks must overlap.
@@ -67,21 +51,14 @@ fn sums_are_complete(ctx: &Ctx) -> Verdict {
     barrier()?;
     for _ in 0..each {
         let old = add(0, 0, 0, 1)?;
-        ensure!(
-            old < total,
-            "the old value {old} of at most {total} additions"
-        );
+        ensure!(old < total, "old value {old} of at most {total}");
         add(0, 8 + 8 * old, 0, 1)?;
     }
     barrier()?;
     if ctx.rank == 0 {
         ensure_eq!(memory.get(0), total, "the sum");
         for old in 0..total as usize {
-            ensure_eq!(
-                memory.get(8 + 8 * old),
-                1,
-                "how often the old value {old} was given"
-            );
+            memory.shows(8 + 8 * old, 1, "how often an old value was given")?;
         }
     }
     barrier()
@@ -94,11 +71,7 @@ fn add_wraps(ctx: &Ctx) -> Verdict {
     barrier()?;
     let peer = right(ctx);
     ensure_eq!(add(0, 0, peer, max)?, 0, "the first old value");
-    ensure_eq!(
-        add(0, 0, peer, 0)?,
-        max,
-        "the value after adding the maximum"
-    );
+    ensure_eq!(add(0, 0, peer, 0)?, max, "after adding the maximum");
     ensure_eq!(add(0, 0, peer, 5)?, max, "the old value");
     ensure_eq!(add(0, 0, peer, max - 1)?, 4, "the value that has wrapped");
     ensure_eq!(add(0, 0, peer, 0)?, 2, "the value after adding -2");
@@ -112,36 +85,18 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     memory.set(8, 10);
     barrier()?;
     let peer = right(ctx);
-    ensure_eq!(
-        swap(0, 8, peer, 11, 99)?,
-        10,
-        "the old value of a swap that does not match"
-    );
-    ensure_eq!(
-        swap(0, 8, peer, 10, 20)?,
-        10,
-        "the old value of a swap that matches"
-    );
-    ensure_eq!(
-        swap(0, 8, peer, 10, 30)?,
-        20,
-        "the old value of a swap that does not match any more"
-    );
+    ensure_eq!(swap(0, 8, peer, 11, 99)?, 10, "of a failed swap");
+    ensure_eq!(swap(0, 8, peer, 10, 20)?, 10, "of a swap that matches");
+    ensure_eq!(swap(0, 8, peer, 10, 30)?, 20, "of a failed swap");
     ensure_eq!(swap(0, 8, peer, 20, u64::MAX)?, 20, "the old value");
     ensure_eq!(swap(0, 8, peer, u64::MAX, 0)?, u64::MAX, "the old value");
     ensure_eq!(swap(0, 8, peer, 0, 7)?, 0, "the old value");
     barrier()?;
-    ensure_eq!(
-        (memory.get(0), memory.get(8)),
-        (0, 7),
-        "what the owner sees"
-    );
+    ensure_eq!((memory.get(0), memory.get(8)), (0, 7), "what is there");
     Ok(())
 }
 
-fn locks_exclude(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 32)?;
-    barrier()?;
+fn locks_exclude(ctx: &Ctx, memory: Memory) -> Verdict {
     let me = u64::from(ctx.rank) + 1;
     for _ in 0..12 {
         let mut looks = Looks::new();
@@ -155,18 +110,12 @@ fn locks_exclude(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 0 {
-        ensure_eq!(
-            memory.get(16),
-            12 * u64::from(ctx.size),
-            "how often the lock was had"
-        );
+        memory.shows(16, 12 * u64::from(ctx.size), "how often the lock was had")?;
     }
     barrier()
 }
 
-fn swaps_are_complete(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn swaps_are_complete(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 40);
     let mut known = 0;
     for _ in 0..each {
@@ -204,9 +153,7 @@ fn unaligned(ctx: &Ctx) -> Verdict {
     memory.all(0, 64, 0x21, "a segment after refused atomics")
 }
 
-fn at_the_end(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 28)?;
-    barrier()?;
+fn at_the_end(ctx: &Ctx, memory: Memory) -> Verdict {
     let peer = right(ctx);
     ensure_eq!(add(0, 16, peer, 9)?, 0, "the old value");
     let mut old = 5;
@@ -231,9 +178,7 @@ fn own_rank(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn beside_the_cpu(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn beside_the_cpu(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 100);
     for _ in 0..each {
         if ctx.rank == 0 {
@@ -274,9 +219,7 @@ fn in_memory_of_the_program(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn of_threads(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn of_threads(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 40);
     threads(4, |_| {
         for _ in 0..each {
@@ -291,9 +234,7 @@ fn of_threads(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn with_timeouts(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 8)?;
-    barrier()?;
+fn with_timeouts(ctx: &Ctx, memory: Memory) -> Verdict {
     for i in 0..60 {
         let mut old = 0;
         repeat("gaspi_atomic_fetch_add", || {
@@ -326,16 +267,8 @@ fn after_recreation(ctx: &Ctx) -> Verdict {
     for round in 1..=4u64 {
         let memory = segment(0, 8 << round)?;
         let at = (8 << round) - 8;
-        ensure_eq!(
-            add(0, at, right(ctx), round)?,
-            0,
-            "the old value in round {round}"
-        );
-        ensure_eq!(
-            swap(0, at, right(ctx), round, 50)?,
-            round,
-            "the old value in round {round}"
-        );
+        ensure_eq!(add(0, at, right(ctx), round)?, 0, "old, round {round}");
+        ensure_eq!(swap(0, at, right(ctx), round, 50)?, round, "{round}");
         barrier()?;
         ensure_eq!(memory.get(at as usize), 50, "the value in round {round}");
         barrier()?;

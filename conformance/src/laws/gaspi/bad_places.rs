@@ -133,11 +133,10 @@ fn notification_values(ctx: &Ctx) -> Verdict {
             (num - 1, u32::MAX),
         ] {
             let code = c!(gaspi_notify_waitsome(0, begin, count, &mut first, BLOCK));
-            ensure!(
-                is_error(code),
-                "waiting for {count} notifications from {begin} on gave {}",
-                code_name(code)
-            );
+            must_fail(
+                code,
+                format!("waiting for {count} notifications from {begin} on"),
+            )?;
         }
         Ok(())
     })
@@ -206,11 +205,7 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
                             .code(0, LONG),
                     ),
                 ] {
-                    ensure_eq!(
-                        code,
-                        expected,
-                        "{what} whose element {bad} has fault {fault}"
-                    );
+                    ensure_eq!(code, expected, "{what}, element {bad}, fault {fault}");
                 }
             }
         }
@@ -261,17 +256,9 @@ fn segment_sizes(_: &Ctx) -> Verdict {
         1 << 50,
     ] {
         let code = c!(gaspi_segment_alloc(0, size, 0));
-        ensure!(
-            is_error(code),
-            "a segment of {size} bytes gave {}",
-            code_name(code)
-        );
+        must_fail(code, format!("a segment of {size} bytes"))?;
         let code = c!(gaspi_segment_create(0, size, ALL, LONG, 0));
-        ensure!(
-            is_error(code),
-            "a collective segment of {size} bytes gave {}",
-            code_name(code)
-        );
+        must_fail(code, format!("a collective segment of {size} bytes"))?;
     }
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
@@ -284,17 +271,9 @@ fn segment_memory(_: &Ctx) -> Verdict {
     for (base, len) in no_memory() {
         let (base, len) = (base.cast(), len as u64);
         let code = c!(gaspi_segment_bind(0, base, len, 0));
-        ensure!(
-            is_error(code),
-            "{len} bytes at {base:p} gave {}",
-            code_name(code)
-        );
+        must_fail(code, format!("{len} bytes at {base:p}"))?;
         let code = c!(gaspi_segment_use(0, base, len, ALL, LONG, 0));
-        ensure!(
-            is_error(code),
-            "{len} bytes at {base:p} for all gave {}",
-            code_name(code)
-        );
+        must_fail(code, format!("{len} bytes at {base:p} for all"))?;
     }
     let mut num = 9;
     ok!(gaspi_segment_num(&mut num));
@@ -321,18 +300,10 @@ fn segment_names(_: &Ctx) -> Verdict {
     let (mut pointer, mut num) = (null_mut(), 0);
     ok!(gaspi_segment_ptr(3, &mut pointer));
     ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(
-        (pointer, num),
-        (memory.base, 1),
-        "the segment after refusals"
-    );
+    ensure_eq!((pointer, num), (memory.base, 1), "segment after refusals");
     memory.all(0, 64, 8, "the segment after refusals")?;
     let mut ids = [0xee; 8];
     let code = c!(gaspi_segment_list(2, ids.as_mut_ptr()));
-    ensure!(
-        is_error(code),
-        "a list of 2 of 1 segments gave {}",
-        code_name(code)
-    );
+    must_fail(code, "a list of 2 of 1 segments")?;
     barrier()
 }

@@ -14,7 +14,7 @@ laws! {
         "a barrier that timed out is continued by the next call, however the members' timeouts are mixed";
     barrier_by_testing: "barrier.test", "§11.1", 3, [gaspi_barrier] + ordering,
         "a barrier can be completed by calls with GASPI_TEST alone, none of which waits";
-    barrier_waits: "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
+    barrier_waits with_segment(64): "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
         "gaspi_barrier gives GASPI_TIMEOUT after its time, and blocks with GASPI_BLOCK, until the last has come";
     barrier_pairs: "barrier.many", "§11.2.1", 3, [gaspi_barrier] + ordering,
         "many barriers in a row stay apart: nobody is ever two ahead";
@@ -48,10 +48,7 @@ fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
         if random.below(3) == 0 {
             pause(random.below(2));
         }
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ok!(gaspi_barrier(ALL, BLOCK));
         let seen = memory.get(0);
         ensure!(
@@ -73,10 +70,7 @@ fn barrier_continues(ctx: &Ctx) -> Verdict {
     let n = u64::from(ctx.size);
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=12u64 {
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         repeat("gaspi_barrier", || {
             c!(gaspi_barrier(ALL, patience(&mut random)))
         })?;
@@ -104,14 +98,11 @@ fn barrier_by_testing(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn barrier_waits(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn barrier_waits(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 1 {
         ctx.sync();
         pause(60);
-        let mut old = 0;
-        ok!(gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG));
+        add(0, 0, 0, 1)?;
         return barrier();
     }
     let start = Instant::now();
@@ -120,12 +111,7 @@ fn barrier_waits(ctx: &Ctx) -> Verdict {
     ensure!(ms(start) >= 19, "a timeout of 20 ms after {} ms", ms(start));
     ctx.sync();
     ok!(gaspi_barrier(ALL, BLOCK));
-    ensure_eq!(
-        memory.get(0),
-        1,
-        "what the other rank has done before it came"
-    );
-    Ok(())
+    memory.shows(0, 1, "what the other rank has done before it came")
 }
 
 fn barrier_pairs(ctx: &Ctx) -> Verdict {
@@ -138,11 +124,7 @@ fn barrier_pairs(ctx: &Ctx) -> Verdict {
             post::write_notify(0, at, rank, 0, at, 8, ctx.rank, round as u32).ok(0, LONG)?;
         }
         for rank in others(ctx) {
-            ensure_eq!(
-                notified(0, u32::from(rank))?,
-                round as u32,
-                "rank {rank}'s round"
-            );
+            ensure_eq!(notified(0, u32::from(rank))?, round as u32, "the round");
             ensure_eq!(memory.get(8 * rank as usize), round, "rank {rank}'s word");
         }
         barrier()?;
@@ -201,17 +183,8 @@ fn reduced<T: Element>(ctx: &Ctx, num: usize, round: u64) -> Verdict {
         }
         let mut receive = vec![T::default(); num + 1];
         post::allreduce(send.as_ptr(), receive.as_mut_ptr(), num as u32, op, T::C).ok(ALL, LONG)?;
-        ensure_eq!(
-            receive.pop(),
-            Some(T::default()),
-            "the element behind the result"
-        );
-        ensure_eq!(
-            receive,
-            expected,
-            "operation {op} on {num} elements of type {}",
-            T::C
-        );
+        ensure_eq!(receive.pop(), Some(T::default()), "behind the result");
+        ensure_eq!(receive, expected, "op {op} on {num} of type {}", T::C);
         ensure_eq!(send, data(ctx.rank), "the send buffer afterwards");
     }
     Ok(())
@@ -266,10 +239,7 @@ fn most_elements(ctx: &Ctx) -> Verdict {
         ALL,
         LONG,
     )?;
-    ensure!(
-        receive.iter().all(|v| *v == 9),
-        "a refused reduction has written its result"
-    );
+    ensure!(receive.iter().all(|v| *v == 9), "a refused call wrote");
     barrier()
 }
 
@@ -309,11 +279,7 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
         let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
         post::allreduce(first.as_ptr(), low.as_mut_ptr(), 50, 0, 5).ok(ALL, LONG)?;
         post::allreduce(first.as_ptr(), high.as_mut_ptr(), 50, 1, 5).ok(ALL, LONG)?;
-        ensure_eq!(
-            low,
-            high,
-            "the least and the greatest bits of a sum over all members"
-        );
+        ensure_eq!(low, high, "the bits of a sum at all members");
     }
     Ok(())
 }
@@ -366,17 +332,10 @@ fn reduction_synchronises(ctx: &Ctx) -> Verdict {
         if random.below(3) == 0 {
             pause(1);
         }
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ensure_eq!(sum_of_all(round)?, n * round, "the sum of round {round}");
         let seen = memory.get(0);
-        ensure!(
-            seen >= round * n,
-            "a reduction ended after {seen} of {} members had come",
-            round * n
-        );
+        ensure!(seen >= round * n, "{seen} of {} had come", round * n);
     }
     Ok(())
 }
@@ -429,11 +388,7 @@ fn queues_are_independent(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     sum_of_all(1)?;
-    ensure_eq!(
-        queue_size(0)?,
-        3,
-        "size of a queue after collective operations"
-    );
+    ensure_eq!(queue_size(0)?, 3, "queue size after collective operations");
     for queue in 1..8 {
         ensure_eq!(queue_size(queue)?, 0, "size of queue {queue}");
     }

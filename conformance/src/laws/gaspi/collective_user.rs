@@ -130,16 +130,8 @@ fn users_operation(ctx: &Ctx) -> Verdict {
             (&raw mut state).cast(),
         )
         .ok(ALL, LONG)?;
-        ensure_eq!(
-            state.wrong,
-            0,
-            "calls of the operation with wrong number, size or state"
-        );
-        ensure_eq!(
-            receive,
-            mixed_of_all(ctx, num, round),
-            "the result for {num} elements"
-        );
+        ensure_eq!(state.wrong, 0, "calls with wrong number, size or state");
+        ensure_eq!(receive, mixed_of_all(ctx, num, round), "{num} elements");
     }
     Ok(())
 }
@@ -166,11 +158,7 @@ fn users_operation_17(ctx: &Ctx) -> Verdict {
             "{} calls for {num} elements",
             state.calls
         );
-        ensure_eq!(
-            receive,
-            mixed_of_all(ctx, num, round),
-            "the result for {num} elements"
-        );
+        ensure_eq!(receive, mixed_of_all(ctx, num, round), "{num} elements");
     }
     Ok(())
 }
@@ -193,11 +181,7 @@ fn users_operation_continues(ctx: &Ctx) -> Verdict {
             )
             .code(ALL, patience(&mut random))
         })?;
-        ensure_eq!(
-            receive,
-            mixed_of_all(ctx, 5, round),
-            "the result of round {round}"
-        );
+        ensure_eq!(receive, mixed_of_all(ctx, 5, round), "the result, {round}");
     }
     Ok(())
 }
@@ -265,10 +249,7 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
         )
         .gives(GASPI_ERR_INV_SIZE, ALL, LONG)?;
     }
-    ensure!(
-        receive.iter().all(|b| *b == 0),
-        "a refused reduction has written its result"
-    );
+    ensure!(receive.iter().all(|b| *b == 0), "a refused call wrote");
     barrier()
 }
 
@@ -297,11 +278,7 @@ fn users_error(_: &Ctx) -> Verdict {
         null_mut(),
     )
     .code(pair, LONG);
-    ensure!(
-        is_error(code),
-        "a reduction whose operation failed gave {}",
-        code_name(code)
-    );
+    must_fail(code, "a reduction whose operation failed")?;
     // The failure does not affect other groups.
     barrier()?;
     ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");

@@ -97,11 +97,7 @@ fn config_kept(_: &Ctx) -> Verdict {
 }
 
 fn same(seen: &gaspi_config_t, set: &gaspi_config_t, when: &str) -> Verdict {
-    ensure_eq!(
-        format!("{seen:?}"),
-        format!("{set:?}"),
-        "the configuration {when}"
-    );
+    ensure_eq!(format!("{seen:?}"), format!("{set:?}"), "config {when}");
     Ok(())
 }
 
@@ -150,10 +146,7 @@ fn config_limits(_: &Ctx) -> Verdict {
     for port in [0, 1023, 65_537, u32::MAX] {
         let mut set = before;
         set.sn_port = port;
-        ensure!(
-            is_error(c!(gaspi_config_set(set))),
-            "sn_port {port} was accepted"
-        );
+        ensure!(is_error(c!(gaspi_config_set(set))), "sn_port {port}");
         same(&config()?, &before, "after a refused port")?;
     }
     let accepted: [(&str, Change); 15] = [
@@ -178,11 +171,7 @@ fn config_limits(_: &Ctx) -> Verdict {
     for (what, change) in accepted {
         let mut set = before;
         change(&mut set);
-        ensure_eq!(
-            c!(gaspi_config_set(set)),
-            SUCCESS,
-            "gaspi_config_set with {what}"
-        );
+        ensure_eq!(c!(gaspi_config_set(set)), SUCCESS, "set with {what}");
         same(&config()?, &set, "after an accepted proposal")?;
     }
     ok!(gaspi_config_set(before));
@@ -215,11 +204,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
                 config.allreduce_buf_size,
             ),
         ] {
-            ensure_eq!(
-                seen,
-                (group_max, NOTIFICATIONS, ELEMENTS, 24),
-                "what is in force"
-            );
+            ensure_eq!(seen, (group_max, NOTIFICATIONS, ELEMENTS, 24), "in force");
         }
         // The limits that the getters give are usable.
         segment(0, 8)?;

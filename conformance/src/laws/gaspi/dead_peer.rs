@@ -18,9 +18,9 @@ laws! {
     slow_ones_end: "failure.repeated.slowly", "§5.5.1, §8.2, §10.2", 6,
         [gaspi_atomic_fetch_add, gaspi_write, gaspi_notify, gaspi_read, gaspi_connect, gaspi_state_vec_get] + needs_kill,
         "so do operations with 20 ms between two of them: within 10 s that is five hundred";
-    posted: "failure.posted", "§8.2.1, §8.5.3", 3, [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
+    posted with_segment(64): "failure.posted", "§8.2.1, §8.5.3", 3, [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
         "requests to a process that is known to be dead are posted, and the wait for them fails; a purged queue goes on";
-    alternately: "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
+    alternately with_segment(64): "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
         "a process that works on many in turn is told of the one that was killed, whichever of them that is";
 }
 
@@ -159,9 +159,7 @@ fn slow_ones_end(ctx: &Ctx) -> Verdict {
     repeated(ctx, &[fetch_add, write, notify, read, connect], PAUSE)
 }
 
-fn posted(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn posted(ctx: &Ctx, memory: Memory) -> Verdict {
     ctx.sync();
     if ctx.rank == 1 {
         ctx.dies();
@@ -178,8 +176,7 @@ fn posted(ctx: &Ctx) -> Verdict {
     for (nth, operation) in posts().into_iter().enumerate() {
         ok!(gaspi_write(0, 0, 2, 0, 8, 8, QUEUE, LONG));
         ensure_eq!(operation(1), SUCCESS, "what is posted to the dead");
-        let code = c!(gaspi_wait(QUEUE, LONG));
-        ensure!(is_error(code), "the wait gave {}", code_name(code));
+        must_fail(c!(gaspi_wait(QUEUE, LONG)), "the wait")?;
         // Without a purge, at most one more wait reports the failure.
         if nth == 0 {
             let mut waits = 0;
@@ -195,9 +192,7 @@ fn posted(ctx: &Ctx) -> Verdict {
     flush(QUEUE)
 }
 
-fn alternately(ctx: &Ctx) -> Verdict {
-    segment(0, 64)?;
-    barrier()?;
+fn alternately(ctx: &Ctx, _: Memory) -> Verdict {
     let victim = 1 + ctx.random(7).below(u64::from(ctx.size) - 1) as u32;
     ctx.sync();
     if ctx.rank == victim {

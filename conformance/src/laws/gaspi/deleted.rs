@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::kit::*;
+use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     waiting: "deleted.waiting", "§7.3.1, §6.4.1, §3.10", 2,
@@ -87,12 +87,11 @@ fn waiting(ctx: &Ctx) -> Verdict {
             let delete = || c!(gaspi_segment_delete(1));
             let (ended, waited) = beside(ctx, name, || call(0), delete, |_| Ok(()))?;
             ensure_eq!(ended, SUCCESS, "gaspi_segment_delete beside {name}");
-            ensure!(is_error(waited), "{name} gave {}", code_name(waited));
+            must_fail(waited, name)?;
         }
     }
     for (name, call) in OF_GROUPS {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         ok!(gaspi_group_add(group, 0));
         ok!(gaspi_group_add(group, 1));
         if name != "gaspi_group_commit" {
@@ -115,7 +114,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
             };
             let (ended, waited) = beside(ctx, name, || call(group), delete, then)?;
             match ended {
-                SUCCESS => ensure!(is_error(waited), "{name} gave {}", code_name(waited)),
+                SUCCESS => must_fail(waited, name)?,
                 _ => {
                     ensure_eq!(waited, SUCCESS, "{name}, whose group is not deleted");
                     ok!(gaspi_group_delete(group));

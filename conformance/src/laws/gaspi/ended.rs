@@ -83,7 +83,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_proc_term(BLOCK));
                 waits.join().map_err(|_| format!("{name}: a panic"))
             })?;
-            ensure!(is_error(code), "{name} gave {}", code_name(code));
+            must_fail(code, name)?;
         }
         after_rank_0(ctx)?;
     }
@@ -134,7 +134,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_proc_term(BLOCK));
                 for (nth, call) in calls.into_iter().enumerate() {
                     let code = call.join().map_err(|_| format!("call {nth}: a panic"))?;
-                    ensure!(is_error(code), "call {nth} gave {}", code_name(code));
+                    must_fail(code, format!("call {nth}"))?;
                 }
                 Ok::<_, String>(())
             })?;

@@ -98,10 +98,7 @@ fn clock() -> Verdict {
         ok!(gaspi_time_get(&mut time));
         ok!(gaspi_time_ticks(&mut ticks));
         ensure!(time >= last, "the time went from {last} to {time}");
-        ensure!(
-            ticks >= last_ticks,
-            "the ticks went from {last_ticks} to {ticks}"
-        );
+        ensure!(ticks >= last_ticks, "ticks {last_ticks}, then {ticks}");
         (last, last_ticks) = (time, ticks);
     }
     pause(50);
@@ -121,10 +118,7 @@ fn clock() -> Verdict {
     );
     let mut resolution = 0f32;
     ok!(gaspi_time_resolution(&mut resolution));
-    ensure!(
-        resolution > 0.0 && resolution <= 20.0,
-        "a resolution of {resolution} ms"
-    );
+    ensure!(resolution > 0.0 && resolution <= 20.0, "{resolution} ms");
     Ok(())
 }
 
@@ -160,21 +154,10 @@ fn texts() -> Verdict {
         // - contract of gaspi_print_error: the program frees the text; it is not used afterwards.
         unsafe { libc_free(printed) };
         ok!(gaspi_error_message(code, &mut message));
-        ensure_eq!(
-            text(message),
-            Some(one.clone()),
-            "gaspi_error_message({code})"
-        );
-        ensure_eq!(
-            text(c!(gaspi_error_str(code))),
-            Some(one.clone()),
-            "gaspi_error_str({code})"
-        );
+        ensure_eq!(text(message), Some(one.clone()), "error_message({code})");
+        ensure_eq!(text(c!(gaspi_error_str(code))), Some(one.clone()), "{code}");
         ensure!(one.len() > 3, "the text of {code} is {one:?}");
-        ensure!(
-            !all.contains(&one),
-            "the text of {code} is that of another code: {one:?}"
-        );
+        ensure!(!all.contains(&one), "{code} repeats the text {one:?}");
         all.push(one);
     }
     for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
@@ -274,18 +257,10 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
         0,
         LONG
     ));
-    ensure_eq!(
-        notified(0, 2)?,
-        4,
-        "the notification of pgaspi_write_notify"
-    );
+    ensure_eq!(notified(0, 2)?, 4, "its notification");
     ok!(pgaspi_read(0, 24, right(ctx), 0, 0, 8, 0, LONG));
     ok!(gaspi_wait(0, LONG));
-    ensure_eq!(
-        memory.get(24),
-        30 + u64::from(right(ctx)),
-        "the word that was read"
-    );
+    memory.shows(24, 30 + u64::from(right(ctx)), "the word that was read")?;
     let group = got!(pgaspi_group_create());
     for rank in 0..num {
         ok!(pgaspi_group_add(group, rank));
@@ -350,11 +325,7 @@ fn small_extras(_: &Ctx) -> Verdict {
     // The job was not started with a NUMA node for each process.
     gives!(GASPI_ERR_ENV, gaspi_numa_socket(&mut socket));
     let code = c!(gaspi_set_socket_affinity(255));
-    ensure!(
-        is_error(code),
-        "binding to NUMA node 255 gave {}",
-        code_name(code)
-    );
+    must_fail(code, "binding to NUMA node 255")?;
     c!(gaspi_delay());
     Ok(())
 }

@@ -112,11 +112,7 @@ fn healthy_at_start(ctx: &Ctx) -> Verdict {
     let mut own = vec![9i32; ctx.size as usize];
     let mut vector = own.as_mut_ptr();
     ok!(gaspi_state_vec_get_17(&mut vector));
-    ensure_eq!(
-        own,
-        vec![0; ctx.size as usize],
-        "the state vector in the text's form"
-    );
+    ensure_eq!(own, vec![0; ctx.size as usize], "the state vector, 1.7");
     barrier()
 }
 
@@ -214,10 +210,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
             refused += 1;
         }
     }
-    ensure!(
-        refused > 0,
-        "requests to a killed process and their waits went on succeeding"
-    );
+    ensure!(refused > 0, "no request to a killed process has failed");
     learn(ctx, victim)?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
     ensure_eq!(queue_size(0)?, 0, "size of the purged queue");
@@ -292,8 +285,7 @@ fn atomics_end(ctx: &Ctx) -> Verdict {
     }
     learn(ctx, victim)?;
     let survivor = (ctx.rank ^ 1) as u16;
-    let mut old = 0;
-    ok!(gaspi_atomic_fetch_add(0, 0, survivor, 1, &mut old, LONG));
+    add(0, 0, survivor, 1)?;
     // Neither survivor leaves before the other one has its result.
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, BLOCK));
@@ -405,11 +397,7 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
         if codes.iter().any(|code| is_error(*code)) {
             break;
         }
-        ensure!(
-            ms(start) < LONG,
-            "no operation has failed, {} ms after the beginning",
-            ms(start)
-        );
+        ensure!(ms(start) < LONG, "no failure after {} ms", ms(start));
     }
     learn(ctx, victim)?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
@@ -425,12 +413,7 @@ fn ping_the_dead(ctx: &Ctx) -> Verdict {
     gives!(GASPI_ERROR, gaspi_proc_ping(1, LONG));
     ok!(gaspi_proc_ping(0, LONG));
     let code = c!(gaspi_connect(1, LONG));
-    ensure!(
-        is_error(code),
-        "gaspi_connect to a killed process gave {}",
-        code_name(code)
-    );
-    Ok(())
+    must_fail(code, "gaspi_connect to a killed process")
 }
 
 fn term_without_the_dead(ctx: &Ctx) -> Verdict {
@@ -491,11 +474,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
         // After success the process is dead: the state vector shows it at once.
         let mut expected = vec![0; 3];
         expected[victim as usize] = 1;
-        ensure_eq!(
-            states(ctx)?,
-            expected,
-            "the state vector after gaspi_proc_kill"
-        );
+        ensure_eq!(states(ctx)?, expected, "states after gaspi_proc_kill");
     }
     learn(ctx, victim)?;
     go_on(ctx, victim)

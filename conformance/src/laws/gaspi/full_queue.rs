@@ -38,11 +38,7 @@ fn post(what: &str, mut call: impl FnMut() -> i32) -> Result<u32, String> {
             QUEUE_FULL => {
                 full += 1;
                 let code = c!(gaspi_wait(QUEUE, TEST));
-                ensure!(
-                    [SUCCESS, TIMEOUT].contains(&code),
-                    "gaspi_wait gave {}",
-                    code_name(code)
-                );
+                one_of(code, &[SUCCESS, TIMEOUT], "gaspi_wait")?;
             }
             code => return Err(format!("{what} gave {}", code_name(code))),
         }
@@ -72,8 +68,7 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                         post::write_notify(0, from, to, 1, into, 8, at, 1 + nth).code(QUEUE, TEST)
                     })?;
                     if adds {
-                        let mut before = 0;
-                        ok!(gaspi_atomic_fetch_add(1, sum, to, 1, &mut before, LONG));
+                        add(1, sum, to, 1)?;
                     }
                 }
             }

@@ -62,17 +62,10 @@ fn created_empty(_: &Ctx) -> Verdict {
     let (mut one, mut two) = (0xee, 0xee);
     ok!(gaspi_group_create(&mut one));
     ok!(gaspi_group_create(&mut two));
-    ensure!(
-        one != two && one != ALL && two != ALL,
-        "groups {one} and {two}"
-    );
+    ensure!(one != two && one != ALL && two != ALL, "{one} and {two}");
     ensure_eq!(num()?, before + 2, "gaspi_group_num");
     for group in [one, two] {
-        ensure_eq!(
-            ranks_of(group)?,
-            Vec::<u16>::new(),
-            "members of a new group"
-        );
+        ensure_eq!(ranks_of(group)?, Vec::<u16>::new(), "members when new");
     }
     Ok(())
 }
@@ -103,16 +96,8 @@ fn all_is_predefined(ctx: &Ctx) -> Verdict {
     ok!(gaspi_group_commit(ALL, BLOCK));
     ok!(gaspi_group_commit(ALL, LONG));
     barrier()?;
-    ensure_eq!(
-        sum_of_all(1)?,
-        u64::from(ctx.size),
-        "members that take part"
-    );
-    ensure_eq!(
-        ranks_of(ALL)?,
-        everybody,
-        "members of GASPI_GROUP_ALL after its commit"
-    );
+    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "members taking part");
+    ensure_eq!(ranks_of(ALL)?, everybody, "members after the commit");
     Ok(())
 }
 
@@ -135,11 +120,7 @@ fn uncommitted_is_refused(_: &Ctx) -> Verdict {
     }
     let mut segments = 9;
     ok!(gaspi_segment_num(&mut segments));
-    ensure_eq!(
-        (sum, segments),
-        (77, 0),
-        "the result and the segments after refusals"
-    );
+    ensure_eq!((sum, segments), (77, 0), "result, segments after refusals");
     ok!(gaspi_group_commit(group, LONG));
     ok!(gaspi_barrier(group, LONG));
     ensure_eq!(sum_in(group, 1)?, 2, "the sum over the committed group");
@@ -151,10 +132,7 @@ fn commit_synchronises(ctx: &Ctx) -> Verdict {
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=3u64 {
         pause(random.below(3));
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         group_of(&[0, 1, 2, 3])?;
         let seen = memory.get(0);
         ensure!(
@@ -179,19 +157,13 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
         }
         if ctx.rank == late {
             pause(8);
-            let mut old = 0;
-            for rank in 0..ctx.size as u16 {
-                ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-            }
+            count_at_all(ctx)?;
             ok!(gaspi_group_commit(group, BLOCK));
         } else {
             repeat("gaspi_group_commit", || {
                 c!(gaspi_group_commit(group, patience))
             })?;
-            ensure!(
-                memory.get(0) > round,
-                "the commit succeeded before rank {late} had called it"
-            );
+            ensure!(memory.get(0) > round, "committed before rank {late} called");
         }
         ok!(gaspi_barrier(group, LONG));
         ensure_eq!(
@@ -216,11 +188,7 @@ fn names_may_differ(ctx: &Ctx) -> Verdict {
     );
     for round in 1..=3 {
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(
-            sum_in(group, round)?,
-            3 * round,
-            "the sum over a group that is {group} here"
-        );
+        ensure_eq!(sum_in(group, round)?, 3 * round, "the sum over {group}");
     }
     ok!(gaspi_segment_create(1, 64, group, LONG, 0));
     barrier()
@@ -236,11 +204,7 @@ fn pairs_side_by_side(ctx: &Ctx) -> Verdict {
             ok!(gaspi_barrier(pair, LONG));
         }
         let sum = sum_in(pair, round * 10 + u64::from(ctx.rank))?;
-        ensure_eq!(
-            sum,
-            round * 20 + 2 * u64::from(first) + 1,
-            "the pair's sum in round {round}"
-        );
+        ensure_eq!(sum, round * 20 + 2 * u64::from(first) + 1, "sum, {round}");
     }
     barrier()
 }
@@ -294,11 +258,7 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
         threads(2, |i| {
             let group = [one, two][i];
             let sum = sum_in(group, (i as u64 + 1) * (round + me))?;
-            ensure_eq!(
-                sum,
-                (i as u64 + 1) * (3 * round + 3),
-                "the sum over group {i} in round {round}"
-            );
+            ensure_eq!(sum, (i as u64 + 1) * (3 * round + 3), "group {i}, {round}");
             ok!(gaspi_barrier(group, LONG));
             Ok(())
         })?;
@@ -363,12 +323,7 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
         for i in before..max {
             let mut group = 0;
             let code = c!(gaspi_group_create(&mut group));
-            ensure_eq!(
-                code,
-                SUCCESS,
-                "group number {} of {max} in round {round}",
-                i + 1
-            );
+            ensure_eq!(code, SUCCESS, "group {} of {max} in round {round}", i + 1);
             ensure!(!made.contains(&group), "the name {group} was given twice");
             for rank in 0..ctx.size as u16 {
                 ok!(gaspi_group_add(group, rank));
@@ -380,11 +335,7 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
         let mut group = 0xee;
         gives!(GASPI_ERR_MANY_GRP, gaspi_group_create(&mut group));
         for (i, group) in made.iter().enumerate() {
-            ensure_eq!(
-                sum_in(*group, i as u64)?,
-                2 * i as u64,
-                "the sum over group {group}"
-            );
+            ensure_eq!(sum_in(*group, i as u64)?, 2 * i as u64, "sum over {group}");
         }
         for group in made {
             ok!(gaspi_group_delete(group));

@@ -158,11 +158,11 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                 ensure_eq!(deleted, SUCCESS, "gaspi_group_delete");
                 let missing = GASPI_ERR_INV_GROUP;
                 let active = GASPI_ERR_ACTIVE_COLL;
-                ensure!(
-                    [SUCCESS, missing, active].contains(&met),
-                    "a barrier of a group that is being deleted gave {}",
-                    code_name(met)
-                );
+                one_of(
+                    met,
+                    &[SUCCESS, missing, active],
+                    "a barrier of a group that is being deleted",
+                )?;
                 Ok(())
             })?;
         }

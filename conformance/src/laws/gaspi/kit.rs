@@ -1,5 +1,6 @@
 //! Macros and functions of the GASPI laws.
 
+use std::fmt::Display;
 pub(crate) use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,16 @@ macro_rules! gives {
     };
 }
 
+/// A call that is repeated, with its name.
+pub(crate) type Call<'a> = (&'static str, Box<dyn FnMut() -> i32 + 'a>);
+
+/// Calls that are repeated: `calls! { first(..); second(..); }`.
+macro_rules! calls {
+    ($($name:ident($($arg:expr),* $(,)?);)+) => {
+        vec![$((stringify!($name), Box::new(|| c!($name($($arg),*))) as Box<dyn FnMut() -> i32 + '_>)),+]
+    };
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -83,7 +94,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, got, laws, ok};
+pub(crate) use {c, calls, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -96,6 +107,17 @@ pub(crate) fn code_name(code: i32) -> String {
 /// Fails unless the code is an error: neither success nor timeout nor a full queue.
 pub(crate) fn is_error(code: i32) -> bool {
     !matches!(code, SUCCESS | TIMEOUT | QUEUE_FULL)
+}
+
+/// Fails unless the code is an error.
+pub(crate) fn must_fail(code: i32, what: impl Display) -> Verdict {
+    ensure!(is_error(code), "{what} gave {}", code_name(code));
+    Ok(())
+}
+
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
 }
 
 /// Creates a segment at all ranks (zeroed).
@@ -132,15 +154,52 @@ pub(crate) fn queue_size(queue: u8) -> Result<u32, String> {
 pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     let (mut first, mut value) = (u32::MAX, 0);
     let code = c!(gaspi_notify_waitsome(segment, id, 1, &mut first, LONG));
-    ensure_eq!(
-        code,
-        SUCCESS,
-        "waiting for notification {id} of segment {segment}"
-    );
+    ensure_eq!(code, SUCCESS, "notification {id} of segment {segment}");
     ensure_eq!(first, id, "the notification that came");
     ok!(gaspi_notify_reset(segment, id, &mut value));
     ensure!(value != 0, "notification {id} was announced but is zero");
     Ok(value)
+}
+
+/// Fails if one of these notifications is there.
+pub(crate) fn none_notified(segment: u8, begin: u32, num: u32) -> Verdict {
+    let mut first = 0;
+    let code = c!(gaspi_notify_waitsome(segment, begin, num, &mut first, TEST));
+    ensure_eq!(
+        code_name(code),
+        code_name(TIMEOUT),
+        "{num} notifications from {begin} of segment {segment}"
+    );
+    Ok(())
+}
+
+/// The value before an addition.
+pub(crate) fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
+    let mut old = 0xdead;
+    ok!(gaspi_atomic_fetch_add(
+        segment, at, rank, value, &mut old, LONG
+    ));
+    Ok(old)
+}
+
+/// The value before a compare-swap.
+pub(crate) fn swap(
+    segment: u8,
+    at: u64,
+    rank: u16,
+    comparator: u64,
+    new: u64,
+) -> Result<u64, String> {
+    let mut old = 0xdead;
+    ok!(gaspi_atomic_compare_swap(
+        segment, at, rank, comparator, new, &mut old, LONG
+    ));
+    Ok(old)
+}
+
+/// Adds 1 to the first word of segment 0 at all ranks.
+pub(crate) fn count_at_all(ctx: &Ctx) -> Verdict {
+    (0..ctx.size as u16).try_for_each(|rank| add(0, 0, rank, 1).map(drop))
 }
 
 /// The next rank.
@@ -248,4 +307,24 @@ pub(crate) fn with_config(
     ok!(gaspi_proc_term(LONG));
     ok!(gaspi_config_set(before));
     Ok(())
+}
+
+/// As [`with_config`], for the body of a law.
+pub(crate) fn configured(
+    ctx: &Ctx,
+    change: impl FnOnce(&mut gaspi_config_t),
+    body: impl FnOnce(&Ctx) -> Verdict,
+) -> Verdict {
+    with_config(change, || body(ctx))
+}
+
+/// Runs the body with segment 0 of zeros, which all ranks have created.
+pub(crate) fn with_segment(
+    ctx: &Ctx,
+    len: usize,
+    body: impl FnOnce(&Ctx, Memory) -> Verdict,
+) -> Verdict {
+    let memory = segment(0, len)?;
+    barrier()?;
+    body(ctx, memory)
 }

@@ -75,7 +75,7 @@ fn barrier_loses(ctx: &Ctx, lose: Lose) -> Verdict {
             code => break code,
         }
     };
-    ensure!(is_error(code), "gaspi_barrier gave {}", code_name(code));
+    must_fail(code, "gaspi_barrier")?;
     go_on(ctx, &sides)
 }
 
@@ -83,11 +83,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
     let sides = begin(ctx, Sides::cut)?;
     let mut first = 0;
     let code = c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK));
-    ensure!(
-        is_error(code),
-        "gaspi_notify_waitsome gave {}",
-        code_name(code)
-    );
+    must_fail(code, "gaspi_notify_waitsome")?;
     go_on(ctx, &sides)
 }
 

@@ -25,6 +25,7 @@ mod points;
 pub(crate) mod post;
 mod process;
 mod queue;
+mod queue_group;
 mod repeated;
 mod replacement;
 mod segment;
@@ -66,6 +67,7 @@ pub fn laws() -> Vec<&'static Law> {
         queue::laws(),
         full_queue::laws(),
         lowlevel::laws(),
+        queue_group::laws(),
         atomics::laws(),
         collective::laws(),
         collective_user::laws(),

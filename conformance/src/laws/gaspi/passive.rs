@@ -10,13 +10,13 @@ laws! {
         "what is sent is at the place that the receive names, and nothing else changes; the receive gives the sender's rank";
     sizes: "passive.sizes", "§9.2.1, §12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max],
         "1 byte, gaspi_passive_transfer_size_max bytes and what is between them arrive whole, one after the other";
-    too_long: "passive.size-max", "§12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max] + bare,
+    too_long configured(|config| config.passive_transfer_size_max = 1000): "passive.size-max", "§12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max] + bare,
         "more than the configured maximum, or nothing, is refused on both sides";
-    from_anyone: "passive.anyone", "§9.1", 6, [gaspi_passive_send, gaspi_passive_receive] + ordering,
+    from_anyone with_segment(64): "passive.anyone", "§9.1", 6, [gaspi_passive_send, gaspi_passive_receive] + ordering,
         "many processes send to one, which receives from each of them everything, once, in its order";
-    waits_for_the_receive: "passive.synchronous", "§9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive],
+    waits_for_the_receive with_segment(64): "passive.synchronous", "§9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive],
         "without a matching receive a send does not return GASPI_SUCCESS, and with one it does";
-    goes_on: "passive.send.timeout", "§9.2.1, §3.9", 3, [gaspi_passive_send, gaspi_passive_receive],
+    goes_on with_segment(64): "passive.send.timeout", "§9.2.1, §3.9", 3, [gaspi_passive_send, gaspi_passive_receive],
         "sends and receives with GASPI_TEST and short timeouts, repeated, bring each message once";
     while_it_computes: "passive.sender-computes", "§9.2.2, §3.9", 2, [gaspi_passive_send, gaspi_passive_receive],
         "what a call has sent that ran into its timeout is received while the sender makes no call, whatever its length";
@@ -24,27 +24,27 @@ laws! {
         "a receive that nothing has been sent for ends with GASPI_TIMEOUT, writes nothing, and takes nothing from the next one";
     elsewhere: "passive.receive.elsewhere", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
         "after a timeout a receive into another place gets the message, whatever its length; the places before stay as they were";
-    own_rank: "passive.self", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive],
+    own_rank with_segment(1 << 16): "passive.self", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive],
         "a process sends to itself, while another one of its threads receives";
     of_threads: "passive.threads", "§9.2.1, §9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
         "threads send and receive at the same time: each message is received by one of them";
     fair: "passive.fair", "§9.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
         "a process that sends little is received beside one whose threads send all the time, as long as they do";
-    full: "passive.queue-full", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + bare,
+    full configured(|config| config.passive_queue_size_max = 4): "passive.queue-full", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + bare,
         "beyond passive_queue_size_max requests that have not ended another one is refused with GASPI_ERROR, until one has";
-    purged: "passive.purge", "§9.3.1", 2, [gaspi_passive_queue_purge, gaspi_passive_send, gaspi_passive_receive] + bare,
+    purged configured(|config| config.passive_queue_size_max = 4): "passive.purge", "§9.3.1", 2, [gaspi_passive_queue_purge, gaspi_passive_send, gaspi_passive_receive] + bare,
         "a purge ends the requests that have run into their timeouts: the queue has room for as many, and what is sent then arrives";
     too_little_room: "passive.room", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
         "of a message that is longer than the receive's size what fits is written, and nothing behind it; the receive tells of that";
-    of_a_deleted_segment: "passive.segment-delete", "§7.3, §9.2.1", 2, [gaspi_passive_send, gaspi_segment_delete, gaspi_passive_receive],
+    of_a_deleted_segment with_segment(64): "passive.segment-delete", "§7.3, §9.2.1", 2, [gaspi_passive_send, gaspi_segment_delete, gaspi_passive_receive],
         "a segment may go whose requests have run into their timeouts, and others are sent";
-    bad_input: "passive.bad-input", "§9.2", 2, [gaspi_passive_send, gaspi_passive_receive],
+    bad_input with_segment(64): "passive.bad-input", "§9.2", 2, [gaspi_passive_send, gaspi_passive_receive],
         "segments, ranges, ranks and pointers that are not there are refused, and nothing is sent";
     with_others: "passive.beside", "§9.1", 4, [gaspi_passive_send, gaspi_passive_receive, gaspi_write_notify, gaspi_barrier],
         "requests are received in a thread while the process writes, is notified and meets the others";
-    send_ends: "failure.passive.send", "§5.5.1, §9.2.1", 3, [gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
+    send_ends with_segment(64): "failure.passive.send", "§5.5.1, §9.2.1", 3, [gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
         "a send to a process that dies before it receives ends with an error";
-    receive_ends: "failure.passive.receive", "§5.5.1, §9.2.2", 3, [gaspi_passive_receive, gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
+    receive_ends with_segment(64): "failure.passive.receive", "§5.5.1, §9.2.2", 3, [gaspi_passive_receive, gaspi_passive_send, gaspi_state_vec_get] + needs_kill,
         "a receive ends with an error when a process dies, and after gaspi_state_vec_get another one gets what the living send";
 }
 
@@ -125,28 +125,23 @@ fn sizes(ctx: &Ctx) -> Verdict {
 }
 
 fn too_long(ctx: &Ctx) -> Verdict {
-    with_config(
-        |config| config.passive_transfer_size_max = 1000,
-        || {
-            let most = got!(gaspi_passive_transfer_size_max());
-            ensure_eq!(most, 1000, "gaspi_passive_transfer_size_max");
-            segment(0, 4096)?;
-            barrier()?;
-            let mut sender = 9;
-            let to = right(ctx);
-            for size in [0, 1001, 4096, u64::MAX] {
-                gives! { GASPI_ERR_INV_COMMSIZE:
-                    gaspi_passive_send(0, 0, to, size, LONG);
-                    gaspi_passive_receive(0, 0, &mut sender, size, LONG);
-                }
-            }
-            match ctx.rank {
-                0 => send(0, 0, 1, 1000),
-                1 => receive(0, 0, 1000).map(drop),
-                _ => Ok(()),
-            }
-        },
-    )
+    let most = got!(gaspi_passive_transfer_size_max());
+    ensure_eq!(most, 1000, "gaspi_passive_transfer_size_max");
+    segment(0, 4096)?;
+    barrier()?;
+    let mut sender = 9;
+    let to = right(ctx);
+    for size in [0, 1001, 4096, u64::MAX] {
+        gives! { GASPI_ERR_INV_COMMSIZE:
+            gaspi_passive_send(0, 0, to, size, LONG);
+            gaspi_passive_receive(0, 0, &mut sender, size, LONG);
+        }
+    }
+    match ctx.rank {
+        0 => send(0, 0, 1, 1000),
+        1 => receive(0, 0, 1000).map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// The text of a message: the sender's rank and the message's number.
@@ -161,19 +156,13 @@ fn receive_all(memory: &Memory, senders: std::ops::Range<u16>, each: u64) -> Ver
         let from = receive(0, 0, 8)?;
         ensure!(senders.contains(&from), "a message from {from}");
         let nth = &mut next[usize::from(from)];
-        ensure_eq!(
-            memory.get(0),
-            text(from.into(), *nth),
-            "the next message of {from}"
-        );
+        ensure_eq!(memory.get(0), text(from.into(), *nth), "the next of {from}");
         *nth += 1;
     }
     Ok(())
 }
 
-fn from_anyone(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn from_anyone(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = if ctx.is_quick() { 300 } else { 40 };
     if ctx.rank == 0 {
         receive_all(&memory, 1..ctx.size as u16, each)?;
@@ -186,9 +175,7 @@ fn from_anyone(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn waits_for_the_receive(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn waits_for_the_receive(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         memory.set(0, 11);
         for timeout in [TEST, 1, 20] {
@@ -213,9 +200,7 @@ fn waits_for_the_receive(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn goes_on(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn goes_on(ctx: &Ctx, memory: Memory) -> Verdict {
     let (each, me) = (60, ctx.rank);
     if me > 0 {
         for nth in 0..each {
@@ -232,11 +217,7 @@ fn goes_on(ctx: &Ctx) -> Verdict {
                 c!(gaspi_passive_receive(0, 0, &mut from, 8, turn % 3))
             })?;
             let nth = next.get_mut(usize::from(from)).ok_or("no such rank")?;
-            ensure_eq!(
-                memory.get(0),
-                text(from.into(), *nth),
-                "the next message of {from}"
-            );
+            ensure_eq!(memory.get(0), text(from.into(), *nth), "the next of {from}");
             *nth += 1;
         }
         let mut from = u16::MAX;
@@ -334,9 +315,7 @@ fn elsewhere(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn own_rank(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 1 << 16)?;
-    barrier()?;
+fn own_rank(ctx: &Ctx, memory: Memory) -> Verdict {
     let (me, half) = (ctx.rank as u16, 1 << 15);
     threads(2, |which| {
         for nth in 1..20u64 {
@@ -367,22 +346,14 @@ fn of_threads(ctx: &Ctx) -> Verdict {
                 memory.set(at, 1 + nth);
                 send(0, at as u64, right(ctx), 8)?;
             } else {
-                ensure_eq!(
-                    receive(0, at as u64, 8)?,
-                    left(ctx),
-                    "the rank of the sender"
-                );
+                ensure_eq!(receive(0, at as u64, 8)?, left(ctx), "the sender's rank");
                 sum.fetch_add(memory.get(at), Ordering::Relaxed);
             }
         }
         Ok(())
     })?;
     let expected = THREADS as u64 * each * (each + 1) / 2;
-    ensure_eq!(
-        sum.into_inner(),
-        expected,
-        "the sum of all that was received"
-    );
+    ensure_eq!(sum.into_inner(), expected, "the sum of all received");
     barrier()
 }
 
@@ -413,11 +384,7 @@ fn fair(ctx: &Ctx) -> Verdict {
                 let from = receive(0, 64, 8)?;
                 let value = memory.get(64);
                 if from == 2 {
-                    ensure_eq!(
-                        value,
-                        100 + few,
-                        "the next message of the one that sends little"
-                    );
+                    ensure_eq!(value, 100 + few, "the next message of the slow sender");
                     few += 1;
                     if few == FEW {
                         memory.set(0, 1);
@@ -436,68 +403,58 @@ fn fair(ctx: &Ctx) -> Verdict {
 }
 
 fn full(ctx: &Ctx) -> Verdict {
-    with_config(
-        |config| config.passive_queue_size_max = 4,
-        || {
-            let memory = segment(0, 64)?;
-            barrier()?;
-            if ctx.rank == 0 {
-                for nth in 0..4u64 {
-                    memory.set(8 * nth as usize, nth);
-                    let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
-                    ensure_eq!(code, TIMEOUT, "send {nth} that nothing receives");
-                }
-                for _ in 0..2 {
-                    gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
-                }
-                // A repeated send continues the queued one, and needs no second entry.
-                let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
-                ensure_eq!(code, TIMEOUT, "the first one, continued");
-                ctx.sync();
-                send(0, 0, 1, 8)?;
-                memory.set(32, 4);
-                for nth in [3, 1, 2, 4] {
-                    send(0, 8 * nth, 1, 8)?;
-                }
-            } else {
-                ctx.sync();
-                for nth in 0..if ctx.rank == 1 { 5 } else { 0 } {
-                    ensure_eq!(receive(0, 0, 8)?, 0, "the rank of the sender");
-                    ensure_eq!(memory.get(0), nth, "the message");
-                }
-            }
-            barrier()
-        },
-    )
+    let memory = segment(0, 64)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        for nth in 0..4u64 {
+            memory.set(8 * nth as usize, nth);
+            let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
+            ensure_eq!(code, TIMEOUT, "send {nth} that nothing receives");
+        }
+        for _ in 0..2 {
+            gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
+        }
+        // A repeated send continues the queued one, and needs no second entry.
+        let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
+        ensure_eq!(code, TIMEOUT, "the first one, continued");
+        ctx.sync();
+        send(0, 0, 1, 8)?;
+        memory.set(32, 4);
+        for nth in [3, 1, 2, 4] {
+            send(0, 8 * nth, 1, 8)?;
+        }
+    } else {
+        ctx.sync();
+        for nth in 0..if ctx.rank == 1 { 5 } else { 0 } {
+            ensure_eq!(receive(0, 0, 8)?, 0, "the rank of the sender");
+            ensure_eq!(memory.get(0), nth, "the message");
+        }
+    }
+    barrier()
 }
 
 fn purged(ctx: &Ctx) -> Verdict {
-    with_config(
-        |config| config.passive_queue_size_max = 4,
-        || {
-            let memory = segment(0, 64)?;
-            barrier()?;
-            if ctx.rank == 0 {
-                for round in 0..5 {
-                    for nth in 0..4 {
-                        let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
-                        ensure_eq!(code, TIMEOUT, "send {nth} of round {round}");
-                    }
-                    gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
-                    ok!(gaspi_passive_queue_purge(LONG));
-                }
-                ctx.sync();
-                memory.set(40, 99);
-                send(0, 40, 1, 8)?;
-            } else {
-                ctx.sync();
-                if ctx.rank == 1 {
-                    drained(&memory)?;
-                }
+    let memory = segment(0, 64)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        for round in 0..5 {
+            for nth in 0..4 {
+                let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
+                ensure_eq!(code, TIMEOUT, "send {nth} of round {round}");
             }
-            barrier()
-        },
-    )
+            gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
+            ok!(gaspi_passive_queue_purge(LONG));
+        }
+        ctx.sync();
+        memory.set(40, 99);
+        send(0, 40, 1, 8)?;
+    } else {
+        ctx.sync();
+        if ctx.rank == 1 {
+            drained(&memory)?;
+        }
+    }
+    barrier()
 }
 
 fn too_little_room(ctx: &Ctx) -> Verdict {
@@ -535,11 +492,7 @@ fn drained(memory: &Memory) -> Verdict {
         let mut sender = 9;
         let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, LONG));
         let short = GASPI_ERR_INV_SIZE;
-        ensure!(
-            [SUCCESS, short].contains(&code),
-            "a receive gave {}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, short], "a receive")?;
         if code == SUCCESS && memory.get(0) == 99 {
             return Ok(());
         }
@@ -547,9 +500,7 @@ fn drained(memory: &Memory) -> Verdict {
     }
 }
 
-fn of_a_deleted_segment(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn of_a_deleted_segment(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         ok!(gaspi_segment_alloc(7, 1 << 16, 0));
         for (at, size) in [(0, 8), (64, 2000), (4096, 60_000)] {
@@ -570,9 +521,7 @@ fn of_a_deleted_segment(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn bad_input(ctx: &Ctx) -> Verdict {
-    segment(0, 64)?;
-    barrier()?;
+fn bad_input(ctx: &Ctx, _: Memory) -> Verdict {
     let (to, mut sender) = (right(ctx), 9);
     gives! { GASPI_ERR_INV_SEG:
         gaspi_passive_send(5, 0, to, 8, LONG);
@@ -621,9 +570,7 @@ fn with_others(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn send_ends(ctx: &Ctx) -> Verdict {
-    segment(0, 64)?;
-    barrier()?;
+fn send_ends(ctx: &Ctx, _: Memory) -> Verdict {
     ctx.sync();
     let victim = ctx.size - 1;
     if ctx.rank == victim {
@@ -631,24 +578,14 @@ fn send_ends(ctx: &Ctx) -> Verdict {
         ctx.dies();
     }
     let code = c!(gaspi_passive_send(0, 0, victim as u16, 8, BLOCK));
-    ensure!(
-        is_error(code),
-        "gaspi_passive_send gave {}",
-        code_name(code)
-    );
+    must_fail(code, "gaspi_passive_send")?;
     let mut states = vec![9i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(
-        states[victim as usize],
-        1,
-        "the state of the one that was killed"
-    );
+    ensure_eq!(states[victim as usize], 1, "the state of the victim");
     Ok(())
 }
 
-fn receive_ends(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn receive_ends(ctx: &Ctx, memory: Memory) -> Verdict {
     ctx.sync();
     let victim = ctx.size - 1;
     if ctx.rank == victim {
@@ -670,17 +607,9 @@ fn receive_ends(ctx: &Ctx) -> Verdict {
         }
         looks.again();
     };
-    ensure!(
-        is_error(code),
-        "gaspi_passive_receive gave {}",
-        code_name(code)
-    );
+    must_fail(code, "gaspi_passive_receive")?;
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(
-        states[victim as usize],
-        1,
-        "the state of the one that was killed"
-    );
+    ensure_eq!(states[victim as usize], 1, "the state of the victim");
     while living < ctx.size - 2 {
         receive(0, 8, 8)?;
         living += 1;

@@ -87,11 +87,15 @@ impl From<String> for Fault {
 /// Ends the step unless the call succeeds.
 macro_rules! needs {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        match c!($name($($arg),*)) {
-            SUCCESS => {}
-            code => return Err(Fault::Code(stringify!($name), code)),
-        }
+        succeeded(stringify!($name), c!($name($($arg),*)))?
     };
+}
+
+fn succeeded(call: &'static str, code: i32) -> Step {
+    match code {
+        SUCCESS => Ok(()),
+        code => Err(Fault::Code(call, code)),
+    }
 }
 
 struct Run<'a> {
@@ -144,7 +148,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
             Ok(()) => break,
             Err(Fault::Wrong(text)) => return Err(text),
             Err(Fault::Code(name, code)) => {
-                ensure!(is_error(code), "{name} gave {}", code_name(code));
+                must_fail(code, name)?;
                 ensure!(
                     run.attempt == 1,
                     "{name} gave {} though nobody has died again",
@@ -353,75 +357,44 @@ mod steps {
         Ok(())
     }
 
-    /// Three places of a segment, at both ends.
-    struct List {
-        segments: [u8; 3],
-        here: [u64; 3],
-        there: [u64; 3],
-        sizes: [u64; 3],
+    fn list(here_first: bool) -> post::Parts {
+        let parts = [
+            (0, THERE, 8),
+            (512, THERE + 512, 512),
+            (1024, THERE + 1024, 64),
+        ];
+        let ordered = parts.map(|(here, there, size)| match here_first {
+            true => (here, there, size),
+            false => (there, here, size),
+        });
+        post::Parts::new(SEGMENT, SEGMENT, &ordered)
     }
 
-    const LIST: List = List {
-        segments: [SEGMENT; 3],
-        here: [0, 512, 1024],
-        there: [THERE, THERE + 512, THERE + 1024],
-        sizes: [8, 512, 64],
-    };
-
     pub fn lists_written(run: &Run<'_>) -> Step {
-        let (l, to) = (LIST, right(run.ctx));
+        let list = list(true);
         for _ in 0..10 {
-            needs!(gaspi_write_list(
-                3,
-                l.segments.as_ptr(),
-                l.here.as_ptr(),
-                to,
-                l.segments.as_ptr(),
-                l.there.as_ptr(),
-                l.sizes.as_ptr(),
-                0,
-                BLOCK
-            ));
+            succeeded(
+                "gaspi_write_list",
+                list.write(right(run.ctx)).code(0, BLOCK),
+            )?;
             needs!(gaspi_wait(0, BLOCK));
         }
         Ok(())
     }
 
     pub fn lists_read(run: &Run<'_>) -> Step {
-        let (l, from) = (LIST, left(run.ctx));
+        let list = list(false);
         for _ in 0..10 {
-            needs!(gaspi_read_list(
-                3,
-                l.segments.as_ptr(),
-                l.there.as_ptr(),
-                from,
-                l.segments.as_ptr(),
-                l.here.as_ptr(),
-                l.sizes.as_ptr(),
-                0,
-                BLOCK
-            ));
+            succeeded("gaspi_read_list", list.read(left(run.ctx)).code(0, BLOCK))?;
             needs!(gaspi_wait(0, BLOCK));
         }
         Ok(())
     }
 
     pub fn lists_notified(run: &Run<'_>) -> Step {
-        let (l, to) = (LIST, right(run.ctx));
-        needs!(gaspi_write_list_notify(
-            3,
-            l.segments.as_ptr(),
-            l.here.as_ptr(),
-            to,
-            l.segments.as_ptr(),
-            l.there.as_ptr(),
-            l.sizes.as_ptr(),
-            SEGMENT,
-            6,
-            1,
-            0,
-            BLOCK
-        ));
+        let list = list(true);
+        let posted = list.write_notify(right(run.ctx), SEGMENT, 6, 1);
+        succeeded("gaspi_write_list_notify", posted.code(0, BLOCK))?;
         let (mut first, mut value) = (0, 0);
         needs!(gaspi_notify_waitsome(SEGMENT, 6, 1, &mut first, BLOCK));
         needs!(gaspi_notify_reset(SEGMENT, 6, &mut value));

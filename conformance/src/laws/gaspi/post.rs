@@ -57,6 +57,58 @@ requests! {
         segment: u8, id: u32);
 }
 
+/// The parts of a list.
+#[derive(Default)]
+pub(crate) struct Parts {
+    segments: Vec<u8>,
+    at: Vec<u64>,
+    remotes: Vec<u8>,
+    to: Vec<u64>,
+    sizes: Vec<u64>,
+}
+
+impl Parts {
+    /// Parts between two segments: local offset, remote offset, size.
+    pub(crate) fn new(segment: u8, remote: u8, parts: &[(u64, u64, u64)]) -> Parts {
+        let mut list = Parts::default();
+        for (at, to, size) in parts {
+            list.push((segment, *at), (remote, *to), *size);
+        }
+        list
+    }
+
+    pub(crate) fn push(&mut self, (segment, at): (u8, u64), (remote, to): (u8, u64), size: u64) {
+        self.segments.push(segment);
+        self.at.push(at);
+        self.remotes.push(remote);
+        self.to.push(to);
+        self.sizes.push(size);
+    }
+
+    pub(crate) fn num(&self) -> u32 {
+        self.sizes.len() as u32
+    }
+}
+
+macro_rules! of_parts {
+    ($($method:ident: $list:ident($($parameter:ident: $ty:ty),*);)*) => {
+        impl Parts {$(
+            pub(crate) fn $method(&self, rank: u16 $(, $parameter: $ty)*) -> Request<impl Fn(u8, u64) -> i32> {
+                let (segments, at) = (self.segments.as_ptr(), self.at.as_ptr());
+                let (remotes, to, sizes) = (self.remotes.as_ptr(), self.to.as_ptr(), self.sizes.as_ptr());
+                $list(self.num(), segments, at, rank, remotes, to, sizes $(, $parameter)*)
+            }
+        )*}
+    };
+}
+
+of_parts! {
+    write: write_list();
+    read: read_list();
+    write_notify: write_list_notify(segment: u8, id: u32, value: u32);
+    read_notify: read_list_notify(segment: u8, id: u32);
+}
+
 /// A reduction. Its group takes the place of the queue.
 pub(crate) fn allreduce<T>(
     send: *const T,

@@ -14,13 +14,13 @@ laws! {
         "after a commit that has timed out another group is committed, and has a segment, before the first";
     sizes: "timeout.other.sizes", "§7.2.3", 2, [gaspi_segment_create, gaspi_segment_size, gaspi_segment_ptr],
         "a creation that is repeated with another size gives that size, or an error";
-    atomics: "timeout.other.atomics", "§10.2", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + ordering,
+    atomics with_segment(64): "timeout.other.atomics", "§10.2", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + ordering,
         "an atomic operation that has timed out writes no result later; others are done meanwhile, and it is done once";
     reads: "timeout.other.reads", "§8.2.2, §8.2.3", 2, [gaspi_read, gaspi_wait] + ordering,
         "after a gaspi_wait that has timed out each read writes its own place, and after one that succeeds nothing";
-    connections: "timeout.other.connections", "§5.4.1", 3, [gaspi_connect, gaspi_write_notify] + bare,
+    connections configured(|config| config.build_infrastructure = 0): "timeout.other.connections", "§5.4.1", 3, [gaspi_connect, gaspi_write_notify] + bare,
         "a connection that has timed out is opened by a later call, after one to another rank";
-    messages: "timeout.other.messages", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
+    messages with_segment(256): "timeout.other.messages", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
         "a message whose send has timed out and one that is sent after it come once each";
 }
 
@@ -118,8 +118,7 @@ fn commits(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     // The members identify a group.
     let of = |last: u16| {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         ok!(gaspi_group_add(group, 0));
         ok!(gaspi_group_add(group, last));
         Ok::<_, String>(group)
@@ -133,8 +132,7 @@ fn commits(ctx: &Ctx) -> Verdict {
         repeat("gaspi_group_commit", || commit(group, LONG))?;
         barrier_of(group)?;
         repeat("gaspi_segment_create", || create(id, group, LONG))?;
-        let mut size = 0;
-        ok!(gaspi_segment_size(id, 0, &mut size));
+        let size = got!(gaspi_segment_size(id, 0));
         ensure_eq!(size, 64 * u64::from(id), "the size of segment {id}");
         Ok(())
     };
@@ -174,16 +172,13 @@ fn sizes(ctx: &Ctx) -> Verdict {
     } else if ctx.rank == 0 {
         let whole = memory(1, wanted as usize)?;
         whole.fill(7);
-        let mut size = 0;
-        ok!(gaspi_segment_size(1, 0, &mut size));
+        let size = got!(gaspi_segment_size(1, 0));
         ensure_eq!(size, wanted, "the size of the segment");
     }
     barrier()
 }
 
-fn atomics(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         for round in 1..=ROUNDS * 4 {
             let (mut early, mut old) = (SENTINEL, SENTINEL);
@@ -248,36 +243,29 @@ fn reads(ctx: &Ctx) -> Verdict {
 }
 
 fn connections(ctx: &Ctx) -> Verdict {
-    with_config(
-        |config| config.build_infrastructure = 0,
-        || {
-            let tried = |rank: u16| match c!(gaspi_connect(rank, TEST)) {
-                SUCCESS | TIMEOUT => Ok(()),
-                code => Err(format!("gaspi_connect gave {}", code_name(code))),
-            };
-            for _ in 0..3 {
-                others(ctx).try_for_each(tried)?;
-            }
-            for rank in others(ctx).collect::<Vec<_>>().into_iter().rev() {
-                repeat("gaspi_connect", || c!(gaspi_connect(rank, LONG)))?;
-            }
-            ok!(gaspi_group_commit(ALL, LONG));
-            segment(0, 64)?;
-            for rank in others(ctx) {
-                let id = ctx.rank;
-                ok!(gaspi_write_notify(0, 0, rank, 0, 8, 8, id, 1, 0, LONG));
-            }
-            for rank in others(ctx) {
-                notified(0, rank.into())?;
-            }
-            flush(0)
-        },
-    )
+    let tried = |rank: u16| match c!(gaspi_connect(rank, TEST)) {
+        SUCCESS | TIMEOUT => Ok(()),
+        code => Err(format!("gaspi_connect gave {}", code_name(code))),
+    };
+    for _ in 0..3 {
+        others(ctx).try_for_each(tried)?;
+    }
+    for rank in others(ctx).collect::<Vec<_>>().into_iter().rev() {
+        repeat("gaspi_connect", || c!(gaspi_connect(rank, LONG)))?;
+    }
+    ok!(gaspi_group_commit(ALL, LONG));
+    segment(0, 64)?;
+    for rank in others(ctx) {
+        let id = ctx.rank;
+        ok!(gaspi_write_notify(0, 0, rank, 0, 8, 8, id, 1, 0, LONG));
+    }
+    for rank in others(ctx) {
+        notified(0, rank.into())?;
+    }
+    flush(0)
 }
 
-fn messages(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 256)?;
-    barrier()?;
+fn messages(ctx: &Ctx, memory: Memory) -> Verdict {
     for round in 1..=ROUNDS {
         let (one, other) = (2 * round, 2 * round + 1);
         if ctx.rank == 0 {
@@ -307,11 +295,7 @@ fn messages(ctx: &Ctx) -> Verdict {
             let mut sender = 9;
             let more = c!(gaspi_passive_receive(0, 192, &mut sender, 8, TEST));
             ensure_eq!(more, TIMEOUT, "a message too many");
-            ensure_eq!(
-                memory.get(192),
-                0,
-                "the place of a receive that has timed out"
-            );
+            memory.shows(192, 0, "the place of a receive that has timed out")?;
         }
         barrier()?;
     }

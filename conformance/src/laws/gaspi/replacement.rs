@@ -78,12 +78,7 @@ fn last_dies(ctx: &Ctx) -> Result<bool, String> {
 /// The error by which a survivor learns of the death.
 fn barrier_fails() -> Verdict {
     let code = c!(gaspi_barrier(ALL, BLOCK));
-    ensure!(
-        is_error(code),
-        "a barrier with a killed process gave {}",
-        code_name(code)
-    );
-    Ok(())
+    must_fail(code, "a barrier with a killed process")
 }
 
 fn told_first(ctx: &Ctx) -> Verdict {
@@ -152,7 +147,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
             ("gaspi_proc_ping", c!(gaspi_proc_ping(to, LONG))),
             ("gaspi_connect", c!(gaspi_connect(to, LONG))),
         ] {
-            ensure!(is_error(code), "{what} gave {}", code_name(code));
+            must_fail(code, what)?;
         }
         let posted = c!(gaspi_write(0, 8, to, 0, 8, 8, 1, LONG));
         let waited = c!(gaspi_wait(1, LONG));
@@ -224,11 +219,7 @@ fn new_group(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[last])?;
     }
     let group = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
-    ensure_eq!(
-        reduced(group, SUM, 3)?,
-        3 * u64::from(ctx.size),
-        "the sum over all"
-    );
+    ensure_eq!(reduced(group, SUM, 3)?, 3 * u64::from(ctx.size), "over all");
     if let Some(survivors) = survivors {
         ensure_eq!(
             reduced(survivors, SUM, 3)?,
@@ -277,25 +268,15 @@ fn segments(ctx: &Ctx) -> Verdict {
     for to in 0..ctx.size as u16 {
         let at = 16 + 8 * u64::from(ctx.rank);
         ok!(gaspi_write_notify(0, 8, to, 0, at, 8, ctx.rank, 5, 0, LONG));
-        let mut old = 0;
-        ok!(gaspi_atomic_fetch_add(0, 56, to, 1, &mut old, LONG));
+        add(0, 56, to, 1)?;
     }
     for from in 0..ctx.size {
         ensure_eq!(notified(0, from)?, 5, "the notification");
-        ensure_eq!(
-            memory.get(16 + 8 * from as usize),
-            u64::from(from) + 1,
-            "the bytes"
-        );
+        memory.shows(16 + 8 * from as usize, u64::from(from) + 1, "the bytes")?;
     }
     flush(0)?;
     barrier()?;
-    ensure_eq!(
-        memory.get(56),
-        u64::from(ctx.size),
-        "the sum of the atomics"
-    );
-    Ok(())
+    memory.shows(56, u64::from(ctx.size), "the sum of the atomics")
 }
 
 fn passive(ctx: &Ctx) -> Verdict {
@@ -320,11 +301,7 @@ fn passive(ctx: &Ctx) -> Verdict {
         if new {
             for _ in 0..last {
                 ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
-                ensure_eq!(
-                    memory.get(0),
-                    100 * u64::from(from) + round,
-                    "what a survivor has sent"
-                );
+                memory.shows(0, 100 * u64::from(from) + round, "what a survivor has sent")?;
             }
             for to in 0..last as u16 {
                 memory.set(0, round);
@@ -453,11 +430,7 @@ fn round(ctx: &Ctx) -> Verdict {
     );
     post::write_notify(7, 0, right as u16, 7, 8, 8, 0, ctx.rank + 1).ok(1, LONG)?;
     flush(1)?;
-    ensure_eq!(
-        notified(7, 0)?,
-        left + 1,
-        "the left neighbour's notification"
-    );
+    ensure_eq!(notified(7, 0)?, left + 1, "left neighbour's notification");
     ensure_eq!(memory.get(8), u64::from(left) + 1, "what it has written");
     barrier()?;
     ok!(gaspi_segment_delete(7));

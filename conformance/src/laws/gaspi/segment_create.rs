@@ -74,10 +74,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
     let mut pointer = null_mut();
     if ctx.rank == late {
         pause(8);
-        let mut old = 0;
-        for rank in 0..ctx.size as u16 {
-            ok!(gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG));
-        }
+        count_at_all(ctx)?;
         ok!(gaspi_segment_create(4, 128, ALL, BLOCK, 0));
     } else {
         let mut usable = false;
@@ -89,11 +86,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
             }
             code
         })?;
-        ensure_eq!(
-            called.get(0),
-            1,
-            "whether rank {late} had called gaspi_segment_create"
-        );
+        ensure_eq!(called.get(0), 1, "whether rank {late} had created");
         ensure!(
             !usable,
             "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create"
@@ -111,12 +104,7 @@ fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
     post::write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1).ok(0, LONG)?;
     notified(4, 0)?;
-    ensure_eq!(
-        memory.get(64),
-        5 + u64::from(left(ctx)),
-        "what the neighbour wrote"
-    );
-    Ok(())
+    memory.shows(64, 5 + u64::from(left(ctx)), "what the neighbour wrote")
 }
 
 fn use_continues(ctx: &Ctx) -> Verdict {
@@ -158,22 +146,10 @@ fn use_is_for_all(ctx: &Ctx) -> Verdict {
             "what rank {rank} wrote"
         );
     }
-    let mut old = 0;
-    ok!(gaspi_atomic_fetch_add(
-        2,
-        4992,
-        right(ctx),
-        3,
-        &mut old,
-        LONG
-    ));
+    add(2, 4992, right(ctx), 3)?;
     flush(0)?;
     barrier()?;
-    ensure_eq!(
-        memory.get(4992),
-        3,
-        "an atomic sum in memory of the program"
-    );
+    memory.shows(4992, 3, "an atomic sum in memory of the program")?;
     ok!(gaspi_segment_delete(2));
     Ok(())
 }

@@ -57,46 +57,19 @@ fn beside_one_that_is_stopped(
     Ok(())
 }
 
-type Call<'a> = Box<dyn FnMut() -> i32 + 'a>;
-
 fn time_outs(ctx: &Ctx) -> Verdict {
     beside_one_that_is_stopped(ctx, |last, memory| {
         memory.set(WORD, 77);
         let (mut before, mut swapped) = (9u64, 9u64);
         let word = WORD as u64;
-        let mut calls: [(&str, Call<'_>); 6] = [
-            (
-                "gaspi_atomic_fetch_add",
-                Box::new(|| c!(gaspi_atomic_fetch_add(0, 0, 2, 5, &mut before, SHORT))),
-            ),
-            (
-                "gaspi_atomic_compare_swap",
-                Box::new(|| {
-                    c!(gaspi_atomic_compare_swap(
-                        0,
-                        24,
-                        2,
-                        0,
-                        3,
-                        &mut swapped,
-                        TEST
-                    ))
-                }),
-            ),
-            (
-                "gaspi_write",
-                Box::new(|| c!(gaspi_write(0, word, 2, 0, word, 8, 1, TEST))),
-            ),
-            (
-                "gaspi_notify",
-                Box::new(|| c!(gaspi_notify(0, 2, 7, 1, 1, SHORT))),
-            ),
-            ("gaspi_wait", Box::new(|| c!(gaspi_wait(1, SHORT)))),
-            (
-                "gaspi_read",
-                Box::new(|| c!(gaspi_read(0, 32, 2, 0, 24, 8, 2, SHORT))),
-            ),
-        ];
+        let mut calls = calls! {
+            gaspi_atomic_fetch_add(0, 0, 2, 5, &mut before, SHORT);
+            gaspi_atomic_compare_swap(0, 24, 2, 0, 3, &mut swapped, TEST);
+            gaspi_write(0, word, 2, 0, word, 8, 1, TEST);
+            gaspi_notify(0, 2, 7, 1, 1, SHORT);
+            gaspi_wait(1, SHORT);
+            gaspi_read(0, 32, 2, 0, 24, 8, 2, SHORT);
+        };
         // Over a network the calls may time out. Mapped memory needs no peer.
         let mut again = Vec::new();
         for (nth, (what, call)) in calls.iter_mut().enumerate() {

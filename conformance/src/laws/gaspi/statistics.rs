@@ -33,10 +33,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
         &mut description,
         &mut level
     ));
-    ensure!(
-        !name.is_null() && !description.is_null(),
-        "counter {counter} has no texts"
-    );
+    ensure!(!name.is_null() && !description.is_null(), "{counter}: null");
     // SAFETY:
     // - contract of gaspi_statistic_counter_info: the texts end with a 0.
     let [name, description] = [name, description].map(|text| unsafe { CStr::from_ptr(text) });
@@ -44,10 +41,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
         !name.is_empty() && !description.is_empty(),
         "the texts of counter {counter} are empty"
     );
-    ensure!(
-        matches!(argument, 0 | 1),
-        "counter {counter} has an argument of kind {argument}"
-    );
+    ensure!(matches!(argument, 0 | 1), "{counter} takes a {argument}");
     ensure!(level >= 1, "counter {counter} has the level {level}");
     Ok((argument == 1, name.to_string_lossy().into_owned(), level))
 }
@@ -75,10 +69,7 @@ fn value(counter: u32, argument: u32) -> Result<u64, String> {
         counter, argument, &mut short
     ));
     let least = u32::try_from(value).unwrap_or(u32::MAX);
-    ensure!(
-        short >= least,
-        "counter {counter} is {value}, and {short} in the text's form"
-    );
+    ensure!(short >= least, "counter {counter}: {value}, and {short}");
     Ok(value)
 }
 
@@ -165,18 +156,10 @@ fn levels(ctx: &Ctx) -> Verdict {
         Ok(())
     };
     post()?;
-    ensure_eq!(
-        (value(calls, 0)?, value(time, 0)?),
-        (0, 0),
-        "the counters at level 0"
-    );
+    ensure_eq!((value(calls, 0)?, value(time, 0)?), (0, 0), "at level 0");
     level(1)?;
     post()?;
-    ensure_eq!(
-        (value(calls, 0)?, value(time, 0)?),
-        (1, 0),
-        "the counters at level 1"
-    );
+    ensure_eq!((value(calls, 0)?, value(time, 0)?), (1, 0), "at level 1");
     level(2)?;
     post()?;
     let spent = value(time, 0)?;
@@ -186,10 +169,7 @@ fn levels(ctx: &Ctx) -> Verdict {
     level(0)?;
     post()?;
     ensure_eq!(value(calls, 0)?, 3, "calls at levels 1 and above");
-    ensure!(
-        value(time, 0)? > spent,
-        "no time has been spent at the highest level"
-    );
+    ensure!(value(time, 0)? > spent, "no time at the highest level");
     clear()?;
     flush(0)?;
     barrier()
@@ -208,11 +188,7 @@ fn by_rank(ctx: &Ctx) -> Verdict {
     }
     level(0)?;
     for rank in 0..ctx.size {
-        ensure_eq!(
-            value(to, rank)?,
-            8 * u64::from(rank + 1),
-            "bytes to rank {rank}"
-        );
+        ensure_eq!(value(to, rank)?, 8 * u64::from(rank + 1), "to rank {rank}");
     }
     let mut long = 0;
     gives!(
@@ -233,11 +209,7 @@ fn reset(ctx: &Ctx) -> Verdict {
     ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
     ok!(gaspi_write(0, 0, right(ctx), 0, 8, 8, 0, LONG));
     ok!(gaspi_statistic_counter_reset(notices));
-    ensure_eq!(
-        (value(notices, 0)?, value(writes, 0)?),
-        (0, 1),
-        "the counters"
-    );
+    ensure_eq!((value(notices, 0)?, value(writes, 0)?), (0, 1), "counted");
     ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
     ensure_eq!(value(notices, 0)?, 1, "after another call");
     clear()?;

@@ -56,11 +56,7 @@ fn meet(_: &Ctx) -> Verdict {
         ok!(gaspi_threads_run(Some(run), null_mut()));
     }
     meets();
-    ensure_eq!(
-        WRONG.load(Ordering::Acquire),
-        0,
-        "threads that saw something wrong"
-    );
+    ensure_eq!(WRONG.load(Ordering::Acquire), 0, "threads with errors");
     ensure_eq!(
         NUMBERS.load(Ordering::Acquire),
         (1 << THREADS) - 1,

@@ -1,6 +1,7 @@
 //! §8.4: writing and reading by lists.
 
 use super::kit::*;
+use super::post::Parts;
 use super::transfer::{few_small, rounds};
 
 laws! {
@@ -20,32 +21,13 @@ laws! {
         "lists may have gaspi_rw_list_elem_max elements";
 }
 
-fn columns(parts: &[(u64, u64, u64)]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
-    (
-        parts.iter().map(|part| part.0).collect(),
-        parts.iter().map(|part| part.1).collect(),
-        parts.iter().map(|part| part.2).collect(),
-    )
-}
-
 fn notify_after_lists(ctx: &Ctx) -> Verdict {
     rounds(ctx, 8, few_small, |_, parts, to, round| {
         let (first, rest) = parts.split_at(1);
         let (from, at, size) = first[0];
         post::write_notify(0, from, to, 1, at, size, 9, round).ok(3, LONG)?;
         if !rest.is_empty() {
-            let (froms, ats, sizes) = columns(rest);
-            let (mine, theirs) = (vec![0u8; rest.len()], vec![1u8; rest.len()]);
-            post::write_list(
-                rest.len() as u32,
-                mine.as_ptr(),
-                froms.as_ptr(),
-                to,
-                theirs.as_ptr(),
-                ats.as_ptr(),
-                sizes.as_ptr(),
-            )
-            .ok(3, LONG)?;
+            Parts::new(0, 1, rest).write(to).ok(3, LONG)?;
         }
         ok!(gaspi_notify(1, to, 0, round, 3, LONG));
         Ok(())
@@ -54,22 +36,10 @@ fn notify_after_lists(ctx: &Ctx) -> Verdict {
 
 fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 10, few_small, |random, parts, to, round| {
-        let (froms, ats, sizes) = columns(parts);
-        let (mine, theirs) = (vec![0u8; parts.len()], vec![1u8; parts.len()]);
-        post::write_list_notify(
-            parts.len() as u32,
-            mine.as_ptr(),
-            froms.as_ptr(),
-            to,
-            theirs.as_ptr(),
-            ats.as_ptr(),
-            sizes.as_ptr(),
-            1,
-            0,
-            round,
-        )
-        .ok(random.below(8) as u8, LONG)?;
-        Ok(())
+        let parts = Parts::new(0, 1, parts);
+        parts
+            .write_notify(to, 1, 0, round)
+            .ok(random.below(8) as u8, LONG)
     })
 }
 
@@ -96,25 +66,9 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
                 (at - size, from, size)
             })
             .collect();
-        let (ats, froms, sizes) = columns(&parts);
-        let (mine, theirs) = (vec![1u8; parts.len()], vec![0u8; parts.len()]);
-        post::read_list_notify(
-            parts.len() as u32,
-            mine.as_ptr(),
-            ats.as_ptr(),
-            peer,
-            theirs.as_ptr(),
-            froms.as_ptr(),
-            sizes.as_ptr(),
-            0,
-            round,
-        )
-        .ok(2, LONG)?;
-        ensure_eq!(
-            notified(0, round)?,
-            1,
-            "the notification of a list of reads"
-        );
+        let list = Parts::new(1, 0, &parts);
+        list.read_notify(peer, 0, round).ok(2, LONG)?;
+        ensure_eq!(notified(0, round)?, 1, "the notification of reads");
         for (at, from, size) in &parts {
             let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
             target.holds(
@@ -133,34 +87,15 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     for id in 0..3 {
         segment(id, 64)?;
     }
-    let mut id = 0;
-    let (mine, theirs, zeros, eights) = ([0u8], [1u8], [0u64], [8u64]);
-    post::read_list_notify(
-        1,
-        mine.as_ptr(),
-        zeros.as_ptr(),
-        right(ctx),
-        theirs.as_ptr(),
-        zeros.as_ptr(),
-        eights.as_ptr(),
-        2,
-        7,
-    )
-    .ok(0, LONG)?;
+    let list = Parts::new(0, 1, &[(0, 0, 8)]);
+    list.read_notify(right(ctx), 2, 7).ok(0, LONG)?;
     ensure_eq!(notified(2, 7)?, 1, "the notification");
     ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
-    ensure_eq!(
-        notified(1, 9)?,
-        1,
-        "the notification, in the local segment of the read"
-    );
+    ensure_eq!(notified(1, 9)?, 1, "the notification at the reader");
     flush(0)?;
     barrier()?;
     for segment in 0..3 {
-        gives!(
-            GASPI_TIMEOUT,
-            gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST)
-        );
+        none_notified(segment, 0, 100)?;
     }
     barrier()
 }
@@ -173,8 +108,7 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
     for round in 1..=6u32 {
         let num = 1 + random.below(40) as usize;
         let mut model = vec![vec![0u8; 4096]; 2];
-        let (mut mine, mut froms, mut theirs, mut ats, mut sizes) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut list = Parts::default();
         let data: Vec<Vec<u8>> = (0..2).map(|_| random_bytes(&mut random, 4096)).collect();
         let mut next = [0u64; 2];
         for _ in 0..num {
@@ -186,25 +120,12 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
             next[usize::from(to)] += size + random.below(4);
             model[usize::from(to)][at as usize..][..size as usize]
                 .copy_from_slice(&data[usize::from(from)][source as usize..][..size as usize]);
-            mine.push(from);
-            froms.push(source);
-            theirs.push(2 + to);
-            ats.push(at);
-            sizes.push(size);
+            list.push((from, source), (2 + to, at), size);
         }
         if ctx.rank == 0 {
             segments[0].store(0, &data[0]);
             segments[1].store(0, &data[1]);
-            post::write_list(
-                num as u32,
-                mine.as_ptr(),
-                froms.as_ptr(),
-                1,
-                theirs.as_ptr(),
-                ats.as_ptr(),
-                sizes.as_ptr(),
-            )
-            .ok(0, LONG)?;
+            list.write(1).ok(0, LONG)?;
             ok!(gaspi_notify(2, 1, 3, round, 0, LONG));
             flush(0)?;
         } else {
@@ -235,29 +156,17 @@ fn lists_are_reads(ctx: &Ctx) -> Verdict {
         target.fill(0);
         let mut model = vec![0u8; 4096];
         let num = 1 + random.below(40) as usize;
-        let (mut ats, mut froms, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut list = Parts::default();
         let mut at = 0;
         for _ in 0..num {
             let size = random.below(90);
             let from = random.below(4096 - size);
             model[at as usize..][..size as usize]
                 .copy_from_slice(&theirs_data[from as usize..][..size as usize]);
-            ats.push(at);
-            froms.push(from);
-            sizes.push(size);
+            list.push((1, at), (0, from), size);
             at += size + random.below(5);
         }
-        let (mine, theirs) = (vec![1u8; num], vec![0u8; num]);
-        post::read_list(
-            num as u32,
-            mine.as_ptr(),
-            ats.as_ptr(),
-            right(ctx),
-            theirs.as_ptr(),
-            froms.as_ptr(),
-            sizes.as_ptr(),
-        )
-        .ok(4, LONG)?;
+        list.read(right(ctx)).ok(4, LONG)?;
         flush(4)?;
         target.holds(0, &model, &format!("a list of {num} reads"))?;
     }
@@ -273,51 +182,29 @@ fn longest_list(ctx: &Ctx) -> Verdict {
         source.set(16 * i, 3 * i as u64 + u64::from(ctx.rank));
     }
     barrier()?;
-    let (mine, theirs) = (vec![0u8; n], vec![1u8; n]);
-    let offsets: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
-    let backwards: Vec<u64> = offsets.iter().rev().copied().collect();
-    let eights = vec![8u64; n];
-    post::write_list_notify(
-        most,
-        mine.as_ptr(),
-        offsets.as_ptr(),
-        right(ctx),
-        theirs.as_ptr(),
-        backwards.as_ptr(),
-        eights.as_ptr(),
-        1,
-        0,
-        1,
-    )
-    .ok(0, LONG)?;
+    // Backwards at the target, and back.
+    let end = 16 * (n as u64 - 1);
+    let offsets = (0..n as u64).map(|i| 16 * i);
+    let parts: Vec<_> = offsets.map(|at| (at, end - at, 8)).collect();
+    let list = Parts::new(0, 1, &parts);
+    list.write_notify(right(ctx), 1, 0, 1).ok(0, LONG)?;
     notified(1, 0)?;
     for i in 0..n {
-        ensure_eq!(
-            target.get(16 * (n - 1 - i)),
-            3 * i as u64 + u64::from(left(ctx)),
-            "element {i}"
-        );
+        let expected = 3 * i as u64 + u64::from(left(ctx));
+        target.shows(16 * (n - 1 - i), expected, "an element")?;
         ensure_eq!(target.get(16 * i + 8), 0, "what lies behind element {i}");
     }
     flush(0)?;
     barrier()?;
-    post::read_list(
-        most,
-        theirs.as_ptr(),
-        backwards.as_ptr(),
-        right(ctx),
-        mine.as_ptr(),
-        offsets.as_ptr(),
-        eights.as_ptr(),
-    )
-    .ok(0, LONG)?;
+    let parts: Vec<_> = parts
+        .into_iter()
+        .map(|(from, at, size)| (at, from, size))
+        .collect();
+    Parts::new(1, 0, &parts).read(right(ctx)).ok(0, LONG)?;
     flush(0)?;
     for i in 0..n {
-        ensure_eq!(
-            target.get(16 * (n - 1 - i)),
-            3 * i as u64 + u64::from(right(ctx)),
-            "element {i} read"
-        );
+        let expected = 3 * i as u64 + u64::from(right(ctx));
+        target.shows(16 * (n - 1 - i), expected, "an element read")?;
     }
     barrier()
 }

@@ -6,9 +6,9 @@ use super::kit::*;
 laws! {
     reads: "wake.read", "§8.4.4, §8.4.6, §8.3.3", 2, [gaspi_read_notify, gaspi_read_list_notify, gaspi_notify_waitsome],
         "a thread in gaspi_notify_waitsome is woken by what another thread of its process reads";
-    atomics: "wake.atomics", "§10.2", 2, [gaspi_atomic_fetch_add],
+    atomics with_segment(64): "wake.atomics", "§10.2", 2, [gaspi_atomic_fetch_add],
         "each of several threads is woken when its own atomic operation has ended";
-    queues: "wake.queues", "§8.2.3", 2, [gaspi_write, gaspi_wait],
+    queues with_segment(4096): "wake.queues", "§8.2.3", 2, [gaspi_write, gaspi_wait],
         "threads that wait for queues are woken, also for requests that other threads have posted";
 }
 
@@ -28,19 +28,8 @@ fn reads(ctx: &Ctx) -> Verdict {
             match round % 2 {
                 0 => ok!(gaspi_read_notify(0, 1024, from, 0, 0, 64, 7, 0, LONG)),
                 _ => {
-                    let (segments, to, at, sizes) = ([0u8; 2], [1024, 2048], [0, 512], [100, 8]);
-                    post::read_list_notify(
-                        2,
-                        segments.as_ptr(),
-                        to.as_ptr(),
-                        from,
-                        segments.as_ptr(),
-                        at.as_ptr(),
-                        sizes.as_ptr(),
-                        0,
-                        7,
-                    )
-                    .ok(0, LONG)?;
+                    let list = post::Parts::new(0, 0, &[(1024, 0, 100), (2048, 512, 8)]);
+                    list.read_notify(from, 0, 7).ok(0, LONG)?;
                 }
             }
             notified(0, 9)?;
@@ -52,13 +41,10 @@ fn reads(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn atomics(ctx: &Ctx) -> Verdict {
-    let memory = segment(0, 64)?;
-    barrier()?;
+fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     threads(4, |_| {
         for _ in 0..30 {
-            let mut old = 0;
-            ok!(gaspi_atomic_fetch_add(0, 8, right(ctx), 1, &mut old, LONG));
+            add(0, 8, right(ctx), 1)?;
         }
         Ok(())
     })?;
@@ -67,9 +53,7 @@ fn atomics(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn queues(ctx: &Ctx) -> Verdict {
-    segment(0, 4096)?;
-    barrier()?;
+fn queues(ctx: &Ctx, _: Memory) -> Verdict {
     threads(4, |which| {
         for round in 0..30u64 {
             let (queue, at) = ((which % 2) as u8, 64 * which as u64);

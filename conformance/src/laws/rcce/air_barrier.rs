@@ -74,10 +74,7 @@ fn first_two(ctx: &Ctx) -> Verdict {
     }
     let mut none = first as *const _;
     gives!(ERROR, iRCCE_atomic_alloc(&mut none));
-    ensure!(
-        none.is_null(),
-        "a 95th register, or more, beside the barrier's"
-    );
+    ensure!(none.is_null(), "a 95th register beside the barrier's");
     ensure!(
         mine.iter().all(|register| !counters.contains(register)),
         "a program has got a register of the barrier"
@@ -119,12 +116,7 @@ fn parts(ctx: &Ctx) -> Verdict {
         } else {
             ok!(RCCE_barrier(&mut comm));
         }
-        let mut value = -7;
-        ok!(RCCE_flag_read(flag, &mut value, partner));
-        ensure!(
-            value == round || value == round + 1,
-            "the partner was in round {value}, not {round}"
-        );
+        in_round(flag, partner, round)?;
         ensure_eq!(
             (read(counters[0])?, read(counters[1])?),
             (0, 0),
@@ -164,12 +156,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
         ok!(RCCE_flag_write(&mut { flag }, round, me));
         meet()?;
         for id in [0, (me + 1) % n, (me + 23) % n, n - 1] {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} when UE {me} left barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     meet()

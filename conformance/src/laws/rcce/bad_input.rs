@@ -202,29 +202,26 @@ fn flags(ctx: &Ctx) -> Verdict {
     gives!(undefined, iRCCE_flag_alloc_tagged(null_mut()));
     let mut none: *mut i32 = null_mut();
     for place in [null_mut(), &raw mut none] {
-        gives!(undefined, RCCE_flag_free(place));
-        gives!(undefined, RCCE_flag_write(place, 1, other));
-        gives!(undefined, RCCE_flag_write_gory(place, 1, other));
-        gives!(undefined, iRCCE_flag_write(place, 1, other));
-        gives!(
-            undefined,
-            iRCCE_flag_write_tagged(place, 1, other, null_mut(), 0)
-        );
+        gives! { undefined:
+            RCCE_flag_free(place);
+            RCCE_flag_write(place, 1, other);
+            RCCE_flag_write_gory(place, 1, other);
+            iRCCE_flag_write(place, 1, other);
+            iRCCE_flag_write_tagged(place, 1, other, null_mut(), 0);
+        }
     }
-    gives!(undefined, RCCE_flag_read(null_mut(), &mut value, other));
-    gives!(undefined, iRCCE_flag_read(null_mut(), &mut value, other));
-    gives!(
-        undefined,
-        iRCCE_flag_read_tagged(null_mut(), &mut value, other, null_mut(), 0)
-    );
-    gives!(unallocated, RCCE_wait_until(null_mut(), 1));
-    gives!(unallocated, RCCE_wait_until_gory(null_mut(), 1));
-    gives!(unallocated, iRCCE_wait_until(null_mut(), 1));
-    gives!(unallocated, iRCCE_wait_tagged(null_mut(), 1, null_mut(), 0));
-    gives!(
-        unallocated,
-        iRCCE_test_tagged(null_mut(), 1, &mut result, null_mut(), 0)
-    );
+    gives! { undefined:
+        RCCE_flag_read(null_mut(), &mut value, other);
+        iRCCE_flag_read(null_mut(), &mut value, other);
+        iRCCE_flag_read_tagged(null_mut(), &mut value, other, null_mut(), 0);
+    }
+    gives! { unallocated:
+        RCCE_wait_until(null_mut(), 1);
+        RCCE_wait_until_gory(null_mut(), 1);
+        iRCCE_wait_until(null_mut(), 1);
+        iRCCE_wait_tagged(null_mut(), 1, null_mut(), 0);
+        iRCCE_test_tagged(null_mut(), 1, &mut result, null_mut(), 0);
+    }
     let mut own = 3i32;
     let odd = flag.cast::<u8>().wrapping_add(2).cast::<i32>();
     for stray in [&raw mut own, flag.wrapping_add(1 << 20), odd] {

@@ -109,11 +109,7 @@ fn each_waits(ctx: &Ctx, lengths: &[usize], call: impl Fn(&Bytes, i32) -> Verdic
             call(&bytes, 1)?;
             let over = c!(RCCE_wtime());
             let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
-            ensure!(
-                over >= begun,
-                "{len} bytes: over {} s before the receive",
-                begun - over
-            );
+            ensure!(over >= begun, "{len} bytes: {} s too early", begun - over);
         } else {
             pause(25);
             let begun = c!(RCCE_wtime());
@@ -217,11 +213,7 @@ fn probe(ctx: &Ctx) -> Verdict {
     for _ in 0..2 {
         ok!(iRCCE_probe(ANY_SOURCE, &mut rank));
         ensure!(rank == 1 || rank == 2, "a message from UE {rank}");
-        ensure_eq!(
-            receive(100, rank)?,
-            content(ctx, rank as u64, 100),
-            "the message"
-        );
+        ensure_eq!(receive(100, rank)?, content(ctx, rank as u64, 100), "data");
     }
     Ok(())
 }
@@ -251,11 +243,7 @@ fn iprobe(ctx: &Ctx) -> Verdict {
         let (mut rank, mut flag) = (-7, -7);
         ok!(iRCCE_iprobe(ANY_SOURCE, &mut rank, &mut flag));
         ensure_eq!(flag, 1, "{left} messages");
-        ensure_eq!(
-            receive(40, rank)?,
-            vec![rank as u8; 40],
-            "the message from UE {rank}"
-        );
+        ensure_eq!(receive(40, rank)?, vec![rank as u8; 40], "from UE {rank}");
     }
     let mut flag = -7;
     ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), &mut flag));
@@ -352,10 +340,7 @@ fn pairs(ctx: &Ctx) -> Verdict {
                     bytes.free();
                 } else if me == b {
                     let seen = receive(len, a)?;
-                    ensure!(
-                        seen == content(ctx, nth, len),
-                        "round {round}: {len} bytes from UE {a}"
-                    );
+                    ensure!(seen == content(ctx, nth, len), "{round}: {len} from {a}");
                 }
             }
         }

@@ -63,11 +63,7 @@ unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
 fn bcast_parts(ctx: &Ctx) -> Verdict {
     let mut comm = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comm));
-    ensure_eq!(
-        (comm.size, comm.my_rank),
-        (2, ctx.rank as i32 % 2),
-        "the part"
-    );
+    ensure_eq!((comm.size, comm.my_rank), (2, ctx.rank as i32 % 2), "part");
     for len in LENGTHS {
         for root in 0..2 {
             let from = ctx.rank as i32 / 2 * 2 + root;
@@ -255,12 +251,7 @@ fn barrier_holds(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_barrier(&mut world()));
         }
         for id in 0..n {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} when UE {me} left barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     barrier()
@@ -298,12 +289,7 @@ fn barrier_world(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_barrier(comm));
         }
         for id in 0..ctx.size as i32 {
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag, &mut value, id));
-            ensure!(
-                value == round || value == round + 1,
-                "UE {id} was in round {value} after barrier {round}"
-            );
+            in_round(flag, id, round)?;
         }
     }
     barrier()

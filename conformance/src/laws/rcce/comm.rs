@@ -52,16 +52,8 @@ fn split(ctx: &Ctx) -> Verdict {
             (members.len(), rank),
             "size and rank by {by}"
         );
-        ensure_eq!(
-            (comm.size, comm.my_rank),
-            (size, seen),
-            "the members size and my_rank"
-        );
-        ensure_eq!(
-            &comm.member[..members.len()],
-            &members[..],
-            "the member list by {by}"
-        );
+        ensure_eq!((comm.size, comm.my_rank), (size, seen), "size, my_rank");
+        ensure_eq!(&comm.member[..members.len()], &members[..], "list by {by}");
         ok!(RCCE_barrier(&mut comm));
     }
     Ok(())
@@ -92,12 +84,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
     for round in 1..30 {
         ok!(RCCE_flag_write(&mut { flag }, round, ctx.rank as i32));
         ok!(RCCE_barrier(&mut comm));
-        let mut value = -7;
-        ok!(RCCE_flag_read(flag, &mut value, partner));
-        ensure!(
-            value == round || value == round + 1,
-            "the partner was in round {value}, not {round}"
-        );
+        in_round(flag, partner, round)?;
     }
     ok!(RCCE_barrier(&mut comm));
     Ok(())
@@ -200,14 +187,7 @@ fn overlapping(ctx: &Ctx) -> Verdict {
             bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
             bytes.free();
             let (data, result) = (Bytes::of(&1i32.to_ne_bytes()), Bytes::filled(4, 0));
-            ok!(RCCE_allreduce(
-                data.ptr(),
-                result.ptr(),
-                1,
-                63_636_363,
-                23_232_323,
-                comm
-            ));
+            allreduce(&data, &result, 1, (INT, SUM), comm)?;
             result.holds(&comm.size.to_ne_bytes(), 0, "the number of members")?;
         }
     }
@@ -217,12 +197,11 @@ fn overlapping(ctx: &Ctx) -> Verdict {
 fn wrong(_: &Ctx) -> Verdict {
     let undefined = RCCE_ERROR_COMM_UNDEFINED;
     let mut comm = RCCE_COMM::UNDEFINED;
-    gives!(undefined, RCCE_comm_split(None, null_mut(), &mut comm));
-    gives!(
-        undefined,
-        RCCE_comm_split(Some(modulo), null_mut(), null_mut())
-    );
-    gives!(undefined, RCCE_comm_free(null_mut()));
+    gives! { undefined:
+        RCCE_comm_split(None, null_mut(), &mut comm);
+        RCCE_comm_split(Some(modulo), null_mut(), null_mut());
+        RCCE_comm_free(null_mut());
+    }
     let mut shifted = [0u8; size_of::<RCCE_COMM>()];
     shifted.fill(0xa7);
     // SAFETY:

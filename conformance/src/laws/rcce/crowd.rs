@@ -28,14 +28,7 @@ fn collectives(ctx: &Ctx) -> Verdict {
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
         bytes.holds(&expected, 0, "the broadcast")?;
         let (data, result) = (Bytes::of(&me.to_ne_bytes()), Bytes::filled(4, 0));
-        ok!(RCCE_allreduce(
-            data.ptr(),
-            result.ptr(),
-            1,
-            63_636_363,
-            23_232_323,
-            world()
-        ));
+        allreduce(&data, &result, 1, (INT, SUM), world())?;
         result.holds(&(47 * 24i32).to_ne_bytes(), 0, "the sum")?;
         if me == root {
             ok!(iRCCE_msend(bytes.ptr(), 9000));

@@ -71,11 +71,7 @@ fn receive_test(ctx: &Ctx) -> Verdict {
     rooms[1].holds(&[2; 50], 0, "the second message")?;
     for _ in 0..100 {
         ensure_eq!(second.test(), (SUCCESS, 1), "the second receive");
-        ensure_eq!(
-            first.status(),
-            PENDING,
-            "the first receive, which nobody has pushed"
-        );
+        ensure_eq!(first.status(), PENDING, "the first receive, not pushed");
     }
     until("the push", || Ok(c!(iRCCE_irecv_push()) == SUCCESS))?;
     ensure_eq!(first.status(), SUCCESS, "the first receive after a push");
@@ -96,11 +92,7 @@ fn push_returns(ctx: &Ctx) -> Verdict {
     let begin = c!(RCCE_wtime());
     for _ in 0..200 {
         ensure_eq!(out.test(), (PENDING, 0), "a send that nobody receives");
-        ensure_eq!(
-            into.test(),
-            (RESERVED, 0),
-            "a receive that nothing comes for"
-        );
+        ensure_eq!(into.test(), (RESERVED, 0), "a receive without a send");
         gives!(PENDING, iRCCE_isend_push());
         gives!(PENDING, iRCCE_irecv_push());
     }
@@ -222,13 +214,7 @@ fn unset(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_test_tagged(flag, value, &mut result, null_mut(), 0));
         // The other UE may have written already.
         ensure!(result == 0 || result == 1, "a test gave {result}");
-        ok!(iRCCE_flag_write_tagged(
-            &mut { flag },
-            value,
-            other,
-            tag(&sent),
-            20
-        ));
+        write_tagged(flag, value, other, &sent, 20)?;
         let room = Bytes::filled(28, 0x2e);
         ok!(iRCCE_wait_tagged(flag, value, tag(&room), 20));
         let expected = content(ctx, round << 1 | other as u64, 20);
@@ -251,22 +237,14 @@ fn size_of_any(ctx: &Ctx) -> Verdict {
             RESERVED,
             iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0)
         );
-        ensure_eq!(
-            request.source(),
-            ANY_SOURCE,
-            "the source before the message"
-        );
+        ensure_eq!(request.source(), ANY_SOURCE, "source before a message");
         ctx.sync();
         until("the message", || match request.test() {
             (SUCCESS, 1) => Ok(true),
             (PENDING | RESERVED, 0) => Ok(false),
             seen => Err(format!("a test gave {seen:?}")),
         })?;
-        ensure_eq!(
-            (request.source(), request.size()),
-            (1, len as i32),
-            "source and size"
-        );
+        ensure_eq!((request.source(), request.size()), (1, len as i32), "both");
         ensure_eq!(
             (
                 c!(iRCCE_get_source(null_mut())),
@@ -308,11 +286,7 @@ fn after_cancel(ctx: &Ctx) -> Verdict {
                 c!(iRCCE_isend_cancel(out[0].0, &mut flags[0])),
                 c!(iRCCE_irecv_cancel(into[0].0, &mut flags[1])),
             ];
-            ensure_eq!(
-                flags,
-                [0, 0],
-                "heads of queues can be cancelled ({codes:?})"
-            );
+            ensure_eq!(flags, [0, 0], "heads can be cancelled ({codes:?})");
             ensure!(!codes.contains(&SUCCESS), "a cancel that failed: {codes:?}");
         }
         ctx.sync();

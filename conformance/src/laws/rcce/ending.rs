@@ -188,10 +188,7 @@ fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
         ensure!(exit == Exit::Code(1) && well, "UE {rank} {exit} ({text:?})");
     }
     let all = outcome.ranks.iter().map(told).collect::<String>();
-    ensure!(
-        all.contains("has ended"),
-        "nobody says that UE 1 has ended: {all:?}"
-    );
+    ensure!(all.contains("has ended"), "UE 1's end is unknown: {all:?}");
     Ok(())
 }
 
@@ -253,10 +250,7 @@ fn mpb_size(_: &Ctx) -> Verdict {
     ] {
         with("UNIPGAS_RCCE_MPB", text, || {
             ok!(RCCE_init(null_mut(), null_mut()));
-            ensure!(
-                c!(RCCE_malloc_gory(size + 32)).is_null(),
-                "{text}: more was given"
-            );
+            ensure!(c!(RCCE_malloc_gory(size + 32)).is_null(), "{text}: more");
             let all = c!(RCCE_malloc_gory(size));
             ensure!(!all.is_null(), "{text}: {size} bytes were not given");
             let bytes = Bytes::filled(size, 7);
@@ -309,11 +303,7 @@ fn wrong_environment(_: &Ctx) -> Verdict {
     ] {
         with(name, value, || {
             let seen = c!(RCCE_init(null_mut(), null_mut()));
-            ensure_eq!(
-                seen,
-                RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
-                "RCCE_init with {name}={value}"
-            );
+            ensure_eq!(seen, RCCE_ERROR_CORE_NOT_IN_HOSTFILE, "{name}={value}");
             Ok(())
         })?;
     }

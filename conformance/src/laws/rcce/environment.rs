@@ -38,11 +38,7 @@ const DEBUG: i32 = 111_888;
 
 fn numbers(ctx: &Ctx) -> Verdict {
     for _ in 0..2 {
-        ensure_eq!(
-            (c!(RCCE_ue()), c!(RCCE_num_ues())),
-            place(ctx),
-            "number and count"
-        );
+        ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), place(ctx), "place");
         ok!(RCCE_init(null_mut(), null_mut()));
         ok!(iRCCE_init());
     }
@@ -70,11 +66,7 @@ fn variables(ctx: &Ctx) -> Verdict {
     let (mut size, mut rank) = (-7, -7);
     ok!(RCCE_comm_size(comm, &mut size));
     ok!(RCCE_comm_rank(comm, &mut rank));
-    ensure_eq!(
-        (rank, size),
-        place(ctx),
-        "RCCE_comm_rank and RCCE_comm_size"
-    );
+    ensure_eq!((rank, size), place(ctx), "comm_rank and comm_size");
     Ok(())
 }
 
@@ -156,11 +148,7 @@ fn own_words(_: &Ctx) -> Verdict {
         ensure_eq!(Args::new(line).init()?, line, "the arguments");
         ok!(RCCE_finalize());
     }
-    ensure_eq!(
-        Args::new("program 1 0.8 05").init()?,
-        "program",
-        "the arguments"
-    );
+    ensure_eq!(Args::new("program 1 0.8 05").init()?, "program", "args");
     ok!(RCCE_finalize());
     Ok(())
 }
@@ -168,11 +156,7 @@ fn own_words(_: &Ctx) -> Verdict {
 fn before_init(ctx: &Ctx) -> Verdict {
     let id = RCCE_ERROR_ID;
     if ctx.life_cycle == 1 {
-        ensure_eq!(
-            (c!(RCCE_ue()), c!(RCCE_num_ues())),
-            (0, 0),
-            "number and count"
-        );
+        ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), (0, 0), "place");
     }
     gives!(id, iRCCE_init());
     gives!(id, RCCE_barrier(null_mut()));
@@ -180,14 +164,8 @@ fn before_init(ctx: &Ctx) -> Verdict {
     gives!(id, iRCCE_irecv_wait(null_mut()));
     gives!(id, RCCE_finalize());
     gives!(id, RCCE_acquire_lock(0));
-    ensure!(
-        c!(RCCE_malloc(32)).is_null(),
-        "RCCE_malloc before RCCE_init"
-    );
-    ensure!(
-        c!(RCCE_shmalloc(32)).is_null(),
-        "RCCE_shmalloc before RCCE_init"
-    );
+    ensure!(c!(RCCE_malloc(32)).is_null(), "malloc before RCCE_init");
+    ensure!(c!(RCCE_shmalloc(32)).is_null(), "before RCCE_init");
     c!(RCCE_free(null_mut()));
     ok!(RCCE_init(null_mut(), null_mut()));
     ok!(RCCE_finalize());
@@ -197,11 +175,7 @@ fn before_init(ctx: &Ctx) -> Verdict {
 fn after_finalize(ctx: &Ctx) -> Verdict {
     ok!(RCCE_init(null_mut(), null_mut()));
     ok!(RCCE_finalize());
-    ensure_eq!(
-        (c!(RCCE_ue()), c!(RCCE_num_ues())),
-        place(ctx),
-        "number and count"
-    );
+    ensure_eq!((c!(RCCE_ue()), c!(RCCE_num_ues())), place(ctx), "place");
     let id = RCCE_ERROR_ID;
     gives!(id, RCCE_barrier(null_mut()));
     gives!(id, iRCCE_init());
@@ -218,11 +192,7 @@ fn finalize_waits(ctx: &Ctx) -> Verdict {
         pause(200);
     }
     ok!(RCCE_finalize());
-    ensure!(
-        begin.elapsed().as_millis() >= 190,
-        "after {:?}",
-        begin.elapsed()
-    );
+    ensure!(begin.elapsed().as_millis() >= 190, "{:?}", begin.elapsed());
     Ok(())
 }
 
@@ -235,17 +205,10 @@ fn texts(_: &Ctx) -> Verdict {
         ok!(RCCE_error_string(number, text.ptr(), &mut len));
         let bytes = text.get();
         let end = bytes.iter().position(|b| *b == 0);
-        ensure_eq!(
-            end,
-            usize::try_from(len).ok(),
-            "the length of the text of {number}"
-        );
+        ensure_eq!(end, usize::try_from(len).ok(), "length of text {number}");
         ensure!(len > 0, "no text for {number}");
         let text = bytes[..len as usize].to_vec();
-        ensure!(
-            !seen.contains(&text),
-            "the text of {number} is another's, too"
-        );
+        ensure!(!seen.contains(&text), "text {number} is another's, too");
         seen.push(text);
     }
     ensure_eq!(seen.len(), 27, "texts");

@@ -222,13 +222,7 @@ fn tag_comes_along(ctx: &Ctx) -> Verdict {
     for round in 0..100u64 {
         if (round + u64::from(ctx.rank)).is_multiple_of(2) {
             let sent = Bytes::of(&content(ctx, round, 28));
-            ok!(iRCCE_flag_write_tagged(
-                &mut { flag },
-                1,
-                other,
-                tag(&sent),
-                28
-            ));
+            write_tagged(flag, 1, other, &sent, 28)?;
             sent.free();
         } else {
             ok!(iRCCE_wait_tagged(flag, 1, tag(&got), 28));
@@ -257,13 +251,7 @@ fn tag_length(ctx: &Ctx) -> Verdict {
         let sent = content(ctx, nth as u64, 64);
         let bytes = Bytes::of(&sent);
         let value = nth as i32 + 1;
-        ok!(iRCCE_flag_write_tagged(
-            &mut { flag },
-            value,
-            other,
-            tag(&bytes),
-            len
-        ));
+        write_tagged(flag, value, other, &bytes, len)?;
         let there = len.clamp(0, 28) as usize;
         for wanted in [0, 5, 28, 40, -3] {
             let room = Bytes::filled(64, 0x77);
@@ -300,13 +288,7 @@ fn tag_test(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     let sent = Bytes::of(&content(ctx, 9, 28));
-    ok!(iRCCE_flag_write_tagged(
-        &mut { flag },
-        1,
-        other,
-        tag(&sent),
-        28
-    ));
+    write_tagged(flag, 1, other, &sent, 28)?;
     until("a test that says 1", || {
         let mut result = -7;
         ok!(iRCCE_test_tagged(flag, 1, &mut result, tag(&room), 28));
@@ -327,13 +309,7 @@ fn tag_read(ctx: &Ctx) -> Verdict {
     let of = |id: i32| content(ctx, id as u64, 28);
     barrier()?;
     let mine = Bytes::of(&of(me));
-    ok!(iRCCE_flag_write_tagged(
-        &mut { flag },
-        me + 3,
-        me,
-        tag(&mine),
-        28
-    ));
+    write_tagged(flag, me + 3, me, &mine, 28)?;
     barrier()?;
     for id in 0..n {
         let room = Bytes::filled(40, 0x12);
@@ -352,13 +328,7 @@ fn plain_write(ctx: &Ctx) -> Verdict {
     let (plain, tagged) = (new_flag()?, new_tagged()?);
     barrier()?;
     let sent = Bytes::of(&content(ctx, 4, 28));
-    ok!(iRCCE_flag_write_tagged(
-        &mut { plain },
-        1,
-        other,
-        tag(&sent),
-        28
-    ));
+    write_tagged(plain, 1, other, &sent, 28)?;
     let room = Bytes::filled(28, 0);
     ok!(iRCCE_wait_tagged(plain, 1, tag(&room), 28));
     room.holds(&sent.get(), 0, "the tag of a plain flag")?;

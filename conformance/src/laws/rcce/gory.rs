@@ -15,7 +15,7 @@ laws! {
         "wrong UEs, windows, flags and buffers give their codes, and nothing is sent";
 }
 
-struct Way {
+pub(super) struct Way {
     window: *mut u8,
     chunk: usize,
     ready: *mut i32,
@@ -23,7 +23,7 @@ struct Way {
 }
 
 impl Way {
-    fn new(chunk: usize) -> Result<Way, String> {
+    pub(super) fn new(chunk: usize) -> Result<Way, String> {
         let window = c!(RCCE_malloc_gory(chunk.next_multiple_of(LINE)));
         ensure!(!window.is_null(), "no room for a window");
         Ok(Way {
@@ -34,7 +34,7 @@ impl Way {
         })
     }
 
-    fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
+    pub(super) fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
         ok!(RCCE_send_gory(
             bytes.ptr(),
             self.window,
@@ -47,7 +47,7 @@ impl Way {
         Ok(())
     }
 
-    fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
+    pub(super) fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
         ok!(RCCE_recv_gory(
             bytes.ptr(),
             self.window,
@@ -112,11 +112,7 @@ fn test(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(2048, 0x5b);
     if ctx.rank == 1 {
         for _ in 0..20 {
-            ensure_eq!(
-                way.test(&room, 2000, 0)?,
-                0,
-                "a test before anything was sent"
-            );
+            ensure_eq!(way.test(&room, 2000, 0)?, 0, "a test before the send");
         }
         room.holds(&[], 0x5b, "the buffer of a test that says 0")?;
     }
@@ -138,11 +134,7 @@ fn synchronous(ctx: &Ctx) -> Verdict {
         way.send(&Bytes::filled(100, 1), 1)?;
         let over = c!(RCCE_wtime());
         let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
-        ensure!(
-            over >= begun,
-            "the send was over {} s before the receive",
-            begun - over
-        );
+        ensure!(over >= begun, "the send ended {} s early", begun - over);
     } else {
         pause(60);
         let begun = c!(RCCE_wtime());

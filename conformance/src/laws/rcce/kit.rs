@@ -3,6 +3,7 @@
 //! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. The library may hold requests and
 //! buffers: they live as long as the process, or until [`Bytes::free`].
 
+use std::fmt::Display;
 use std::ptr::NonNull;
 pub(crate) use std::ptr::null_mut;
 
@@ -31,6 +32,12 @@ pub(crate) const ANY_LENGTH: isize = -1;
 pub(crate) const LINE: usize = 32;
 /// `RCCE_BUFF_SIZE_MAX`.
 pub(crate) const MPB: usize = 8192;
+/// `RCCE_INT`.
+pub(crate) const INT: i32 = 63_636_363;
+/// `RCCE_DOUBLE`.
+pub(crate) const DOUBLE: i32 = 63_636_366;
+/// `RCCE_SUM`.
+pub(crate) const SUM: i32 = 23_232_323;
 /// Lengths around the limits that cut messages: lines, MPBs, and thresholds of the engine.
 pub(crate) const LENGTHS: [usize; 12] = [
     0,
@@ -105,6 +112,11 @@ pub(crate) fn code_name(code: i32) -> String {
     }
 }
 
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
+}
+
 /// An `iRCCE_SEND_REQUEST`.
 #[derive(Clone, Copy)]
 pub(crate) struct Send(pub(crate) *mut iRCCE_SEND_REQUEST);
@@ -129,6 +141,16 @@ impl Send {
 
     pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(self.0, null_mut()))
+    }
+
+    pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
+        ensure_eq!(self.status(), expected, "{what}: status");
+        Ok(())
+    }
+
+    pub(crate) fn tests(&self, expected: (i32, i32), what: impl Display) -> Verdict {
+        ensure_eq!(self.test(), expected, "{what}: test");
+        Ok(())
     }
 }
 
@@ -156,6 +178,11 @@ impl Recv {
 
     pub(crate) fn status(&self) -> i32 {
         c!(iRCCE_get_status(null_mut(), self.0))
+    }
+
+    pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
+        ensure_eq!(self.status(), expected, "{what}: status");
+        Ok(())
     }
 
     pub(crate) fn source(&self) -> i32 {
@@ -321,9 +348,63 @@ pub(crate) fn new_flag() -> Result<*mut i32, String> {
     Ok(flag)
 }
 
+/// A UE that has written its round to its flag may be one round ahead at most.
+pub(crate) fn in_round(flag: *mut i32, id: i32, round: i32) -> Verdict {
+    let mut value = -7;
+    ok!(RCCE_flag_read(flag, &mut value, id));
+    let near = value == round || value == round + 1;
+    ensure!(near, "UE {id} was in round {value}, not {round}");
+    Ok(())
+}
+
 /// The pointer type of tagged flags.
 pub(crate) fn tag(bytes: &Bytes) -> *mut c_void {
     bytes.raw().cast()
+}
+
+/// Writes a flag with a tag of `len` bytes.
+pub(crate) fn write_tagged(
+    flag: *mut i32,
+    value: i32,
+    id: i32,
+    bytes: &Bytes,
+    len: i32,
+) -> Verdict {
+    ok!(iRCCE_flag_write_tagged(
+        &mut { flag },
+        value,
+        id,
+        tag(bytes),
+        len
+    ));
+    Ok(())
+}
+
+/// Reduces `num` elements of a type by an operation.
+pub(crate) fn reduce(
+    data: &Bytes,
+    result: &Bytes,
+    num: i32,
+    (ty, op): (i32, i32),
+    root: i32,
+    comm: RCCE_COMM,
+) -> Verdict {
+    let (data, result) = (data.ptr(), result.ptr());
+    ok!(RCCE_reduce(data, result, num, ty, op, root, comm));
+    Ok(())
+}
+
+/// As [`reduce`], with the result at all members.
+pub(crate) fn allreduce(
+    data: &Bytes,
+    result: &Bytes,
+    num: i32,
+    (ty, op): (i32, i32),
+    comm: RCCE_COMM,
+) -> Verdict {
+    let (data, result) = (data.ptr(), result.ptr());
+    ok!(RCCE_allreduce(data, result, num, ty, op, comm));
+    Ok(())
 }
 
 /// A blocking send (`iRCCE_ssend`), checked.

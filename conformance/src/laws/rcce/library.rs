@@ -29,10 +29,7 @@ fn malloc_init(_: &Ctx) -> Verdict {
         c!(RCCE_malloc_init(base.wrapping_add(from), size));
         let all = c!(RCCE_malloc_gory(whole.len()));
         ensure_eq!(all.addr() - base.addr(), whole.start, "the place");
-        ensure!(
-            c!(RCCE_malloc_gory(LINE)).is_null(),
-            "more was given than there is"
-        );
+        ensure!(c!(RCCE_malloc_gory(LINE)).is_null(), "more than there is");
         c!(RCCE_free(all));
     }
     c!(RCCE_malloc_init(base.wrapping_add(250), 90));
@@ -63,10 +60,7 @@ fn windows(ctx: &Ctx) -> Verdict {
     let word = own_window().cast::<i32>();
     ensure!(!word.is_null(), "the own MPB is not mapped");
     for wrong in [-1, n, i32::MAX] {
-        ensure!(
-            c!(RC_COMM_BUFFER_START(wrong)).is_null(),
-            "an MPB of UE {wrong}"
-        );
+        ensure!(c!(RC_COMM_BUFFER_START(wrong)).is_null(), "UE {wrong}");
     }
     barrier()?;
     let value = 100 + me;

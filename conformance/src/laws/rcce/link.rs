@@ -137,14 +137,7 @@ fn collectives(ctx: &Ctx) -> Verdict {
         ok!(RCCE_bcast(bytes.ptr(), len, root, world()));
         bytes.free();
         let (data, result) = (Bytes::filled(800, 0), Bytes::filled(800, 0));
-        ok!(RCCE_allreduce(
-            data.ptr(),
-            result.ptr(),
-            100,
-            63_636_366,
-            23_232_323,
-            world()
-        ));
+        allreduce(&data, &result, 100, (DOUBLE, SUM), world())?;
         data.free();
         result.free();
         Ok(())

@@ -3,6 +3,7 @@
 //! In each law UE 0 has begun sends, and only the first can proceed. Then UE 0 waits for an event that comes only after all of them
 //! have been received.
 
+use super::gory::Way;
 use super::kit::*;
 
 laws! {
@@ -76,10 +77,7 @@ fn each_size(
             pause(3);
             for nth in 0..3 {
                 let seen = receive(len, 0)?;
-                ensure!(
-                    seen == content(ctx, nth, len),
-                    "message {nth} of {len} bytes is wrong"
-                );
+                ensure!(seen == content(ctx, nth, len), "message {nth} of {len}");
             }
             then(len)?;
         }
@@ -123,16 +121,7 @@ fn before_tag(ctx: &Ctx) -> Verdict {
             ok!(RCCE_flag_write(&mut { flag }, 0, 0));
             Ok(())
         },
-        |_| {
-            ok!(iRCCE_flag_write_tagged(
-                &mut { flag },
-                1,
-                0,
-                tag(&Bytes::filled(28, 6)),
-                28
-            ));
-            Ok(())
-        },
+        |_| write_tagged(flag, 1, 0, &Bytes::filled(28, 6), 28),
     )
 }
 
@@ -225,37 +214,19 @@ fn before_bcast_root(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-const INT: i32 = 63_636_363;
-const SUM: i32 = 23_232_323;
-
 fn before_reduce(ctx: &Ctx) -> Verdict {
     let call = |_: usize| {
         for root in 0..3 {
             let data = Bytes::of(&(ctx.rank as i32 + 1).to_le_bytes());
             let result = Bytes::filled(4, 0);
-            ok!(RCCE_reduce(
-                data.ptr(),
-                result.ptr(),
-                1,
-                INT,
-                SUM,
-                root,
-                world()
-            ));
+            reduce(&data, &result, 1, (INT, SUM), root, world())?;
             if ctx.rank as i32 == root {
                 result.holds(&6i32.to_le_bytes(), 0, "the sum")?;
             }
         }
         let data = Bytes::of(&(ctx.rank as i32 + 1).to_le_bytes());
         let result = Bytes::filled(4, 0);
-        ok!(RCCE_allreduce(
-            data.ptr(),
-            result.ptr(),
-            1,
-            INT,
-            SUM,
-            world()
-        ));
+        allreduce(&data, &result, 1, (INT, SUM), world())?;
         result.holds(&6i32.to_le_bytes(), 0, "the sum everywhere")
     };
     each_size(ctx, call, call)
@@ -300,57 +271,22 @@ fn before_lock(ctx: &Ctx) -> Verdict {
 }
 
 fn before_gory(ctx: &Ctx) -> Verdict {
-    let window = c!(RCCE_malloc_gory(256));
-    let (mut ready, mut sent) = (new_flag()?, new_flag()?);
+    let way = Way::new(256)?;
     barrier()?;
-    let (ready, sent) = (&raw mut ready, &raw mut sent);
     each_size(
         ctx,
         |_| {
             let bytes = Bytes::filled(1000, 1);
-            ok!(RCCE_send_gory(
-                bytes.ptr(),
-                window,
-                256,
-                ready,
-                sent,
-                1000,
-                1
-            ));
-            ok!(RCCE_recv_gory(
-                bytes.ptr(),
-                window,
-                256,
-                ready,
-                sent,
-                1000,
-                1
-            ));
+            way.send(&bytes, 1)?;
+            way.receive(&bytes, 1000, 1)?;
             bytes.holds(&[2; 1000], 0, "the message back")
         },
         |_| {
             let bytes = Bytes::filled(1000, 0);
-            ok!(RCCE_recv_gory(
-                bytes.ptr(),
-                window,
-                256,
-                ready,
-                sent,
-                1000,
-                0
-            ));
+            way.receive(&bytes, 1000, 0)?;
             bytes.holds(&[1; 1000], 0, "the message")?;
             bytes.fill(2);
-            ok!(RCCE_send_gory(
-                bytes.ptr(),
-                window,
-                256,
-                ready,
-                sent,
-                1000,
-                0
-            ));
-            Ok(())
+            way.send(&bytes, 0)
         },
     )
 }
@@ -361,10 +297,7 @@ fn before_finalize(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         pause(20);
         for (nth, len) in SIZES.into_iter().enumerate() {
-            ensure!(
-                receive(len, 0)? == content(ctx, len as u64, len),
-                "message {nth}"
-            );
+            ensure!(receive(len, 0)? == content(ctx, len as u64, len), "{nth}");
         }
     }
     ok!(RCCE_finalize());
@@ -444,15 +377,7 @@ fn collectives_apart(ctx: &Ctx) -> Verdict {
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
         bytes.holds(&[5; 9000], 0, "the broadcast")?;
         let (data, result) = (Bytes::of(&me.to_le_bytes()), Bytes::filled(4, 0));
-        ok!(RCCE_reduce(
-            data.ptr(),
-            result.ptr(),
-            1,
-            INT,
-            SUM,
-            root,
-            world()
-        ));
+        reduce(&data, &result, 1, (INT, SUM), root, world())?;
         let bytes = Bytes::filled(700, if me == root { 6 } else { 0 });
         if me == root {
             ok!(iRCCE_msend(bytes.ptr(), 700));

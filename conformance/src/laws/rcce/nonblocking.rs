@@ -70,11 +70,7 @@ fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
         }
         out.wait()?;
         into.wait()?;
-        ensure_eq!(
-            (out.status(), into.status()),
-            (SUCCESS, SUCCESS),
-            "status after the wait"
-        );
+        ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "after");
         room.holds(&of(other), 0x3c, &format!("{len} bytes"))?;
         bytes.free();
         room.free();
@@ -92,11 +88,7 @@ fn issend_waits(ctx: &Ctx) -> Verdict {
                 iRCCE_issend(bytes.ptr(), len as isize, 1, request.0)
             );
             for _ in 0..50 {
-                ensure_eq!(
-                    request.test(),
-                    (PENDING, 0),
-                    "{len} bytes that nobody receives"
-                );
+                request.tests((PENDING, 0), format!("{len} bytes that nobody receives"))?;
             }
             ctx.sync();
             request.wait()?;
@@ -129,26 +121,14 @@ fn states(ctx: &Ctx) -> Verdict {
     for done in 0..4 {
         ctx.sync();
         if ctx.rank as i32 == dest(done) {
-            ensure_eq!(
-                receive(300, 0)?,
-                content(ctx, done as u64, 300),
-                "message {done}"
-            );
+            ensure_eq!(receive(300, 0)?, content(ctx, done as u64, 300), "{done}");
         } else if ctx.rank == 0 {
             for (nth, request) in requests.iter().enumerate().skip(done) {
                 let expected = if nth == done { PENDING } else { RESERVED };
-                ensure_eq!(
-                    request.status(),
-                    expected,
-                    "the status of send {nth} after {done}"
-                );
+                request.has_status(expected, format!("the status of send {nth} after {done}"))?;
             }
             requests[done].wait()?;
-            ensure_eq!(
-                requests[done].status(),
-                SUCCESS,
-                "the status of send {done} after all"
-            );
+            requests[done].has_status(SUCCESS, format!("the status of send {done} after all"))?;
         }
         ctx.sync();
     }
@@ -263,17 +243,9 @@ fn test_pushes_one(ctx: &Ctx) -> Verdict {
     ctx.sync();
     if let [(first, _), (second, _)] = sends.as_slice() {
         for _ in 0..100 {
-            ensure_eq!(
-                second.test(),
-                (RESERVED, 0),
-                "the second send, while only it is tested"
-            );
+            second.tests((RESERVED, 0), "the second send, while only it is tested")?;
         }
-        ensure_eq!(
-            first.status(),
-            PENDING,
-            "the first send, which nobody has pushed"
-        );
+        first.has_status(PENDING, "the first send, which nobody has pushed")?;
         until("an empty queue", || Ok(c!(iRCCE_isend_push()) == SUCCESS))?;
         ensure_eq!(
             (first.status(), second.status()),
@@ -348,11 +320,7 @@ fn null_wait(ctx: &Ctx) -> Verdict {
     }
     ok!(iRCCE_irecv_wait(null_mut()));
     for (nth, (receive, room)) in receives.iter().enumerate() {
-        ensure_eq!(
-            receive.status(),
-            SUCCESS,
-            "a receive after the wait for all"
-        );
+        receive.has_status(SUCCESS, "a receive after the wait for all")?;
         room.holds(&content(ctx, nth as u64, room.len), 0, "its message")?;
     }
     Ok(())
@@ -387,11 +355,7 @@ fn push(ctx: &Ctx) -> Verdict {
     let pushes = |call: &dyn Fn() -> i32| {
         until("the end of the pushes", || {
             let code = call();
-            ensure!(
-                [SUCCESS, PENDING].contains(&code),
-                "a push gave {}",
-                code_name(code)
-            );
+            one_of(code, &[SUCCESS, PENDING], "a push")?;
             Ok(code == SUCCESS)
         })
     };
@@ -439,11 +403,7 @@ fn wait_pushes(ctx: &Ctx) -> Verdict {
             sends[3].wait()?;
         }
         for nth in 0..4 {
-            ensure_eq!(
-                sends[nth].status(),
-                SUCCESS,
-                "send {nth} of 4 after the last one"
-            );
+            sends[nth].has_status(SUCCESS, format!("send {nth} of 4 after the last one"))?;
             receives[nth].0.wait()?;
             receives[nth]
                 .1
@@ -468,10 +428,7 @@ fn buffers(ctx: &Ctx) -> Verdict {
         } else {
             pause(5);
             let seen = receive(len, 0)?;
-            ensure!(
-                seen == expected,
-                "{len} bytes that were changed after the wait have come"
-            );
+            ensure!(seen == expected, "{len} bytes changed late have come");
         }
     }
     Ok(())

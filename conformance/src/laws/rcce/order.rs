@@ -32,22 +32,14 @@ fn length(random: &mut crate::Random) -> usize {
 fn begin_send(ctx: &Ctx, nth: u64, len: usize, dest: i32) -> Result<(Send, Bytes), String> {
     let (request, bytes) = (Send::new(), Bytes::of(&content(ctx, nth, len)));
     let state = c!(iRCCE_isend(bytes.ptr(), len as isize, dest, request.0));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_isend gave {}",
-        code_name(state)
-    );
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_isend")?;
     Ok((request, bytes))
 }
 
 fn begin_receive(len: usize, source: i32) -> Result<(Recv, Bytes), String> {
     let (request, room) = (Recv::new(), Bytes::filled(len, 0));
     let state = c!(iRCCE_irecv(room.ptr(), len as isize, source, request.0));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_irecv gave {}",
-        code_name(state)
-    );
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_irecv")?;
     Ok((request, room))
 }
 
@@ -108,10 +100,7 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
             ensure!(now >= ended, "a send that had ended has not");
             if let [first, rest @ ..] = &states[now..] {
                 ensure_eq!(*first, PENDING, "the head of the queue");
-                ensure!(
-                    rest.iter().all(|s| *s == RESERVED),
-                    "behind the head: {rest:?}"
-                );
+                ensure!(rest.iter().all(|s| *s == RESERVED), "{rest:?}");
             }
             ended = now;
             Ok(now == states.len())
@@ -127,10 +116,7 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
                 pause(2);
             }
             let seen = receive(*len, 0)?;
-            ensure!(
-                seen == content(ctx, nth as u64, *len),
-                "message {nth} is another one"
-            );
+            ensure!(seen == content(ctx, nth as u64, *len), "message {nth}");
         }
     }
     Ok(())
@@ -160,11 +146,7 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
     for nth in [2, 3] {
         receives[nth].0.wait()?;
     }
-    ensure_eq!(
-        receives[0].0.test().1,
-        0,
-        "a receive whose sender has not begun"
-    );
+    ensure_eq!(receives[0].0.test().1, 0, "a receive before its send");
     ctx.sync();
     for (nth, (request, room)) in receives.iter().enumerate() {
         request.wait()?;

@@ -50,11 +50,7 @@ fn request(ctx: &Ctx) -> Verdict {
     let (mut divider, mut level) = (-7, -7);
     ok!(RCCE_iset_power(4, &mut request, &mut divider, &mut level));
     if ctx.rank == 1 {
-        ensure_eq!(
-            (divider, level),
-            (-7, -7),
-            "what a UE that is not the master is told"
-        );
+        ensure_eq!((divider, level), (-7, -7), "at a UE that is no master");
         ok!(RCCE_wait_power(&mut request));
         ok!(RCCE_set_frequency_divider(2, &mut divider));
         ensure_eq!(divider, -7, "its divider");
@@ -102,11 +98,10 @@ fn one_at_a_time(_: &Ctx) -> Verdict {
     );
     ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
     gives!(RCCE_ERROR_STALE_RPC_REQUEST, RCCE_wait_power(&mut request));
-    gives!(
-        RCCE_ERROR_RPC_NOT_ALLOCATED,
-        RCCE_iset_power(8, null_mut(), null_mut(), null_mut())
-    );
-    gives!(RCCE_ERROR_RPC_NOT_ALLOCATED, RCCE_wait_power(null_mut()));
+    gives! { RCCE_ERROR_RPC_NOT_ALLOCATED:
+        RCCE_iset_power(8, null_mut(), null_mut(), null_mut());
+        RCCE_wait_power(null_mut());
+    }
     Ok(())
 }
 

@@ -143,18 +143,10 @@ fn memcpy(ctx: &Ctx) -> Verdict {
         let from = Bytes::of(&content(ctx, len as u64, len));
         let to = Bytes::filled(len + 64, 0x44);
         let (dest, src) = (to.raw().cast(), from.raw().cast_const().cast());
-        ensure_eq!(
-            c!(iRCCE_memcpy_put(dest, src, len)),
-            dest,
-            "what iRCCE_memcpy_put returns"
-        );
+        ensure_eq!(c!(iRCCE_memcpy_put(dest, src, len)), dest, "put");
         to.holds(&from.get(), 0x44, "iRCCE_memcpy_put")?;
         to.fill(0x45);
-        ensure_eq!(
-            c!(iRCCE_memcpy_get(dest, src, len)),
-            dest,
-            "what iRCCE_memcpy_get returns"
-        );
+        ensure_eq!(c!(iRCCE_memcpy_get(dest, src, len)), dest, "get");
         to.holds(&from.get(), 0x45, "iRCCE_memcpy_get")?;
         from.free();
         to.free();
@@ -164,33 +156,18 @@ fn memcpy(ctx: &Ctx) -> Verdict {
 
 fn gory_malloc(_: &Ctx) -> Verdict {
     for wrong in [0, 1, 31, 33, 8193, 8224, usize::MAX, usize::MAX - 31] {
-        ensure!(
-            c!(RCCE_malloc_gory(wrong)).is_null(),
-            "{wrong} bytes were given"
-        );
+        ensure!(c!(RCCE_malloc_gory(wrong)).is_null(), "{wrong} bytes");
     }
     let all = c!(RCCE_malloc_gory(MPB));
     ensure!(!all.is_null(), "the whole MPB was not given");
-    ensure!(
-        c!(RCCE_malloc_gory(32)).is_null(),
-        "a line was given of a full MPB"
-    );
+    ensure!(c!(RCCE_malloc_gory(32)).is_null(), "a line of a full MPB");
     c!(RCCE_free(all));
     let places: Vec<_> = (0..4).map(|_| c!(RCCE_malloc_gory(MPB / 4))).collect();
-    ensure!(
-        places.iter().all(|place| !place.is_null()),
-        "a quarter was not given"
-    );
+    ensure!(places.iter().all(|place| !place.is_null()), "no quarter");
     for (i, a) in places.iter().enumerate() {
-        ensure!(
-            (*a as usize).is_multiple_of(LINE),
-            "part {i} begins within a line"
-        );
+        ensure!((*a as usize).is_multiple_of(LINE), "part {i} of a line");
         for b in &places[..i] {
-            ensure!(
-                (*a as usize).abs_diff(*b as usize) >= MPB / 4,
-                "parts overlap"
-            );
+            ensure!((*a as usize).abs_diff(*b as usize) >= MPB / 4, "overlap");
         }
     }
     for nth in [1, 3, 2, 0] {
@@ -202,15 +179,9 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     c!(RCCE_free(null_mut()));
     let mut chunk = 7;
     let whole = c!(RCCE_malloc_request_gory(3 * MPB, &mut chunk));
-    ensure!(
-        !whole.is_null() && chunk == 3 * MPB / 4,
-        "half of half is {chunk}"
-    );
+    ensure!(!whole.is_null() && chunk == 3 * MPB / 4, "{chunk}");
     let rest = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
-    ensure!(
-        !rest.is_null() && chunk == MPB / 4,
-        "of what is left: {chunk}"
-    );
+    ensure!(!rest.is_null() && chunk == MPB / 4, "the rest: {chunk}");
     let none = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "of a full MPB: {chunk}");
     c!(RCCE_free(rest));
@@ -226,10 +197,7 @@ fn simple_malloc(_: &Ctx) -> Verdict {
         ensure!(c!(RCCE_malloc(wrong)).is_null(), "{wrong} bytes were given");
     }
     let lines: Vec<_> = (0..MPB / LINE).map(|_| c!(RCCE_malloc(LINE))).collect();
-    ensure!(
-        lines.iter().all(|line| !line.is_null()),
-        "fewer than 256 lines"
-    );
+    ensure!(lines.iter().all(|line| !line.is_null()), "under 256 lines");
     ensure!(c!(RCCE_malloc(LINE)).is_null(), "more than 256 lines");
     c!(RCCE_free(lines[17]));
     ensure_eq!(c!(RCCE_malloc(LINE)), lines[17], "the line that was freed");
@@ -246,20 +214,11 @@ fn simple_malloc(_: &Ctx) -> Verdict {
 
 fn ircce_malloc(_: &Ctx) -> Verdict {
     for wrong in [0, 1, 31, 33, 1000, 8193, MPB + 32, usize::MAX] {
-        ensure!(
-            c!(iRCCE_malloc(wrong)).is_null(),
-            "{wrong} bytes were given"
-        );
+        ensure!(c!(iRCCE_malloc(wrong)).is_null(), "{wrong} bytes");
     }
     let (a, b) = (c!(iRCCE_malloc(96)), c!(iRCCE_malloc(MPB - 96)));
-    ensure!(
-        !a.is_null() && !b.is_null(),
-        "96 bytes and the rest were not given"
-    );
-    ensure!(
-        c!(iRCCE_malloc(32)).is_null(),
-        "more than the MPB was given"
-    );
+    ensure!(!a.is_null() && !b.is_null(), "96 bytes, the rest");
+    ensure!(c!(iRCCE_malloc(32)).is_null(), "beyond the MPB");
     Ok(())
 }
 

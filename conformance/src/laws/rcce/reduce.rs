@@ -21,11 +21,9 @@ laws! {
         "operations are looked at before types; wrong ones give ERROR_ILLEGAL_OP and ERROR_ILLEGAL_TYPE";
 }
 
-const INT: i32 = 63_636_363;
 const LONG_TYPE: i32 = INT + 1;
 const FLOAT: i32 = INT + 2;
 const DOUBLE: i32 = INT + 3;
-const SUM: i32 = 23_232_323;
 const MIN: i32 = SUM + 1;
 const MAX: i32 = SUM + 2;
 const PROD: i32 = SUM + 3;
@@ -102,23 +100,8 @@ fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: RCCE_COM
     let result = Bytes::filled(data.len + 16, 0x3f);
     let num = of[me].len() as i32;
     match root {
-        Some(root) => ok!(RCCE_reduce(
-            data.ptr(),
-            result.ptr(),
-            num,
-            T::TYPE,
-            op,
-            root as i32,
-            comm
-        )),
-        None => ok!(RCCE_allreduce(
-            data.ptr(),
-            result.ptr(),
-            num,
-            T::TYPE,
-            op,
-            comm
-        )),
+        Some(root) => reduce(&data, &result, num, (T::TYPE, op), root as i32, comm)?,
+        None => allreduce(&data, &result, num, (T::TYPE, op), comm)?,
     }
     let what = format!("operation {op} of type {} to {root:?}", T::TYPE);
     if root.is_none_or(|root| root == me) {
@@ -229,15 +212,7 @@ fn in_place(ctx: &Ctx) -> Verdict {
         let data = Bytes::of(&i32::bytes(&[ctx.rank as i32 + 1, 10]));
         match root {
             None => ok!(RCCE_allreduce(data.ptr(), data.ptr(), 2, INT, SUM, world())),
-            Some(root) => ok!(RCCE_reduce(
-                data.ptr(),
-                data.ptr(),
-                2,
-                INT,
-                SUM,
-                root,
-                world()
-            )),
+            Some(root) => reduce(&data, &data, 2, (INT, SUM), root, world())?,
         }
         if root.is_none_or(|root| root == ctx.rank as i32) {
             ensure_eq!(i32::of(&data.get()), [n * (n + 1) / 2, 10 * n], "the sums");
@@ -251,15 +226,7 @@ fn result_at_root(ctx: &Ctx) -> Verdict {
         let data = Bytes::of(&2i32.to_ne_bytes());
         if ctx.rank as i32 == root {
             let result = Bytes::filled(4, 0);
-            ok!(RCCE_reduce(
-                data.ptr(),
-                result.ptr(),
-                1,
-                INT,
-                PROD,
-                root,
-                world()
-            ));
+            reduce(&data, &result, 1, (INT, PROD), root, world())?;
             ensure_eq!(i32::of(&result.get()), [8], "the product");
         } else {
             ok!(RCCE_reduce(

@@ -51,11 +51,7 @@ fn memory(ctx: &Ctx) -> Verdict {
         barrier()?;
         for nth in 0..1024 {
             let seen = word(nth).load(Ordering::Relaxed);
-            ensure_eq!(
-                seen,
-                round * 10_000 + nth as u32,
-                "word {nth} in round {round}"
-            );
+            ensure_eq!(seen, round * 10_000 + nth as u32, "{round}: word {nth}");
         }
         barrier()?;
     }
@@ -71,10 +67,7 @@ fn own(_: &Ctx) -> Verdict {
         let parts = [0; 4].map(|_: i32| c!(RCCE_shmalloc(1 << 14)));
         let inside = |part: &*mut u8| range.contains(&part.addr());
         ensure!(parts.iter().all(inside), "not there: {parts:?}");
-        ensure!(
-            c!(RCCE_shmalloc(1)).is_null(),
-            "more was given than there is"
-        );
+        ensure!(c!(RCCE_shmalloc(1)).is_null(), "more than there is");
         for part in parts {
             c!(RCCE_shfree(part));
         }
@@ -86,22 +79,13 @@ fn allocation(_: &Ctx) -> Verdict {
     const ALL: usize = 64 << 20;
     let whole = c!(RCCE_shmalloc(ALL));
     ensure!(!whole.is_null(), "64 MiB were not given");
-    ensure!(
-        c!(RCCE_shmalloc(1)).is_null(),
-        "more than 64 MiB were given"
-    );
+    ensure!(c!(RCCE_shmalloc(1)).is_null(), "more than 64 MiB");
     c!(RCCE_shfree(whole));
     for wrong in [0, ALL + 1, usize::MAX, usize::MAX - 63] {
-        ensure!(
-            c!(RCCE_shmalloc(wrong)).is_null(),
-            "{wrong} bytes were given"
-        );
+        ensure!(c!(RCCE_shmalloc(wrong)).is_null(), "{wrong} bytes");
     }
     let parts: Vec<_> = (0..4).map(|_| c!(RCCE_shmalloc(ALL / 4 - 3))).collect();
-    ensure!(
-        parts.iter().all(|part| !part.is_null()),
-        "a quarter was not given"
-    );
+    ensure!(parts.iter().all(|part| !part.is_null()), "no quarter");
     for nth in [2, 0, 1, 3] {
         c!(RCCE_shfree(parts[nth]));
         c!(RCCE_shfree(parts[nth]));
@@ -111,10 +95,7 @@ fn allocation(_: &Ctx) -> Verdict {
     c!(RCCE_shfree(&mut odd));
     let mut chunk = 7;
     let found = c!(RCCE_shmalloc_request(3 * ALL, &mut chunk));
-    ensure!(
-        !found.is_null() && chunk == 3 * ALL / 4,
-        "half of half: {chunk}"
-    );
+    ensure!(!found.is_null() && chunk == 3 * ALL / 4, "half: {chunk}");
     let none = c!(RCCE_shmalloc_request(0, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "nothing: {chunk}");
     ensure!(
@@ -231,19 +212,11 @@ fn register(ctx: &Ctx) -> Verdict {
         if ctx.rank == round {
             for value in [5, 0, -1, i32::MAX, i32::MIN, 100] {
                 ok!(iRCCE_atomic_write(register as *const _, value));
-                ensure_eq!(
-                    (read(register)?, read(register)?),
-                    (value, value),
-                    "what was written"
-                );
+                ensure_eq!((read(register)?, read(register)?), (value, value), "data");
             }
             let mut before = -7;
             ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-            ensure_eq!(
-                (before, read(register)?),
-                (100, 101),
-                "before and after the increment"
-            );
+            ensure_eq!((before, read(register)?), (100, 101), "before and after");
             ok!(iRCCE_atomic_inc(register as *const _, null_mut()));
             ok!(iRCCE_atomic_read(register as *const _, null_mut()));
         }
@@ -261,10 +234,7 @@ fn registers(ctx: &Ctx) -> Verdict {
     for _ in 0..2 {
         let mut none = registers[0] as *const _;
         gives!(ERROR, iRCCE_atomic_alloc(&mut none));
-        ensure!(
-            none.is_null(),
-            "a 97th register, with the two of the barrier"
-        );
+        ensure!(none.is_null(), "a 97th, with the two of the barrier");
     }
     if ctx.rank == 0 {
         for (nth, register) in registers.iter().copied().enumerate() {
@@ -280,11 +250,7 @@ fn registers(ctx: &Ctx) -> Verdict {
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
         let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
-        ensure_eq!(
-            read(*register)?,
-            expected,
-            "register {nth} after two increments of another"
-        );
+        ensure_eq!(read(*register)?, expected, "register {nth} beside");
     }
     Ok(())
 }
@@ -306,11 +272,7 @@ fn concurrent(ctx: &Ctx) -> Verdict {
         seen.push(before);
     }
     barrier()?;
-    ensure_eq!(
-        read(register)?,
-        (each * n) as i32,
-        "the register at the end"
-    );
+    ensure_eq!(read(register)?, (each * n) as i32, "the final register");
     // Each value occurs once: the number of values and two sums show it.
     let sums: Vec<u8> = [1u32, 2]
         .iter()
@@ -322,14 +284,7 @@ fn concurrent(ctx: &Ctx) -> Verdict {
         })
         .collect();
     let (data, result) = (Bytes::of(&sums), Bytes::filled(16, 0));
-    ok!(RCCE_allreduce(
-        data.ptr(),
-        result.ptr(),
-        2,
-        63_636_364,
-        23_232_323,
-        world()
-    ));
+    allreduce(&data, &result, 2, (63_636_364, SUM), world())?;
     let right: Vec<u8> = [1u32, 2]
         .iter()
         .flat_map(|power| {

@@ -236,10 +236,7 @@ fn wildcards(ctx: &Ctx) -> Verdict {
     for (nth, times) in seen.iter().enumerate().skip(EACH as usize * 2) {
         let times = times.load(Ordering::Relaxed);
         let (number, from) = (nth as i32 % EACH, nth as i32 / EACH);
-        ensure!(
-            times == 1,
-            "message {number} of thread {from} came {times} times"
-        );
+        ensure!(times == 1, "{number} of thread {from} came {times} times");
     }
     Ok(())
 }
@@ -295,10 +292,7 @@ fn allocations(_: &Ctx) -> Verdict {
     let mut taken = taken.into_inner();
     taken.sort_unstable();
     for pair in taken.windows(2) {
-        ensure!(
-            pair[0].0 + pair[0].1 <= pair[1].0,
-            "two allocations overlap"
-        );
+        ensure!(pair[0].0 + pair[0].1 <= pair[1].0, "allocations overlap");
     }
     Ok(())
 }
@@ -318,12 +312,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
                 barrier()?;
             }
             for id in 0..n {
-                let mut value = -7;
-                ok!(RCCE_flag_read(flag, &mut value, id));
-                ensure!(
-                    value == round || value == round + 1,
-                    "UE {id} was in round {value}, and UE {me} had left {round}"
-                );
+                in_round(flag, id, round)?;
             }
         }
         Ok(())
@@ -336,10 +325,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
                 let of = |from: i32| content(ctx, round << 4 | from as u64, 3000);
                 let (bytes, request) = (Bytes::of(&of(me)), Send::new());
                 c!(iRCCE_isend(bytes.ptr(), 3000, right, request.0));
-                ensure!(
-                    receive(3000, left)? == of(left),
-                    "message {round} of UE {left}"
-                );
+                ensure!(receive(3000, left)? == of(left), "{round} of UE {left}");
                 request.wait()?;
                 bytes.free();
             }
@@ -441,10 +427,6 @@ fn locks(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut value = -7;
     ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
-    ensure_eq!(
-        value,
-        each * 2 * ctx.size as i32,
-        "what was counted under the lock"
-    );
+    ensure_eq!(value, each * 2 * ctx.size as i32, "counted under the lock");
     barrier()
 }

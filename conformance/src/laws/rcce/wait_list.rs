@@ -150,10 +150,7 @@ fn one_by_one(
     until("all, one by one", || {
         let (mut send, mut receive) = (Send(null_mut()), Recv(null_mut()));
         if call(&list, &mut send, &mut receive)? {
-            ensure!(
-                send.0.is_null() != receive.0.is_null(),
-                "two at once, or none"
-            );
+            ensure!(send.0.is_null() != receive.0.is_null(), "two, or none");
             if receive.0.is_null() {
                 ensure_eq!(send.status(), SUCCESS, "a send that was given");
                 sent += 1;
@@ -170,11 +167,7 @@ fn one_by_one(
         }
         Ok(sent + received.len() == total)
     })?;
-    ensure_eq!(
-        (sent, received.len()),
-        (total / 2, total / 2),
-        "sends and receives"
-    );
+    ensure_eq!((sent, received.len()), (total / 2, total / 2), "by kind");
     let mut flag = -7;
     ok!(iRCCE_test_all(list.0, &mut flag));
     ensure_eq!(flag, 1, "the list at the end");
@@ -192,11 +185,7 @@ fn test_any(ctx: &Ctx) -> Verdict {
     one_by_one(ctx, 12, |list, send, receive| {
         (send.0, receive.0) = (Send::new().0, Recv::new().0);
         let code = c!(iRCCE_test_any(list.0, &mut send.0, &mut receive.0));
-        ensure!(
-            [SUCCESS, PENDING].contains(&code),
-            "iRCCE_test_any gave {}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, PENDING], "iRCCE_test_any")?;
         Ok(code == SUCCESS)
     })
 }
@@ -269,16 +258,10 @@ fn empty(_: &Ctx) -> Verdict {
     ensure_eq!(flag, 1, "the test of an empty list");
     let (mut send, mut receive) = (Send::new().0, Recv::new().0);
     c!(iRCCE_test_any(list.0, &mut send, &mut receive));
-    ensure!(
-        send.is_null() && receive.is_null(),
-        "a request of an empty list"
-    );
+    ensure!(send.is_null() && receive.is_null(), "of an empty list");
     (send, receive) = (Send::new().0, Recv::new().0);
     ok!(iRCCE_wait_any(list.0, &mut send, &mut receive));
-    ensure!(
-        send.is_null() && receive.is_null(),
-        "a request of an empty list"
-    );
+    ensure!(send.is_null() && receive.is_null(), "of an empty list");
     Ok(())
 }
 

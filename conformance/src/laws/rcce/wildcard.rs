@@ -181,11 +181,7 @@ fn master_worker(ctx: &Ctx) -> Verdict {
             0,
             &format!("the string of UE {source}"),
         )?;
-        ensure_eq!(
-            c!(iRCCE_get_length()),
-            text(source).len() as i32,
-            "its length"
-        );
+        ensure_eq!(c!(iRCCE_get_length()), text(source).len() as i32, "length");
         seen.push(source);
     }
     seen.sort_unstable();

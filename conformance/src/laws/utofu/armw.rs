@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::kit::*;
 
 laws! {
-    words: "armw8", "§2.2.5, §3.7.1.12", 2, [armw8],
+    words with(256): "armw8", "§2.2.5, §3.7.1.12", 2, [armw8],
         "each operation on 8 bytes leaves the right value, and the notice carries the one before";
-    halves: "armw4", "§2.2.5, §3.7.1.11", 2, [armw4],
+    halves with(256): "armw4", "§2.2.5, §3.7.1.11", 2, [armw4],
         "each operation on 4 bytes leaves the right value and its neighbour alone; the notice has the one before, the rest 0";
-    compare_swap: "cswap", "§2.2.5, §3.7.1.13, §3.7.1.14", 2, [cswap4, cswap8],
+    compare_swap with(256): "cswap", "§2.2.5, §3.7.1.13, §3.7.1.14", 2, [cswap4, cswap8],
         "a value equal to the compare operand is replaced, another is kept; the notice carries the one before";
-    sums: "armw.atomic", "§2.2.5", 4, [armw8] + ordering,
+    sums with(256): "armw.atomic", "§2.2.5", 4, [armw8] + ordering,
         "additions of several processes are each done once, and no two see the same value";
-    half_sums: "armw4.atomic", "§2.2.5", 3, [armw4] + ordering,
+    half_sums with(256): "armw4.atomic", "§2.2.5", 3, [armw4] + ordering,
         "additions to the two halves of a word do not disturb each other";
-    other_vcqs: "armw.other-vcqs", "§2.2.5", 3, [armw8, create_vcq] + ordering,
+    other_vcqs with(256): "armw.other-vcqs", "§2.2.5", 3, [armw8, create_vcq] + ordering,
         "operations through another VCQ and another TNI on the same memory are atomic against each other";
-    beside_the_cpu: "armw.cpu", "§2.2.5", 3, [armw8, armw4] + ordering,
+    beside_the_cpu with(256): "armw.cpu", "§2.2.5", 3, [armw8, armw4] + ordering,
         "the target's own atomic instructions and ARMW do not lose each other's work";
-    swap_counts: "cswap.count", "§2.2.5", 3, [cswap8] + ordering,
+    swap_counts with(256): "cswap.count", "§2.2.5", 3, [cswap8] + ordering,
         "counting by compare and swap loses nothing";
-    kinds_of_memory: "armw.memory", "§2.2.5, §3.6", 2, [armw8, reg_mem] + ordering,
+    kinds_of_memory with(256): "armw.memory", "§2.2.5, §3.6", 2, [armw8, reg_mem] + ordering,
         "ARMW is atomic with the CPU on memory of the stack, of the heap and of the program's data";
-    quiet: "armw.quiet", "§2.2.5", 2, [armw8, armw4],
+    quiet with(256): "armw.quiet", "§2.2.5", 2, [armw8, armw4],
         "without notices the operation is done all the same";
 }
 
@@ -57,322 +57,282 @@ fn many(ctx: &Ctx, at_least: u64) -> u64 {
     }
 }
 
-fn words(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut random = ctx.random(1);
-        let at = 64 + 8 * (job.rank as usize);
-        let (before, behind) = (at - 32, at + 32);
-        let mut expected = 0;
-        for round in 0..40 {
-            for op in [SWAP, ADD, XOR, AND, OR] {
-                let value = if round == 0 { u64::MAX } else { random.next() };
-                let old = armw8(job, op, value, job.right(), at)?;
-                ensure_eq!(old, expected, "value before operation {op}");
-                expected = apply(op, old, value);
-            }
+fn words(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(1);
+    let at = 64 + 8 * (job.rank as usize);
+    let (before, behind) = (at - 32, at + 32);
+    let mut expected = 0;
+    for round in 0..40 {
+        for op in [SWAP, ADD, XOR, AND, OR] {
+            let value = if round == 0 { u64::MAX } else { random.next() };
+            let old = armw8(job, op, value, job.right(), at)?;
+            ensure_eq!(old, expected, "value before operation {op}");
+            expected = apply(op, old, value);
         }
-        let old = armw8(job, ADD, 0, job.right(), at)?;
-        ensure_eq!(old, expected, "value in the end");
-        job.meet();
-        for place in [before, behind] {
-            ensure_eq!(job.memory.get(place), 0, "a neighbour");
-        }
-        Ok(())
-    })
+    }
+    let old = armw8(job, ADD, 0, job.right(), at)?;
+    ensure_eq!(old, expected, "value in the end");
+    job.meet();
+    for place in [before, behind] {
+        ensure_eq!(job.memory.get(place), 0, "a neighbour");
+    }
+    Ok(())
 }
 
-fn halves(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut random = ctx.random(1);
+fn halves(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(1);
+    job.memory.fill(0xff);
+    job.meet();
+    for at in [64usize, 68, 252] {
+        let mut expected = u32::MAX;
+        for _ in 0..20 {
+            for op in [SWAP, ADD, XOR, AND, OR] {
+                let value = random.next() as u32;
+                let old = armw4(job, op, value, job.right(), at)?;
+                ensure_eq!(old, u64::from(expected), "before operation {op} at {at}");
+                expected = apply(op, old, value.into()) as u32;
+            }
+        }
+        job.meet();
+        ensure_eq!(
+            job.memory.half(at).load(Ordering::Acquire),
+            expected,
+            "value at {at}"
+        );
+        ensure_eq!(
+            job.memory.half(at ^ 4).load(Ordering::Acquire),
+            u32::MAX,
+            "the other half"
+        );
+        job.meet();
         job.memory.fill(0xff);
         job.meet();
-        for at in [64usize, 68, 252] {
-            let mut expected = u32::MAX;
-            for _ in 0..20 {
-                for op in [SWAP, ADD, XOR, AND, OR] {
-                    let value = random.next() as u32;
-                    let old = armw4(job, op, value, job.right(), at)?;
-                    ensure_eq!(
-                        old,
-                        u64::from(expected),
-                        "value before operation {op} at {at}"
-                    );
-                    expected = apply(op, old, value.into()) as u32;
-                }
-            }
-            job.meet();
-            ensure_eq!(
-                job.memory.half(at).load(Ordering::Acquire),
-                expected,
-                "value at {at}"
-            );
-            ensure_eq!(
-                job.memory.half(at ^ 4).load(Ordering::Acquire),
-                u32::MAX,
-                "the other half"
-            );
-            job.meet();
-            job.memory.fill(0xff);
-            job.meet();
-        }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn compare_swap(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let peer = job.right();
-        let big = 0x1234_5678_9abc_def0u64;
-        for (old, new, expected, left) in [
-            (0, big, 0, big),
-            (1, 2, big, big),
-            (big, 5, big, 5),
-            (5, 5, 5, 5),
-        ] {
-            post::cswap8(job.hdl, job.vcq(peer), old, new, job.at(peer, 8)).ok(
-                0,
-                LOCAL | REMOTE,
-                0,
-            )?;
-            let mut seen = None;
-            for _ in 0..2 {
-                let notice = job.queue.mrq()?;
-                if notice.notice_type == LCL_ARMW {
-                    seen = Some(notice.rmt_value);
-                }
-            }
-            ensure_eq!(seen, Some(expected), "value before");
-            job.meet();
-            ensure_eq!(job.memory.get(8), left, "value after");
-            job.meet();
-        }
-        job.memory.set(16, u64::MAX);
-        job.meet();
-        for (old, new, expected, left) in [
-            (7, 8, u32::MAX, u32::MAX),
-            (u32::MAX, 3, u32::MAX, 3),
-            (3, 4, 3, 4),
-        ] {
-            post::cswap4(job.hdl, job.vcq(peer), old, new, job.at(peer, 20)).ok(0, LOCAL, 0)?;
-            ensure_eq!(
-                job.queue.notice(LCL_ARMW)?.rmt_value,
-                u64::from(expected),
-                "value before"
-            );
-            job.meet();
-            ensure_eq!(
-                job.memory.get(16),
-                u64::from(left) << 32 | 0xffff_ffff,
-                "the word after"
-            );
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn sums(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 30);
-    with(ctx, 256, |job| {
-        let mut last = None;
-        for _ in 0..rounds {
-            let old = armw8(job, ADD, 1, 0, 128)?;
-            ensure!(last.is_none_or(|last| last < old), "{old} after {last:?}");
-            last = Some(old);
-        }
-        job.meet();
-        if job.rank == 0 {
-            ensure_eq!(job.memory.get(128), rounds * u64::from(job.size), "the sum");
-        }
-        Ok(())
-    })
-}
-
-fn half_sums(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 30);
-    with(ctx, 256, |job| {
-        let at = 128 + 4 * (job.rank as usize % 2);
-        for _ in 0..rounds {
-            armw4(job, ADD, u32::MAX, 0, at)?;
-        }
-        job.meet();
-        if job.rank == 0 {
-            let low = job.memory.half(128).load(Ordering::Acquire);
-            let high = job.memory.half(132).load(Ordering::Acquire);
-            ensure_eq!(
-                low,
-                (2 * rounds as u32).wrapping_neg(),
-                "sum of ranks 0 and 2"
-            );
-            ensure_eq!(high, (rounds as u32).wrapping_neg(), "sum of rank 1");
-        }
-        Ok(())
-    })
-}
-
-fn other_vcqs(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 20);
-    with(ctx, 256, |job| {
-        // VCQs of two TNIs of rank 0 register the same memory.
-        let other = Queue::with_component(TNI + 1, 0, 0)?;
-        let second = other.register_as(job.memory, 9)?;
-        job.meet();
-        for round in 0..rounds {
-            if (round + u64::from(job.rank)).is_multiple_of(2) {
-                armw8(job, ADD, 1, 0, 128)?;
-            } else {
-                let id = vcq_of(0, TNI + 1, 0)?;
-                let to = stadd_of(id, 9)? + 128;
-                post::armw8(other.hdl, id, ADD, 1, to).ok(0, LOCAL, 0)?;
-                other.notice(LCL_ARMW)?;
+fn compare_swap(job: &Job<'_>) -> Verdict {
+    let peer = job.right();
+    let big = 0x1234_5678_9abc_def0u64;
+    for (old, new, expected, left) in [
+        (0, big, 0, big),
+        (1, 2, big, big),
+        (big, 5, big, 5),
+        (5, 5, 5, 5),
+    ] {
+        post::cswap8(job.hdl, job.vcq(peer), old, new, job.at(peer, 8)).ok(0, LOCAL | REMOTE, 0)?;
+        let mut seen = None;
+        for _ in 0..2 {
+            let notice = job.queue.mrq()?;
+            if notice.notice_type == LCL_ARMW {
+                seen = Some(notice.rmt_value);
             }
         }
+        ensure_eq!(seen, Some(expected), "value before");
         job.meet();
+        ensure_eq!(job.memory.get(8), left, "value after");
+        job.meet();
+    }
+    job.memory.set(16, u64::MAX);
+    job.meet();
+    for (old, new, expected, left) in [
+        (7, 8, u32::MAX, u32::MAX),
+        (u32::MAX, 3, u32::MAX, 3),
+        (3, 4, 3, 4),
+    ] {
+        post::cswap4(job.hdl, job.vcq(peer), old, new, job.at(peer, 20)).ok(0, LOCAL, 0)?;
         ensure_eq!(
-            job.memory.get(128),
-            if job.rank == 0 {
-                rounds * u64::from(job.size)
-            } else {
-                0
-            },
-            "the sum"
+            job.queue.notice(LCL_ARMW)?.rmt_value,
+            u64::from(expected),
+            "value before"
         );
-        other.deregister(second)?;
         job.meet();
-        other.free()
-    })
+        job.memory
+            .shows(16, u64::from(left) << 32 | 0xffff_ffff, "the word after")?;
+        job.meet();
+    }
+    Ok(())
 }
 
-fn beside_the_cpu(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 30);
-    with(ctx, 256, |job| {
-        for round in 0..rounds {
-            if job.rank == 0 {
-                job.memory.word(128).fetch_add(1, Ordering::AcqRel);
-                job.memory.half(64).fetch_add(1, Ordering::AcqRel);
-                if round % 16 == 0 {
-                    std::thread::yield_now();
-                }
-            } else {
-                armw8(job, ADD, 1, 0, 128)?;
-                armw4(job, ADD, 1, 0, 64)?;
-            }
+fn sums(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 30);
+    let mut last = None;
+    for _ in 0..rounds {
+        let old = armw8(job, ADD, 1, 0, 128)?;
+        ensure!(last.is_none_or(|last| last < old), "{old} after {last:?}");
+        last = Some(old);
+    }
+    job.meet();
+    if job.rank == 0 {
+        ensure_eq!(job.memory.get(128), rounds * u64::from(job.size), "the sum");
+    }
+    Ok(())
+}
+
+fn half_sums(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 30);
+    let at = 128 + 4 * (job.rank as usize % 2);
+    for _ in 0..rounds {
+        armw4(job, ADD, u32::MAX, 0, at)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let low = job.memory.half(128).load(Ordering::Acquire);
+        let high = job.memory.half(132).load(Ordering::Acquire);
+        ensure_eq!(low, (2 * rounds as u32).wrapping_neg(), "ranks 0 and 2");
+        ensure_eq!(high, (rounds as u32).wrapping_neg(), "sum of rank 1");
+    }
+    Ok(())
+}
+
+fn other_vcqs(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 20);
+    // VCQs of two TNIs of rank 0 register the same memory.
+    let other = Queue::with_component(TNI + 1, 0, 0)?;
+    let second = other.register_as(job.memory, 9)?;
+    job.meet();
+    for round in 0..rounds {
+        if (round + u64::from(job.rank)).is_multiple_of(2) {
+            armw8(job, ADD, 1, 0, 128)?;
+        } else {
+            let id = vcq_of(0, TNI + 1, 0)?;
+            let to = stadd_of(id, 9)? + 128;
+            post::armw8(other.hdl, id, ADD, 1, to).ok(0, LOCAL, 0)?;
+            other.notice(LCL_ARMW)?;
         }
-        job.meet();
+    }
+    job.meet();
+    ensure_eq!(
+        job.memory.get(128),
         if job.rank == 0 {
-            ensure_eq!(job.memory.get(128), 3 * rounds, "the sum of 8 bytes");
-            let half = job.memory.half(64).load(Ordering::Acquire);
-            ensure_eq!(u64::from(half), 3 * rounds, "the sum of 4 bytes");
-        }
-        Ok(())
-    })
+            rounds * u64::from(job.size)
+        } else {
+            0
+        },
+        "the sum"
+    );
+    other.deregister(second)?;
+    job.meet();
+    other.free()
 }
 
-fn swap_counts(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 10);
-    with(ctx, 256, |job| {
-        let mut guess = 0;
-        for _ in 0..rounds {
-            loop {
-                post::cswap8(job.hdl, job.vcq(1), guess, guess + 1, job.at(1, 0))
-                    .ok(0, LOCAL, 0)?;
-                let old = job.queue.notice(LCL_ARMW)?.rmt_value;
-                if old == guess {
-                    guess += 1;
-                    break;
-                }
-                guess = old;
+fn beside_the_cpu(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 30);
+    for round in 0..rounds {
+        if job.rank == 0 {
+            job.memory.word(128).fetch_add(1, Ordering::AcqRel);
+            job.memory.half(64).fetch_add(1, Ordering::AcqRel);
+            if round % 16 == 0 {
+                std::thread::yield_now();
             }
+        } else {
+            armw8(job, ADD, 1, 0, 128)?;
+            armw4(job, ADD, 1, 0, 64)?;
         }
-        job.meet();
-        ensure_eq!(
-            job.memory.get(0),
-            if job.rank == 1 {
-                rounds * u64::from(job.size)
-            } else {
-                0
-            },
-            "the count"
-        );
-        Ok(())
-    })
+    }
+    job.meet();
+    if job.rank == 0 {
+        ensure_eq!(job.memory.get(128), 3 * rounds, "the sum of 8 bytes");
+        let half = job.memory.half(64).load(Ordering::Acquire);
+        ensure_eq!(u64::from(half), 3 * rounds, "the sum of 4 bytes");
+    }
+    Ok(())
+}
+
+fn swap_counts(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 10);
+    let mut guess = 0;
+    for _ in 0..rounds {
+        loop {
+            post::cswap8(job.hdl, job.vcq(1), guess, guess + 1, job.at(1, 0)).ok(0, LOCAL, 0)?;
+            let old = job.queue.notice(LCL_ARMW)?.rmt_value;
+            if old == guess {
+                guess += 1;
+                break;
+            }
+            guess = old;
+        }
+    }
+    job.meet();
+    ensure_eq!(
+        job.memory.get(0),
+        if job.rank == 1 {
+            rounds * u64::from(job.size)
+        } else {
+            0
+        },
+        "the count"
+    );
+    Ok(())
 }
 
 static DATA: AtomicU64 = AtomicU64::new(0);
 static SMALL: AtomicU32 = AtomicU32::new(0);
 
-fn kinds_of_memory(ctx: &Ctx) -> Verdict {
-    let rounds = many(ctx, 20);
-    with(ctx, 256, |job| {
-        let on_stack = AtomicU64::new(0);
-        let on_heap = Box::new(AtomicU64::new(0));
-        DATA.store(0, Ordering::Release);
-        SMALL.store(0, Ordering::Release);
-        let words = [on_stack.as_ptr(), on_heap.as_ptr(), DATA.as_ptr()];
-        let mut stadds = Vec::new();
-        for word in words {
-            stadds.push(job.queue.register(Memory {
-                base: word.cast(),
-                len: 8,
-            })?);
+fn kinds_of_memory(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 20);
+    let on_stack = AtomicU64::new(0);
+    let on_heap = Box::new(AtomicU64::new(0));
+    DATA.store(0, Ordering::Release);
+    SMALL.store(0, Ordering::Release);
+    let words = [on_stack.as_ptr(), on_heap.as_ptr(), DATA.as_ptr()];
+    let mut stadds = Vec::new();
+    for word in words {
+        stadds.push(job.queue.register(Memory {
+            base: word.cast(),
+            len: 8,
+        })?);
+    }
+    let small = job.queue.register(Memory {
+        base: SMALL.as_ptr().cast(),
+        len: 4,
+    })?;
+    stadds.push(small);
+    for (i, stadd) in stadds.iter().enumerate() {
+        job.write(job.right(), 8 * i, *stadd)?;
+    }
+    job.meet();
+    let theirs: Vec<u64> = (0..4).map(|i| job.memory.get(8 * i)).collect();
+    let peer = job.vcq(job.left());
+    for _ in 0..rounds {
+        on_stack.fetch_add(1, Ordering::AcqRel);
+        on_heap.fetch_add(1, Ordering::AcqRel);
+        DATA.fetch_add(1, Ordering::AcqRel);
+        SMALL.fetch_add(1, Ordering::AcqRel);
+        for stadd in &theirs[..3] {
+            post::armw8(job.hdl, peer, ADD, 1, *stadd).ok(0, LOCAL, 0)?;
         }
-        let small = job.queue.register(Memory {
-            base: SMALL.as_ptr().cast(),
-            len: 4,
-        })?;
-        stadds.push(small);
-        for (i, stadd) in stadds.iter().enumerate() {
-            job.write(job.right(), 8 * i, *stadd)?;
+        post::armw4(job.hdl, peer, ADD, 1, theirs[3]).ok(0, LOCAL, 0)?;
+        for _ in 0..4 {
+            job.queue.notice(LCL_ARMW)?;
         }
-        job.meet();
-        let theirs: Vec<u64> = (0..4).map(|i| job.memory.get(8 * i)).collect();
-        let peer = job.vcq(job.left());
-        for _ in 0..rounds {
-            on_stack.fetch_add(1, Ordering::AcqRel);
-            on_heap.fetch_add(1, Ordering::AcqRel);
-            DATA.fetch_add(1, Ordering::AcqRel);
-            SMALL.fetch_add(1, Ordering::AcqRel);
-            for stadd in &theirs[..3] {
-                post::armw8(job.hdl, peer, ADD, 1, *stadd).ok(0, LOCAL, 0)?;
-            }
-            post::armw4(job.hdl, peer, ADD, 1, theirs[3]).ok(0, LOCAL, 0)?;
-            for _ in 0..4 {
-                job.queue.notice(LCL_ARMW)?;
-            }
-        }
-        job.meet();
-        ensure_eq!(on_stack.load(Ordering::Acquire), 2 * rounds, "on the stack");
-        ensure_eq!(on_heap.load(Ordering::Acquire), 2 * rounds, "on the heap");
-        ensure_eq!(
-            DATA.load(Ordering::Acquire),
-            2 * rounds,
-            "8 bytes of the program's data"
-        );
-        ensure_eq!(
-            u64::from(SMALL.load(Ordering::Acquire)),
-            2 * rounds,
-            "4 bytes of the program's data"
-        );
-        for stadd in stadds {
-            job.queue.deregister(stadd)?;
-        }
-        Ok(())
-    })
+    }
+    job.meet();
+    ensure_eq!(on_stack.load(Ordering::Acquire), 2 * rounds, "on the stack");
+    ensure_eq!(on_heap.load(Ordering::Acquire), 2 * rounds, "on the heap");
+    ensure_eq!(DATA.load(Ordering::Acquire), 2 * rounds, "8 bytes");
+    ensure_eq!(
+        u64::from(SMALL.load(Ordering::Acquire)),
+        2 * rounds,
+        "4 bytes of the program's data"
+    );
+    for stadd in stadds {
+        job.queue.deregister(stadd)?;
+    }
+    Ok(())
 }
 
-fn quiet(ctx: &Ctx) -> Verdict {
+fn quiet(job: &Job<'_>) -> Verdict {
     const ROUNDS: u64 = 100;
-    with(ctx, 256, |job| {
-        for _ in 0..ROUNDS {
-            post::armw8(job.hdl, job.vcq(0), ADD, 1, job.at(0, 0)).ok(0, 0, 0)?;
-            post::armw4(job.hdl, job.vcq(0), ADD, 1, job.at(0, 8)).ok(0, 0, 0)?;
-        }
-        if job.rank == 0 {
-            job.await_word(0, 2 * ROUNDS)?;
-            job.await_word(8, 2 * ROUNDS)?;
-        }
-        job.meet();
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()
-    })
+    for _ in 0..ROUNDS {
+        post::armw8(job.hdl, job.vcq(0), ADD, 1, job.at(0, 0)).ok(0, 0, 0)?;
+        post::armw4(job.hdl, job.vcq(0), ADD, 1, job.at(0, 8)).ok(0, 0, 0)?;
+    }
+    if job.rank == 0 {
+        job.await_word(0, 2 * ROUNDS)?;
+        job.await_word(8, 2 * ROUNDS)?;
+    }
+    job.meet();
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()
 }

@@ -7,16 +7,16 @@ use super::kit::*;
 use super::wrong::{freed, unassigned, wrong_handles, wrong_vcq_ids};
 
 laws! {
-    start_arguments: "bad.start", "§3.7.1", 2,
+    start_arguments with(1024): "bad.start", "§3.7.1", 2,
         [put, put_gap, put_stride, put_stride_gap, put_piggyback, put_piggyback8, get, get_gap, get_stride, get_stride_gap,
          armw4, armw8, cswap4, cswap8, nop],
         "every start function refuses wrong handles, VCQ ids, EDATA, flags, path ids, sizes, operations, MTUs, gaps; nothing is posted";
-    prepare_arguments: "bad.prepare", "§3.7.2", 2,
+    prepare_arguments with(1024): "bad.prepare", "§3.7.2", 2,
         [prepare_put, prepare_put_gap, prepare_put_stride, prepare_put_stride_gap, prepare_put_piggyback, prepare_put_piggyback8,
          prepare_get, prepare_get_gap, prepare_get_stride, prepare_get_stride_gap, prepare_armw4, prepare_armw8, prepare_cswap4,
          prepare_cswap8, prepare_nop],
         "every preparation function refuses the same, and descriptors that are null or misaligned; nothing is written";
-    descriptors: "bad.post_toq", "§3.7.3.1", 2, [post_toq, prepare_put],
+    descriptors with(1024): "bad.post_toq", "§3.7.3.1", 2, [post_toq, prepare_put],
         "descriptors of garbage, of another VCQ, cut, misaligned, null or too many are refused, and none of a batch is posted";
     poll_arguments: "bad.poll", "§3.7.4", 1, [poll_tcq, poll_mrq, query_num_unread_tcq, query_num_unread_mrq],
         "polls and queries refuse wrong handles, null pointers and flags, and write nothing where nothing is found";
@@ -29,12 +29,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         let has = |what: &str| function.takes.contains(what);
         let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
             let seen = call(&function, &wrong);
-            ensure!(
-                seen == code,
-                "{} with {what} gave {} instead of {code:?}",
-                function.name,
-                code_name(seen)
-            );
+            code_is(seen, code, format!("{} with {what}", function.name))?;
             Ok(())
         };
         for hdl in wrong_handles(gone) {
@@ -128,197 +123,181 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
     Ok(())
 }
 
-fn start_arguments(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        job.memory.fill(0xa5);
-        job.meet();
-        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
-        let right = right_call(job, &mut room, &mut size);
-        wrong_arguments(job, |function, call| (function.start)(call), &right)?;
-        // More blocks than any TOQ holds: the call must refuse them with some code.
-        for function in functions() {
-            if function.takes.contains("blocks") {
-                for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
-                    let code = (function.start)(&Call { blocks, ..right });
-                    ensure!(
-                        code == UTOFU_ERR_INVALID_NUMBER || code == BUSY,
-                        "{} of {blocks} blocks gave {}",
-                        function.name,
-                        code_name(code)
-                    );
-                }
+fn start_arguments(job: &Job<'_>) -> Verdict {
+    job.memory.fill(0xa5);
+    job.meet();
+    let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+    let right = right_call(job, &mut room, &mut size);
+    wrong_arguments(job, |function, call| (function.start)(call), &right)?;
+    // More blocks than any TOQ holds: the call must refuse them with some code.
+    for function in functions() {
+        if function.takes.contains("blocks") {
+            for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
+                let code = (function.start)(&Call { blocks, ..right });
+                one_of(
+                    code,
+                    &[UTOFU_ERR_INVALID_NUMBER, BUSY],
+                    format!("{} of {blocks} blocks", function.name),
+                )?;
             }
         }
-        let mut count = 7;
-        ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
-        ensure_eq!(count, 0, "commands posted by calls that were refused");
-        job.meet();
-        job.queue.mrq_is_empty()?;
-        job.memory
-            .all(0, 1024, 0xa5, "memory after calls that were refused")?;
-        job.meet();
-        // With right arguments each function succeeds.
-        for function in functions() {
-            let call = Call {
-                flags: TCQ | LOCAL,
-                ..right
-            };
-            ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
-            ensure_eq!(job.queue.tcq()?, 3, "cbdata of {}", function.name);
-            if function.name != "utofu_nop" {
-                let notice = job.queue.mrq()?;
-                ensure_eq!(notice.edata, 255, "EDATA of {}", function.name);
-            }
-        }
-        Ok(())
-    })
-}
-
-fn prepare_arguments(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
-        let right = right_call(job, &mut room, &mut size);
-        wrong_arguments(job, |function, call| (function.prepare)(call), &right)?;
-        for function in functions() {
-            let prepare = function.prepare;
-            let no_desc = Call {
-                desc: null_mut(),
-                ..right
-            };
-            let no_size = Call {
-                size: null_mut(),
-                ..right
-            };
-            let invalid = UTOFU_ERR_INVALID_POINTER;
-            ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
-            ensure_eq!(
-                prepare(&no_size),
-                invalid,
-                "{} without desc_size",
-                function.name
-            );
-            for off in [1, 2, 4, 7] {
-                let code = prepare(&Call {
-                    desc: right.desc.wrapping_add(off),
-                    ..right
-                });
-                ensure!(
-                    (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&code),
-                    "{} with a misaligned desc gave {}",
-                    function.name,
-                    code_name(code)
-                );
-            }
-        }
-        ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
-        ensure_eq!(size, 7, "desc_size after errors");
-        Ok(())
-    })
-}
-
-fn descriptors(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        let other = Queue::with_component(TNI, 1, 0)?;
-        let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
-        let right = right_call(job, &mut room, &mut size);
-        let put = functions()[0];
-        let post = |hdl: usize, desc: *const u8, size: usize| {
-            c!(utofu_post_toq(hdl, desc.cast_mut().cast(), size, cb(9)))
-        };
-        let gone = freed()?;
-        for wrong in wrong_handles(gone) {
-            ensure_eq!(
-                post(wrong, right.desc, 0),
-                UTOFU_ERR_INVALID_VCQ_HDL,
-                "a wrong handle"
-            );
-        }
-        ensure_eq!(
-            post(job.hdl, null(), 64),
-            UTOFU_ERR_INVALID_POINTER,
-            "no descriptors"
-        );
-        ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
-        // Garbage: in a batch of two, only the second descriptor is wrong.
-        let quiet = Call {
-            flags: TCQ,
+    }
+    let mut count = 7;
+    ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
+    ensure_eq!(count, 0, "commands posted by calls that were refused");
+    job.meet();
+    job.queue.mrq_is_empty()?;
+    job.memory
+        .all(0, 1024, 0xa5, "memory after calls that were refused")?;
+    job.meet();
+    // With right arguments each function succeeds.
+    for function in functions() {
+        let call = Call {
+            flags: TCQ | LOCAL,
             ..right
         };
-        ensure_eq!((put.prepare)(&quiet), SUCCESS, "preparing");
-        ensure_eq!(size, DESC, "the size of a descriptor");
-        let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
-        let invalid = [
-            UTOFU_ERR_INVALID_DESC,
-            UTOFU_ERR_INVALID_SIZE,
-            UTOFU_ERR_INVALID_POINTER,
-        ];
-        let mut random = ctx.random(u64::from(job.rank));
-        for nth in 0..300 {
-            let mut garbage = [0u8; DESC];
-            match nth {
-                0 => {}
-                1 => garbage.fill(0xff),
-                _ => random.fill(&mut garbage),
-            }
-            room.0[..DESC].copy_from_slice(&good);
-            room.0[DESC..].copy_from_slice(&garbage);
-            for (from, size) in [(0, 2 * DESC), (DESC, DESC)] {
-                let code = post(job.hdl, &raw const room.0[from], size);
-                ensure!(invalid.contains(&code), "garbage gave {}", code_name(code));
-            }
+        ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
+        ensure_eq!(job.queue.tcq()?, 3, "cbdata of {}", function.name);
+        if function.name != "utofu_nop" {
+            let notice = job.queue.mrq()?;
+            ensure_eq!(notice.edata, 255, "EDATA of {}", function.name);
         }
-        room.0[..DESC].copy_from_slice(&good);
-        let base = room.0.as_ptr();
-        for (off, size) in [
-            (0, 1),
-            (0, 63),
-            (0, 65),
-            (0, 100),
-            (1, DESC),
-            (4, DESC),
-            (0, 1 << 40),
-            (0, usize::MAX),
-            (0, usize::MAX - 63),
-            (0, 1 << 63),
-        ] {
-            let code = post(job.hdl, base.wrapping_add(off), size);
+    }
+    Ok(())
+}
+
+fn prepare_arguments(job: &Job<'_>) -> Verdict {
+    let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+    let right = right_call(job, &mut room, &mut size);
+    wrong_arguments(job, |function, call| (function.prepare)(call), &right)?;
+    for function in functions() {
+        let prepare = function.prepare;
+        let no_desc = Call {
+            desc: null_mut(),
+            ..right
+        };
+        let no_size = Call {
+            size: null_mut(),
+            ..right
+        };
+        let invalid = UTOFU_ERR_INVALID_POINTER;
+        ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
+        ensure_eq!(prepare(&no_size), invalid, "{}, no size", function.name);
+        for off in [1, 2, 4, 7] {
+            let code = prepare(&Call {
+                desc: right.desc.wrapping_add(off),
+                ..right
+            });
             ensure!(
-                invalid.contains(&code),
-                "{size} bytes {off} further gave {}",
+                (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&code),
+                "{} with a misaligned desc gave {}",
+                function.name,
                 code_name(code)
             );
         }
-        // With another VCQ, in both directions.
+    }
+    ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
+    ensure_eq!(size, 7, "desc_size after errors");
+    Ok(())
+}
+
+fn descriptors(job: &Job<'_>) -> Verdict {
+    let other = Queue::with_component(TNI, 1, 0)?;
+    let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
+    let right = right_call(job, &mut room, &mut size);
+    let put = functions()[0];
+    let post = |hdl: usize, desc: *const u8, size: usize| {
+        c!(utofu_post_toq(hdl, desc.cast_mut().cast(), size, cb(9)))
+    };
+    let gone = freed()?;
+    for wrong in wrong_handles(gone) {
         ensure_eq!(
-            post(other.hdl, base, DESC),
-            UTOFU_ERR_INVALID_DESC,
-            "a descriptor of another VCQ"
+            post(wrong, right.desc, 0),
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            "a wrong handle"
         );
-        ensure_eq!(
-            (put.prepare)(&Call {
-                hdl: other.hdl,
-                ..quiet
-            }),
-            SUCCESS,
-            "preparing for the other"
-        );
-        ensure_eq!(
-            post(job.hdl, room.0.as_ptr(), DESC),
-            UTOFU_ERR_INVALID_DESC,
-            "a descriptor of another VCQ"
-        );
-        job.queue.tcq_is_empty()?;
-        other.tcq_is_empty()?;
+    }
+    ensure_eq!(
+        post(job.hdl, null(), 64),
+        UTOFU_ERR_INVALID_POINTER,
+        "no descriptors"
+    );
+    ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
+    // Garbage: in a batch of two, only the second descriptor is wrong.
+    let quiet = Call {
+        flags: TCQ,
+        ..right
+    };
+    ensure_eq!((put.prepare)(&quiet), SUCCESS, "preparing");
+    ensure_eq!(size, DESC, "the size of a descriptor");
+    let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
+    let invalid = [
+        UTOFU_ERR_INVALID_DESC,
+        UTOFU_ERR_INVALID_SIZE,
+        UTOFU_ERR_INVALID_POINTER,
+    ];
+    let mut random = job.ctx.random(u64::from(job.rank));
+    for nth in 0..300 {
+        let mut garbage = [0u8; DESC];
+        match nth {
+            0 => {}
+            1 => garbage.fill(0xff),
+            _ => random.fill(&mut garbage),
+        }
         room.0[..DESC].copy_from_slice(&good);
-        ensure_eq!(
-            post(job.hdl, room.0.as_ptr(), DESC),
-            SUCCESS,
-            "the right one"
+        room.0[DESC..].copy_from_slice(&garbage);
+        for (from, size) in [(0, 2 * DESC), (DESC, DESC)] {
+            let code = post(job.hdl, &raw const room.0[from], size);
+            ensure!(invalid.contains(&code), "garbage gave {}", code_name(code));
+        }
+    }
+    room.0[..DESC].copy_from_slice(&good);
+    let base = room.0.as_ptr();
+    for (off, size) in [
+        (0, 1),
+        (0, 63),
+        (0, 65),
+        (0, 100),
+        (1, DESC),
+        (4, DESC),
+        (0, 1 << 40),
+        (0, usize::MAX),
+        (0, usize::MAX - 63),
+        (0, 1 << 63),
+    ] {
+        let code = post(job.hdl, base.wrapping_add(off), size);
+        ensure!(
+            invalid.contains(&code),
+            "{size} bytes {off} further gave {}",
+            code_name(code)
         );
-        ensure_eq!(job.queue.tcq()?, 9, "its cbdata");
-        job.meet();
-        other.free()
-    })
+    }
+    // With another VCQ, in both directions.
+    ensure_eq!(
+        post(other.hdl, base, DESC),
+        UTOFU_ERR_INVALID_DESC,
+        "a descriptor of another VCQ"
+    );
+    ensure_eq!(
+        (put.prepare)(&Call {
+            hdl: other.hdl,
+            ..quiet
+        }),
+        SUCCESS,
+        "preparing for the other"
+    );
+    ensure_eq!(
+        post(job.hdl, room.0.as_ptr(), DESC),
+        UTOFU_ERR_INVALID_DESC,
+        "a descriptor of another VCQ"
+    );
+    job.queue.tcq_is_empty()?;
+    other.tcq_is_empty()?;
+    room.0[..DESC].copy_from_slice(&good);
+    ensure_eq!(post(job.hdl, room.0.as_ptr(), DESC), SUCCESS, "right");
+    ensure_eq!(job.queue.tcq()?, 9, "its cbdata");
+    job.meet();
+    other.free()
 }
 
 fn poll_arguments(_ctx: &Ctx) -> Verdict {

@@ -140,11 +140,7 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     }
     // No gate was set: there is no circuit.
     let code = c!(utofu_barrier(ids[0], 0));
-    ensure!(
-        code < 0,
-        "a barrier without a circuit gave {}",
-        code_name(code)
-    );
+    ensure!(code < 0, "an unset barrier gave {}", code_name(code));
     let (mut at, mut tni, mut bg, mut extra) = ([9u8; 6], 9u16, 99u16, 9u16);
     for wrong in wrong_vbg_ids(ids[0]) {
         gives!(

@@ -32,10 +32,7 @@ fn tni_arguments(_ctx: &Ctx) -> Verdict {
             utofu_query_barrier_caps(tni, &mut barrier);
         }
     }
-    ensure!(
-        onesided.is_null() && barrier.is_null(),
-        "something was written"
-    );
+    ensure!(onesided.is_null() && barrier.is_null(), "written");
     gives! { UTOFU_ERR_INVALID_POINTER:
         utofu_query_onesided_caps(0, null_mut());
         utofu_query_barrier_caps(0, null_mut());
@@ -135,11 +132,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, null_mut(), &mut extra);
         utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, &mut cq, null_mut());
     }
-    ensure_eq!(
-        (place, tni, cq, extra),
-        ([9; 6], 9, 9, 9),
-        "places after errors"
-    );
+    ensure_eq!((place, tni, cq, extra), ([9; 6], 9, 9, 9), "the places");
     gives!(
         UTOFU_ERR_INVALID_POINTER,
         utofu_set_vcq_id_path(null_mut(), null_mut())
@@ -178,11 +171,7 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
     }
     for wrong in [0, 13, 14, 128, 255] {
         let code = c!(utofu_get_path_coords(id, wrong, at.as_mut_ptr()));
-        ensure!(
-            code == UTOFU_ERR_INVALID_PATH_ID,
-            "path id {wrong}: {}",
-            code_name(code)
-        );
+        code_is(code, UTOFU_ERR_INVALID_PATH_ID, format!("path id {wrong}"))?;
     }
     ensure_eq!((path, at), (99, [99; 3]), "places after errors");
     gives! { UTOFU_ERR_INVALID_POINTER:
@@ -215,11 +204,7 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     );
     for size in [usize::MAX, 1 << 63, 1 << 47] {
         let code = c!(utofu_reg_mem(queue.hdl, base.cast(), size, 0, &mut stadd));
-        ensure!(
-            code < 0,
-            "{size:#x} bytes were registered: {}",
-            code_name(code)
-        );
+        ensure!(code < 0, "{size:#x} registered: {}", code_name(code));
     }
     let code = c!(utofu_reg_mem(queue.hdl, null_mut(), 8, 0, &mut stadd));
     ensure!(

@@ -6,7 +6,7 @@ use super::kit::*;
 use crate::law::Random;
 
 laws! {
-    anything: "bad.random", "§3.1.2.1", 2, [put, get, post_toq, set_vbg, barrier, reg_mem, dereg_mem, query_vcq_info] + ordering,
+    anything with(8192): "bad.random", "§3.1.2.1", 2, [put, get, post_toq, set_vbg, barrier, reg_mem, dereg_mem, query_vcq_info] + ordering,
         "thousands of calls with arguments from a heap of strange numbers: codes are those of the guide, foreign memory stays as it was";
 }
 
@@ -43,178 +43,176 @@ fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
     }
 }
 
-fn anything(ctx: &Ctx) -> Verdict {
-    with(ctx, 8192, |job| {
-        let mut random = ctx.random(u64::from(job.rank) ^ 0xbad);
-        // Unregistered memory beside registered memory stays unchanged.
-        let canary = Memory::new(8192);
-        canary.fill(0xc5);
-        let inner = Memory {
-            base: canary.base.wrapping_add(4096),
-            len: 256,
+fn anything(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(u64::from(job.rank) ^ 0xbad);
+    // Unregistered memory beside registered memory stays unchanged.
+    let canary = Memory::new(8192);
+    canary.fill(0xc5);
+    let inner = Memory {
+        base: canary.base.wrapping_add(4096),
+        len: 256,
+    };
+    let registered = job.queue.register(inner)?;
+    let (mut ids, mut theirs) = ([0u64; 4], [0u64; 4]);
+    ok!(utofu_alloc_vbg(0, 4, 0, ids.as_mut_ptr()));
+    for (nth, id) in ids.iter().enumerate() {
+        job.write(job.right(), 4096 + nth * 8, *id)?;
+    }
+    job.meet();
+    for (nth, id) in theirs.iter_mut().enumerate() {
+        *id = job.memory.get(4096 + nth * 8);
+    }
+    let session = Queue::create(TNI, SESSION_MODE)?;
+    let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
+    let right = right_call(job, &mut room, &mut size);
+    let hdls = [job.hdl as u64, session.hdl as u64, 0];
+    let vcqs = [job.vcq(0), job.vcq(1), vcq_of(0, 1, 3)?, session.id];
+    let stadds = [
+        job.stadd,
+        job.at(0, 8184),
+        job.at(1, 4096),
+        registered,
+        registered + 255,
+    ];
+    let gates = [
+        ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[3], NULL,
+    ];
+    let all = functions();
+    let data = canary.base.wrapping_add(64);
+    let known = |code: i32| return_codes().any(|(_, known)| known == code);
+    for turn in 0..4000 {
+        let r = &mut random;
+        let call = Call {
+            hdl: strange(r, &hdls) as usize,
+            to: strange(r, &vcqs),
+            local: strange(r, &stadds),
+            remote: strange(r, &stadds),
+            len: strange(r, &[0, 1, 8, 32, 4096]) as usize,
+            edata: strange(r, &[0, 255]),
+            flags: strange(
+                r,
+                &[
+                    0,
+                    TCQ,
+                    LOCAL,
+                    REMOTE,
+                    DELAY,
+                    sps(1),
+                    sps(15) | LOCAL,
+                    STRONG_ORDER,
+                    path(3),
+                ],
+            ),
+            op: strange(r, &[1, 2, 5]) as u32,
+            mtu: strange(r, &[1920]) as usize,
+            gap: strange(r, &[0]) as usize,
+            stride: strange(r, &[8, 256]) as usize,
+            blocks: strange(r, &[1, 2]) as usize,
+            data,
+            ..right
         };
-        let registered = job.queue.register(inner)?;
-        let (mut ids, mut theirs) = ([0u64; 4], [0u64; 4]);
-        ok!(utofu_alloc_vbg(0, 4, 0, ids.as_mut_ptr()));
-        for (nth, id) in ids.iter().enumerate() {
-            job.write(job.right(), 4096 + nth * 8, *id)?;
-        }
-        job.meet();
-        for (nth, id) in theirs.iter_mut().enumerate() {
-            *id = job.memory.get(4096 + nth * 8);
-        }
-        let session = Queue::create(TNI, SESSION_MODE)?;
-        let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
-        let right = right_call(job, &mut room, &mut size);
-        let hdls = [job.hdl as u64, session.hdl as u64, 0];
-        let vcqs = [job.vcq(0), job.vcq(1), vcq_of(0, 1, 3)?, session.id];
-        let stadds = [
-            job.stadd,
-            job.at(0, 8184),
-            job.at(1, 4096),
-            registered,
-            registered + 255,
-        ];
-        let gates = [
-            ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[3], NULL,
-        ];
-        let all = functions();
-        let data = canary.base.wrapping_add(64);
-        let known = |code: i32| return_codes().any(|(_, known)| known == code);
-        for turn in 0..4000 {
-            let r = &mut random;
-            let call = Call {
-                hdl: strange(r, &hdls) as usize,
-                to: strange(r, &vcqs),
-                local: strange(r, &stadds),
-                remote: strange(r, &stadds),
-                len: strange(r, &[0, 1, 8, 32, 4096]) as usize,
-                edata: strange(r, &[0, 255]),
-                flags: strange(
-                    r,
-                    &[
-                        0,
-                        TCQ,
-                        LOCAL,
-                        REMOTE,
-                        DELAY,
-                        sps(1),
-                        sps(15) | LOCAL,
-                        STRONG_ORDER,
-                        path(3),
-                    ],
-                ),
-                op: strange(r, &[1, 2, 5]) as u32,
-                mtu: strange(r, &[1920]) as usize,
-                gap: strange(r, &[0]) as usize,
-                stride: strange(r, &[8, 256]) as usize,
-                blocks: strange(r, &[1, 2]) as usize,
-                data,
-                ..right
-            };
-            let function = all[r.below(all.len() as u64) as usize];
-            let code = match r.below(8) {
-                // A wrong program reads piggyback bytes before the length check: `data` has room for 32.
-                0..4 => (function.start)(&call),
-                4 => {
-                    let fitting = Call {
-                        blocks: call.blocks.min(2),
-                        ..call
-                    };
-                    let prepared = (function.prepare)(&fitting);
-                    if prepared == SUCCESS && r.below(2) == 0 {
-                        // Flips one bit of a valid descriptor.
-                        let bit = r.below(8 * DESC as u64) as usize;
-                        room.0[bit / 8] ^= 1 << (bit % 8);
-                    }
-                    if prepared == SUCCESS {
-                        c!(utofu_post_toq(
-                            call.hdl,
-                            room.0.as_ptr().cast_mut().cast(),
-                            size,
-                            cb(1)
-                        ))
-                    } else {
-                        prepared
-                    }
+        let function = all[r.below(all.len() as u64) as usize];
+        let code = match r.below(8) {
+            // A wrong program reads piggyback bytes before the length check: `data` has room for 32.
+            0..4 => (function.start)(&call),
+            4 => {
+                let fitting = Call {
+                    blocks: call.blocks.min(2),
+                    ..call
+                };
+                let prepared = (function.prepare)(&fitting);
+                if prepared == SUCCESS && r.below(2) == 0 {
+                    // Flips one bit of a valid descriptor.
+                    let bit = r.below(8 * DESC as u64) as usize;
+                    room.0[bit / 8] ^= 1 << (bit % 8);
                 }
-                5 => {
-                    let setting = utofu_vbg_setting {
-                        vbg_id: strange_gate(r, &gates),
-                        src_lcl_vbg_id: strange_gate(r, &gates),
-                        src_rmt_vbg_id: strange_gate(r, &gates),
-                        dst_lcl_vbg_id: strange_gate(r, &gates),
-                        dst_rmt_vbg_id: strange_gate(r, &gates),
-                        dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
-                    };
-                    let first = utofu_vbg_setting {
-                        vbg_id: ids[0],
-                        ..setting
-                    };
-                    c!(utofu_set_vbg(
-                        [first, setting].as_ptr().cast_mut(),
-                        1 + r.below(2) as usize
+                if prepared == SUCCESS {
+                    c!(utofu_post_toq(
+                        call.hdl,
+                        room.0.as_ptr().cast_mut().cast(),
+                        size,
+                        cb(1)
                     ))
+                } else {
+                    prepared
                 }
-                6 => {
-                    let end = strange_gate(r, &gates);
-                    let mut words = [1u64; 6];
-                    match r.below(4) {
-                        0 => c!(utofu_barrier(end, 0)),
-                        1 => c!(utofu_reduce_uint64(
-                            end,
-                            strange(r, &[2, 7]) as u32,
-                            words.as_ptr().cast_mut(),
-                            r.below(7) as usize,
-                            0
-                        )),
-                        2 => c!(utofu_poll_barrier(end, 0)),
-                        _ => c!(utofu_poll_reduce_uint64(end, 0, words.as_mut_ptr())),
-                    }
+            }
+            5 => {
+                let setting = utofu_vbg_setting {
+                    vbg_id: strange_gate(r, &gates),
+                    src_lcl_vbg_id: strange_gate(r, &gates),
+                    src_rmt_vbg_id: strange_gate(r, &gates),
+                    dst_lcl_vbg_id: strange_gate(r, &gates),
+                    dst_rmt_vbg_id: strange_gate(r, &gates),
+                    dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
+                };
+                let first = utofu_vbg_setting {
+                    vbg_id: ids[0],
+                    ..setting
+                };
+                c!(utofu_set_vbg(
+                    [first, setting].as_ptr().cast_mut(),
+                    1 + r.below(2) as usize
+                ))
+            }
+            6 => {
+                let end = strange_gate(r, &gates);
+                let mut words = [1u64; 6];
+                match r.below(4) {
+                    0 => c!(utofu_barrier(end, 0)),
+                    1 => c!(utofu_reduce_uint64(
+                        end,
+                        strange(r, &[2, 7]) as u32,
+                        words.as_ptr().cast_mut(),
+                        r.below(7) as usize,
+                        0
+                    )),
+                    2 => c!(utofu_poll_barrier(end, 0)),
+                    _ => c!(utofu_poll_reduce_uint64(end, 0, words.as_mut_ptr())),
                 }
-                _ => {
-                    let (mut at, mut a, mut b, mut e, mut out) = ([0u8; 6], 0u16, 0u16, 0u16, 0u64);
-                    match r.below(4) {
-                        0 => c!(utofu_query_vcq_info(
-                            call.to,
-                            at.as_mut_ptr(),
-                            &mut a,
-                            &mut b,
-                            &mut e
-                        )),
-                        1 => c!(utofu_query_vbg_info(
-                            strange(r, &gates),
-                            at.as_mut_ptr(),
-                            &mut a,
-                            &mut b,
-                            &mut e
-                        )),
-                        2 => c!(utofu_query_stadd(call.to, call.op, &mut out)),
-                        _ => c!(utofu_dereg_mem(
-                            call.hdl,
-                            strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62),
-                            0
-                        )),
-                    }
+            }
+            _ => {
+                let (mut at, mut a, mut b, mut e, mut out) = ([0u8; 6], 0u16, 0u16, 0u16, 0u64);
+                match r.below(4) {
+                    0 => c!(utofu_query_vcq_info(
+                        call.to,
+                        at.as_mut_ptr(),
+                        &mut a,
+                        &mut b,
+                        &mut e
+                    )),
+                    1 => c!(utofu_query_vbg_info(
+                        strange(r, &gates),
+                        at.as_mut_ptr(),
+                        &mut a,
+                        &mut b,
+                        &mut e
+                    )),
+                    2 => c!(utofu_query_stadd(call.to, call.op, &mut out)),
+                    _ => c!(utofu_dereg_mem(
+                        call.hdl,
+                        strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62),
+                        0
+                    )),
                 }
-            };
-            ensure!(
-                known(code) && code != UTOFU_ERR_FATAL,
-                "turn {turn}: code {}",
-                code_name(code)
-            );
-            while job.queue.poll_tcq().0 != NOT_FOUND {}
-            while job.queue.poll_mrq().0 != NOT_FOUND {}
-        }
-        job.meet();
-        // All commands in flight have completed or failed.
-        pause(20);
+            }
+        };
+        ensure!(
+            known(code) && code != UTOFU_ERR_FATAL,
+            "turn {turn}: code {}",
+            code_name(code)
+        );
+        while job.queue.poll_tcq().0 != NOT_FOUND {}
         while job.queue.poll_mrq().0 != NOT_FOUND {}
-        job.meet();
-        canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
-        canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
-        session.free()?;
-        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
-        job.queue.deregister(registered)
-    })
+    }
+    job.meet();
+    // All commands in flight have completed or failed.
+    pause(20);
+    while job.queue.poll_mrq().0 != NOT_FOUND {}
+    job.meet();
+    canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
+    canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
+    session.free()?;
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
+    job.queue.deregister(registered)
 }

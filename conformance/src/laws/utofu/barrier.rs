@@ -6,31 +6,27 @@ use super::circuit::*;
 use super::kit::*;
 
 laws! {
-    all_have_started: "barrier.circuits", "§2.3.2", 8,
+    all_have_started with(TABLE + 8): "barrier.circuits", "§2.3.2", 8,
         [alloc_vbg, set_vbg, barrier, poll_barrier, free_vbg] + ordering,
         "in butterflies of 2, 4, 8 and of 10 as in figure 2.17, in rings and trees: who has completed a barrier knows that all have started it";
-    many_rounds: "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
+    many_rounds with(TABLE + 8): "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
         "a circuit that has been built is used any number of times";
-    several_at_once: "barrier.several", "§2.3.3", 4, [alloc_vbg, barrier, reduce_uint64, poll_barrier, poll_reduce_uint64] + ordering,
+    several_at_once with(TABLE + 8): "barrier.several", "§2.3.3", 4, [alloc_vbg, barrier, reduce_uint64, poll_barrier, poll_reduce_uint64] + ordering,
         "circuits on different VBGs, of the same TNI and of others, carry different operations at the same time";
-    mismatch: "barrier.mismatch", "§3.8", 4, [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
+    mismatch with(TABLE + 8): "barrier.mismatch", "§3.8", 4, [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "participants who start different functions, operations or numbers of elements get MISMATCH, no data, and can go on";
-    asleep: "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
+    asleep with(TABLE + 16): "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
         "gates send on what they have received although their process calls nothing after its start";
-    beside: "barrier.neighbours", "§2.3.1, §2.3.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+    beside with(TABLE + 16): "barrier.neighbours", "§2.3.1, §2.3.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
         "a circuit of gates between neighbours waits for these alone: those further away may be rounds behind or ahead";
-    not_before: "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
+    not_before with(TABLE + 8): "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
 
 /// Polls until the end, and expects this code.
 fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
-    ensure!(
-        seen == code,
-        "{what} gave {} instead of {code:?}",
-        code_name(seen)
-    );
+    code_is(seen, code, what)?;
     Ok(())
 }
 
@@ -60,114 +56,102 @@ pub(super) fn shapes(most: usize) -> Vec<(&'static str, Plan)> {
     all
 }
 
-fn all_have_started(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let mut random = ctx.random(u64::from(ctx.rank));
-        for (name, plan) in shapes(8) {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            let all = circuit.participants() as u64;
-            if job.rank == 0 {
-                job.memory.set(TABLE, 0);
-            }
-            job.meet();
-            for round in 1..=6 {
-                for end in circuit.ends() {
-                    if random.below(4) == 0 {
-                        pause(random.below(2));
-                    }
-                    add(job, 1)?;
-                    ok!(utofu_barrier(end, 0));
-                }
-                for end in circuit.ends() {
-                    completed(name, || c!(utofu_poll_barrier(end, 0)))?;
-                    let seen = add(job, 0)?;
-                    ensure!(
-                        seen >= all * round,
-                        "{name}, round {round}: completed after {seen} starts instead of {}",
-                        all * round
-                    );
-                }
-            }
-            job.meet();
-            circuit.free()?;
+fn all_have_started(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(u64::from(job.ctx.rank));
+    for (name, plan) in shapes(8) {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        let all = circuit.participants() as u64;
+        if job.rank == 0 {
+            job.memory.set(TABLE, 0);
         }
-        Ok(())
-    })
-}
-
-fn many_rounds(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for plan in [butterfly(4), ring(4), tree(4)] {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            // More rounds than a gate keeps inputs for.
-            for _ in 0..if ctx.is_quick() { 3000 } else { 40 } {
-                circuit.barrier()?;
-            }
-            circuit.integers(SUM, 1, |_| vec![1], &[4])?;
-            job.meet();
-            circuit.free()?;
-        }
-        Ok(())
-    })
-}
-
-fn several_at_once(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let mut circuits = Vec::new();
-        for tni in 0..6 {
-            for plan in [butterfly(4), ring(4), tree(4)] {
-                circuits.push(Circuit::build(job, plan, tni)?);
-            }
-        }
-        // The ranks start in the same order or in different orders: circuits are independent.
-        let mut random = ctx.random(u64::from(ctx.rank) + 77);
-        for round in 0..if ctx.is_quick() { 20u64 } else { 5 } {
-            let mut order: Vec<usize> = (0..circuits.len()).collect();
-            for i in (1..order.len()).rev() {
-                order.swap(i, random.below(i as u64 + 1) as usize);
-            }
-            for nth in &order {
-                let end = circuits[*nth].ends()[0];
-                if nth.is_multiple_of(3) {
-                    ok!(utofu_barrier(end, 0));
-                } else {
-                    let data = [round + *nth as u64, u64::from(ctx.rank)];
-                    ok!(utofu_reduce_uint64(
-                        end,
-                        SUM,
-                        data.as_ptr().cast_mut(),
-                        2,
-                        0
-                    ));
+        job.meet();
+        for round in 1..=6 {
+            for end in circuit.ends() {
+                if random.below(4) == 0 {
+                    pause(random.below(2));
                 }
+                add(job, 1)?;
+                ok!(utofu_barrier(end, 0));
             }
-            let mut left: Vec<usize> = order;
-            let mut looks = Looks::new();
-            while !left.is_empty() {
-                let nth = left[random.below(left.len() as u64) as usize];
-                let end = circuits[nth].ends()[0];
-                let mut data = [0u64; 2];
-                let code = if nth.is_multiple_of(3) {
-                    c!(utofu_poll_barrier(end, 0))
-                } else {
-                    c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-                };
-                match code {
-                    NOT_COMPLETED => looks.again(),
-                    SUCCESS => {
-                        if !nth.is_multiple_of(3) {
-                            let expected = [4 * (round + nth as u64), 6];
-                            ensure_eq!(data, expected, "sum of circuit {nth}");
-                        }
-                        left.retain(|other| *other != nth);
-                    }
-                    code => return Err(format!("circuit {nth} gave {}", code_name(code))),
-                }
+            for end in circuit.ends() {
+                completed(name, || c!(utofu_poll_barrier(end, 0)))?;
+                let seen = add(job, 0)?;
+                ensure!(
+                    seen >= all * round,
+                    "{name}, round {round}: completed after {seen} starts instead of {}",
+                    all * round
+                );
             }
         }
         job.meet();
-        circuits.into_iter().try_for_each(Circuit::free)
-    })
+        circuit.free()?;
+    }
+    Ok(())
+}
+
+fn many_rounds(job: &Job<'_>) -> Verdict {
+    for plan in [butterfly(4), ring(4), tree(4)] {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        // More rounds than a gate keeps inputs for.
+        for _ in 0..if job.ctx.is_quick() { 3000 } else { 40 } {
+            circuit.barrier()?;
+        }
+        circuit.integers(SUM, 1, |_| vec![1], &[4])?;
+        job.meet();
+        circuit.free()?;
+    }
+    Ok(())
+}
+
+fn several_at_once(job: &Job<'_>) -> Verdict {
+    let mut circuits = Vec::new();
+    for tni in 0..6 {
+        for plan in [butterfly(4), ring(4), tree(4)] {
+            circuits.push(Circuit::build(job, plan, tni)?);
+        }
+    }
+    // The ranks start in the same order or in different orders: circuits are independent.
+    let mut random = job.ctx.random(u64::from(job.ctx.rank) + 77);
+    for round in 0..if job.ctx.is_quick() { 20u64 } else { 5 } {
+        let mut order: Vec<usize> = (0..circuits.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        for nth in &order {
+            let end = circuits[*nth].ends()[0];
+            if nth.is_multiple_of(3) {
+                ok!(utofu_barrier(end, 0));
+            } else {
+                let data = [round + *nth as u64, u64::from(job.ctx.rank)];
+                reduce_uint64(end, SUM, &data, 2)?;
+            }
+        }
+        let mut left: Vec<usize> = order;
+        let mut looks = Looks::new();
+        while !left.is_empty() {
+            let nth = left[random.below(left.len() as u64) as usize];
+            let end = circuits[nth].ends()[0];
+            let mut data = [0u64; 2];
+            let code = if nth.is_multiple_of(3) {
+                c!(utofu_poll_barrier(end, 0))
+            } else {
+                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+            };
+            match code {
+                NOT_COMPLETED => looks.again(),
+                SUCCESS => {
+                    if !nth.is_multiple_of(3) {
+                        let expected = [4 * (round + nth as u64), 6];
+                        ensure_eq!(data, expected, "sum of circuit {nth}");
+                    }
+                    left.retain(|other| *other != nth);
+                }
+                code => return Err(format!("circuit {nth} gave {}", code_name(code))),
+            }
+        }
+    }
+    job.meet();
+    circuits.into_iter().try_for_each(Circuit::free)
 }
 
 /// Starts an operation of this kind with this number of elements: 0 is a barrier, 8 takes doubles, all others take integers.
@@ -208,7 +192,7 @@ pub(super) fn poll_any(end: u64, op: u32) -> Result<i32, String> {
     Ok(code)
 }
 
-fn mismatch(ctx: &Ctx) -> Verdict {
+fn mismatch(job: &Job<'_>) -> Verdict {
     let pairs = [
         ((SUM, 2), (MAX, 2)),
         ((SUM, 2), (SUM, 3)),
@@ -219,148 +203,123 @@ fn mismatch(ctx: &Ctx) -> Verdict {
         ((BAND, 6), (BOR, 6)),
         ((MAXLOC, 2), (MAX, 2)),
     ];
-    with(ctx, TABLE + 8, |job| {
-        for plan in [butterfly(4), ring(4), tree(4)] {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            let end = circuit.ends()[0];
-            for (usual, other) in pairs {
-                for odd in 0..4 {
-                    let (op, count) = if job.rank == odd { other } else { usual };
-                    let code = start_any(end, op, count);
-                    ensure_eq!(code, SUCCESS, "starting operation {op}");
-                    let code = poll_any(end, op)?;
-                    ensure_eq!(
-                        code,
-                        UTOFU_ERR_BARRIER_MISMATCH,
-                        "{usual:?}, but {other:?} at rank {odd}"
-                    );
-                }
-                // The round is over, and the circuit works as before.
-                circuit.integers(SUM, 1, |_| vec![2], &[8])?;
-            }
-            job.meet();
-            circuit.free()?;
-        }
-        Ok(())
-    })
-}
-
-fn beside(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 16, |job| {
-        let circuit = Circuit::build(job, neighbours(4), TNI)?;
+    for plan in [butterfly(4), ring(4), tree(4)] {
+        let circuit = Circuit::build(job, plan, TNI)?;
         let end = circuit.ends()[0];
-        let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
-        let start = |round: u64| {
-            let data = [value(job.rank, round), 1];
-            ok!(utofu_reduce_uint64(
-                end,
-                SUM,
-                data.as_ptr().cast_mut(),
-                2,
-                0
-            ));
-            Ok(())
-        };
-        let finish = |round: u64| {
-            let mut sum = [0; 2];
-            completed("the sum of the neighbours", || {
-                c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
-            })?;
-            let expected = value(job.left(), round) + value(job.right(), round);
-            ensure_eq!(sum, [expected, 2], "the sum in round {round}");
-            Ok(())
-        };
-        // Rank 0 does not wait for rank 2.
-        if job.rank == 2 {
-            job.await_word(TABLE + 8, 1)?;
-        }
-        start(0)?;
-        finish(0)?;
-        if job.rank == 0 {
-            job.write(2, TABLE + 8, 1)?;
-        }
-        let mut random = ctx.random(u64::from(job.rank));
-        for round in 1..if ctx.is_quick() { 300 } else { 60 } {
-            if random.below(40) == 0 {
-                pause(1);
+        for (usual, other) in pairs {
+            for odd in 0..4 {
+                let (op, count) = if job.rank == odd { other } else { usual };
+                let code = start_any(end, op, count);
+                ensure_eq!(code, SUCCESS, "starting operation {op}");
+                let code = poll_any(end, op)?;
+                ensure_eq!(code, UTOFU_ERR_BARRIER_MISMATCH, "{usual:?}, {other:?}");
             }
-            start(round)?;
-            finish(round)?;
+            // The round is over, and the circuit works as before.
+            circuit.integers(SUM, 1, |_| vec![2], &[8])?;
         }
         job.meet();
-        circuit.free()
-    })
+        circuit.free()?;
+    }
+    Ok(())
 }
 
-fn asleep(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 16, |job| {
-        for (nth, plan) in [butterfly(4), ring(4), tree(4)].into_iter().enumerate() {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            let end = circuit.ends()[0];
-            for awake in 0..4 {
-                let mark = (nth * 4 + awake as usize + 1) as u64;
-                let data = [u64::from(job.rank) + 1];
-                ok!(utofu_reduce_uint64(
-                    end,
-                    SUM,
-                    data.as_ptr().cast_mut(),
-                    1,
-                    0
-                ));
-                let mut sum = [0];
-                let mut finish = || {
-                    completed("the reduction", || {
-                        c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
-                    })
-                };
-                if job.rank == awake {
-                    // All other ranks only read their memory: their part of the circuit must progress without them.
-                    finish()?;
-                    for other in (0..4).filter(|other| *other != awake) {
-                        job.write(other, TABLE + 8, mark)?;
-                    }
-                } else {
-                    let mut looks = Looks::new();
-                    while job.memory.get(TABLE + 8) != mark {
-                        looks.pause(Duration::from_millis(1));
-                    }
-                    finish()?;
-                }
-                ensure_eq!(sum, [10], "the sum");
-                job.meet();
-            }
-            circuit.free()?;
-        }
+fn beside(job: &Job<'_>) -> Verdict {
+    let circuit = Circuit::build(job, neighbours(4), TNI)?;
+    let end = circuit.ends()[0];
+    let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
+    let start = |round: u64| {
+        let data = [value(job.rank, round), 1];
+        reduce_uint64(end, SUM, &data, 2)
+    };
+    let finish = |round: u64| {
+        let mut sum = [0; 2];
+        completed("the sum of the neighbours", || {
+            c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
+        })?;
+        let expected = value(job.left(), round) + value(job.right(), round);
+        ensure_eq!(sum, [expected, 2], "the sum in round {round}");
         Ok(())
-    })
+    };
+    // Rank 0 does not wait for rank 2.
+    if job.rank == 2 {
+        job.await_word(TABLE + 8, 1)?;
+    }
+    start(0)?;
+    finish(0)?;
+    if job.rank == 0 {
+        job.write(2, TABLE + 8, 1)?;
+    }
+    let mut random = job.ctx.random(u64::from(job.rank));
+    for round in 1..if job.ctx.is_quick() { 300 } else { 60 } {
+        if random.below(40) == 0 {
+            pause(1);
+        }
+        start(round)?;
+        finish(round)?;
+    }
+    job.meet();
+    circuit.free()
 }
 
-fn not_before(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for plan in [ring(3), folded(3), tree(3)] {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            let end = circuit.ends()[0];
-            for late in 0..3 {
-                if job.rank != late {
-                    ok!(utofu_barrier(end, 0));
-                    let start = Instant::now();
-                    while start.elapsed().as_millis() < 20 {
-                        gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
-                    }
+fn asleep(job: &Job<'_>) -> Verdict {
+    for (nth, plan) in [butterfly(4), ring(4), tree(4)].into_iter().enumerate() {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        let end = circuit.ends()[0];
+        for awake in 0..4 {
+            let mark = (nth * 4 + awake as usize + 1) as u64;
+            let data = [u64::from(job.rank) + 1];
+            reduce_uint64(end, SUM, &data, 1)?;
+            let mut sum = [0];
+            let mut finish = || {
+                completed("the reduction", || {
+                    c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
+                })
+            };
+            if job.rank == awake {
+                // All other ranks only read their memory: their part of the circuit must progress without them.
+                finish()?;
+                for other in (0..4).filter(|other| *other != awake) {
+                    job.write(other, TABLE + 8, mark)?;
                 }
-                job.meet();
-                if job.rank == late {
-                    ok!(utofu_barrier(end, 0));
+            } else {
+                let mut looks = Looks::new();
+                while job.memory.get(TABLE + 8) != mark {
+                    looks.pause(Duration::from_millis(1));
                 }
-                completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
-                job.meet();
+                finish()?;
             }
-            ends_with("a poll behind it", UTOFU_ERR_BUSY, || {
-                c!(utofu_poll_barrier(end, 0))
-            })?;
+            ensure_eq!(sum, [10], "the sum");
             job.meet();
-            circuit.free()?;
         }
-        Ok(())
-    })
+        circuit.free()?;
+    }
+    Ok(())
+}
+
+fn not_before(job: &Job<'_>) -> Verdict {
+    for plan in [ring(3), folded(3), tree(3)] {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        let end = circuit.ends()[0];
+        for late in 0..3 {
+            if job.rank != late {
+                ok!(utofu_barrier(end, 0));
+                let start = Instant::now();
+                while start.elapsed().as_millis() < 20 {
+                    gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
+                }
+            }
+            job.meet();
+            if job.rank == late {
+                ok!(utofu_barrier(end, 0));
+            }
+            completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+            job.meet();
+        }
+        ends_with("a poll behind it", UTOFU_ERR_BUSY, || {
+            c!(utofu_poll_barrier(end, 0))
+        })?;
+        job.meet();
+        circuit.free()?;
+    }
+    Ok(())
 }

@@ -238,14 +238,7 @@ impl Circuit {
                 job.memory.set(row + i * 8, *id);
             }
             for other in (0..job.size).filter(|other| *other != job.rank) {
-                post::put(
-                    job.hdl,
-                    job.vcq(other),
-                    job.stadd + row as u64,
-                    job.at(other, row),
-                    ROW * 8,
-                )
-                .ok(0, LOCAL, 0)?;
+                job.put(other, row, row, ROW * 8).ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
             }
         }
@@ -331,29 +324,20 @@ impl Circuit {
     ) -> Verdict {
         for who in &self.mine {
             let data = input(*who);
-            ok!(utofu_reduce_uint64(
-                self.ids[*who][0],
-                op,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
+            reduce_uint64(self.ids[*who][0], op, &data, count)?;
         }
         for who in &self.mine {
             let mut result = [UNTOUCHED; 8];
+            let end = self.ids[*who][0];
             completed("utofu_poll_reduce_uint64", || {
-                let code = c!(utofu_poll_reduce_uint64(
-                    self.ids[*who][0],
-                    0,
-                    result.as_mut_ptr()
-                ));
+                let code = c!(utofu_poll_reduce_uint64(end, 0, result.as_mut_ptr()));
                 assert!(code == SUCCESS || result == [UNTOUCHED; 8]);
                 code
             })?;
             ensure_eq!(
                 result[..count],
                 expected[..count],
-                "result of operation {op} at participant {who}"
+                "operation {op} at participant {who}"
             );
             ensure!(
                 result[count..].iter().all(|word| *word == UNTOUCHED),
@@ -372,22 +356,13 @@ impl Circuit {
     ) -> Verdict {
         for who in &self.mine {
             let data = input(*who);
-            ok!(utofu_reduce_double(
-                self.ids[*who][0],
-                BFPSUM,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
+            reduce_double(self.ids[*who][0], BFPSUM, &data, count)?;
         }
         for who in &self.mine {
             let mut result = [f64::from_bits(UNTOUCHED); 4];
+            let end = self.ids[*who][0];
             completed("utofu_poll_reduce_double", || {
-                c!(utofu_poll_reduce_double(
-                    self.ids[*who][0],
-                    0,
-                    result.as_mut_ptr()
-                ))
+                c!(utofu_poll_reduce_double(end, 0, result.as_mut_ptr()))
             })?;
             for (nth, (seen, expected)) in result.iter().zip(&expected[..count]).enumerate() {
                 ensure!(

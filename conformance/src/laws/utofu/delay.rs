@@ -5,15 +5,15 @@ use std::cell::Cell;
 use super::kit::*;
 
 laws! {
-    by_the_next: "delay.next", "§3.7.9.1", 2, [put_piggyback8, put, armw8] + ordering,
+    by_the_next with(1024): "delay.next", "§3.7.9.1", 2, [put_piggyback8, put, armw8] + ordering,
         "the next command without the flag starts those that were delayed, in order";
-    by_post_toq: "delay.post", "§3.7.3.1, §3.7.9.1", 2, [post_toq, put_piggyback8] + ordering,
+    by_post_toq with(1024): "delay.post", "§3.7.3.1, §3.7.9.1", 2, [post_toq, put_piggyback8] + ordering,
         "post_toq of nothing starts those that were delayed; its cbdata is ignored";
-    by_a_batch: "delay.batch", "§3.7.3.1", 2, [post_toq, prepare_put_piggyback8] + ordering,
+    by_a_batch with(1024): "delay.batch", "§3.7.3.1", 2, [post_toq, prepare_put_piggyback8] + ordering,
         "post_toq of descriptors starts those that were delayed before, in order";
-    full: "delay.full", "§3.7.9.1", 2, [put_piggyback8, armw8, poll_tcq],
+    full with(256): "delay.full", "§3.7.9.1", 2, [put_piggyback8, armw8, poll_tcq],
         "delaying more than the queue holds loses nothing";
-    no_effect_prepared: "delay.prepared", "§3.7.9.1", 2, [prepare_put_piggyback8, post_toq],
+    no_effect_prepared with(256): "delay.prepared", "§3.7.9.1", 2, [prepare_put_piggyback8, post_toq],
         "the flag has no effect on a prepared command: posting starts it";
 }
 
@@ -42,115 +42,95 @@ fn completed(job: &Job<'_>, count: usize) -> Verdict {
     Ok(())
 }
 
-fn by_the_next(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        for _ in 0..20 {
-            delayed(job, 9)?;
-            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-            post::put_piggyback8(job.hdl, vcq, 3, to, 8).ok(10, LOCAL | TCQ, 10)?;
-            completed(job, 10)?;
-        }
-        job.meet();
-        ensure_eq!(job.memory.get(0), 80, "additions");
-        Ok(())
-    })
-}
-
-fn by_post_toq(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        for _ in 0..20 {
-            delayed(job, 10)?;
-            ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
-            completed(job, 10)?;
-        }
-        // Without delayed commands it has no effect.
-        ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
-        job.queue.tcq_is_empty()?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), 100, "additions");
-        Ok(())
-    })
-}
-
-fn by_a_batch(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
+fn by_the_next(job: &Job<'_>) -> Verdict {
+    for _ in 0..20 {
+        delayed(job, 9)?;
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-        for _ in 0..20 {
-            delayed(job, 5)?;
-            let mut desc = [0u64; 8];
-            let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
-                6,
-                LOCAL | TCQ,
-                desc.as_mut_ptr(),
-            )?;
-            ok!(utofu_post_toq(
-                job.hdl,
-                desc.as_mut_ptr().cast(),
-                size,
-                cb(6)
-            ));
-            completed(job, 6)?;
-        }
-        Ok(())
-    })
+        post::put_piggyback8(job.hdl, vcq, 3, to, 8).ok(10, LOCAL | TCQ, 10)?;
+        completed(job, 10)?;
+    }
+    job.meet();
+    ensure_eq!(job.memory.get(0), 80, "additions");
+    Ok(())
 }
 
-fn full(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        const COUNT: usize = 10_000;
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let next = Cell::new(1);
-        let mut verdict = Ok(());
-        let mut seen = |cbdata: usize| {
-            let expected = next.replace(next.get() + 1);
-            if cbdata != expected && verdict.is_ok() {
-                verdict = Err(format!("cbdata {cbdata} instead of {expected}"));
-            }
-        };
-        for nth in 1..=COUNT {
-            job.queue.post_seen(&mut seen, || {
-                post::armw8(job.hdl, vcq, ADD, 1, to).code(0, DELAY | TCQ, nth)
-            })?;
-        }
-        ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));
-        until("all additions of the left rank", || {
-            while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-                seen(cbdata);
-            }
-            job.memory.get(0) >= COUNT as u64
-        })?;
-        job.meet();
-        // The last entries may come after the commands that they confirm.
-        until("all entries of the TCQ", || {
-            while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-                seen(cbdata);
-            }
-            next.get() > COUNT
-        })?;
-        verdict?;
-        ensure_eq!(next.get(), COUNT + 1, "entries of the TCQ");
-        ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
-        Ok(())
-    })
+fn by_post_toq(job: &Job<'_>) -> Verdict {
+    for _ in 0..20 {
+        delayed(job, 10)?;
+        post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
+        completed(job, 10)?;
+    }
+    // Without delayed commands it has no effect.
+    post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
+    job.queue.tcq_is_empty()?;
+    job.meet();
+    ensure_eq!(job.memory.get(0), 100, "additions");
+    Ok(())
 }
 
-fn no_effect_prepared(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+fn by_a_batch(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+    for _ in 0..20 {
+        delayed(job, 5)?;
         let mut desc = [0u64; 8];
         let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
             6,
-            DELAY | LOCAL | TCQ,
+            LOCAL | TCQ,
             desc.as_mut_ptr(),
         )?;
-        ok!(utofu_post_toq(
-            job.hdl,
-            desc.as_mut_ptr().cast(),
-            size,
-            cb(6)
-        ));
-        ensure_eq!(job.queue.tcq()?, 6, "cbdata");
-        job.queue.notice(LCL_PUT)?;
-        Ok(())
-    })
+        post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
+        completed(job, 6)?;
+    }
+    Ok(())
+}
+
+fn full(job: &Job<'_>) -> Verdict {
+    const COUNT: usize = 10_000;
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let next = Cell::new(1);
+    let mut verdict = Ok(());
+    let mut seen = |cbdata: usize| {
+        let expected = next.replace(next.get() + 1);
+        if cbdata != expected && verdict.is_ok() {
+            verdict = Err(format!("cbdata {cbdata} instead of {expected}"));
+        }
+    };
+    for nth in 1..=COUNT {
+        job.queue.post_seen(&mut seen, || {
+            post::armw8(job.hdl, vcq, ADD, 1, to).code(0, DELAY | TCQ, nth)
+        })?;
+    }
+    ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));
+    until("all additions of the left rank", || {
+        while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+            seen(cbdata);
+        }
+        job.memory.get(0) >= COUNT as u64
+    })?;
+    job.meet();
+    // The last entries may come after the commands that they confirm.
+    until("all entries of the TCQ", || {
+        while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+            seen(cbdata);
+        }
+        next.get() > COUNT
+    })?;
+    verdict?;
+    ensure_eq!(next.get(), COUNT + 1, "entries of the TCQ");
+    ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
+    Ok(())
+}
+
+fn no_effect_prepared(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+    let mut desc = [0u64; 8];
+    let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
+        6,
+        DELAY | LOCAL | TCQ,
+        desc.as_mut_ptr(),
+    )?;
+    post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
+    ensure_eq!(job.queue.tcq()?, 6, "cbdata");
+    job.queue.notice(LCL_PUT)?;
+    Ok(())
 }

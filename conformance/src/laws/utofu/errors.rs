@@ -5,373 +5,324 @@ use super::wrong::TOO_LONG;
 use crate::library::{library, offered};
 
 laws! {
-    send_errors: "errors.tcq", "§3.1.2.1", 2, [put, poll_tcq],
+    send_errors with(LEN): "errors.tcq", "§3.1.2.1", 2, [put, poll_tcq],
         "a local STADD that is unknown, past the end, or whose range is, comes out of the TCQ by its code with cbdata, asked for or not";
-    remote_errors: "errors.mrq.remote", "§3.1.2.1", 2, [put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8, poll_mrq],
+    remote_errors with(LEN): "errors.mrq.remote", "§3.1.2.1", 2, [put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8, poll_mrq],
         "a remote STADD that is unknown, past the end, read-only or misaligned comes out of the local MRQ by its code; the target notices nothing";
-    local_errors: "errors.mrq.local", "§3.1.2.1", 2, [get, poll_mrq],
+    local_errors with(LEN): "errors.mrq.local", "§3.1.2.1", 2, [get, poll_mrq],
         "a local STADD of Get that is unknown, past the end or read-only comes out of the MRQ by its code";
-    after_deregistration: "errors.deregistered", "§3.6.1.4", 2, [dereg_mem, put, get, armw8, poll_mrq, poll_tcq],
+    after_deregistration with(LEN): "errors.deregistered", "§3.6.1.4", 2, [dereg_mem, put, get, armw8, poll_mrq, poll_tcq],
         "a STADD that has been deregistered is refused as local and as remote one, at once";
-    last_error: "errors.last", "beside the guide", 2, [get_last_error, put, poll_tcq, free_vcq],
+    last_error with(LEN): "errors.last", "beside the guide", 2, [get_last_error, put, poll_tcq, free_vcq],
         "the text of a thread's last error names function, code and meaning, and ends within 256 bytes; polls in vain do not count";
 }
 
 const LEN: usize = 1024;
 
-fn send_errors(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        let end = job.stadd + LEN as u64;
-        let right = job.vcq(job.right());
-        let remote = job.at(job.right(), 512);
-        let cases = [
-            (0, 8, UTOFU_ERR_TCQ_STADD, "0"),
-            (u64::MAX, 8, UTOFU_ERR_TCQ_STADD, "all ones"),
-            (
-                stadd_of(job.vcq(job.rank), 99)?,
-                8,
-                UTOFU_ERR_TCQ_STADD,
-                "an unused STag",
-            ),
-            (
-                job.stadd - 1,
-                8,
-                UTOFU_ERR_TCQ_STADD,
-                "one before the begin",
-            ),
-            (end, 8, UTOFU_ERR_TCQ_STADD, "the end"),
-            (end + 4096, 8, UTOFU_ERR_TCQ_STADD, "past the end"),
-            (end - 7, 8, UTOFU_ERR_TCQ_LENGTH, "7 before the end"),
-            (
-                job.stadd,
-                LEN + 1,
-                UTOFU_ERR_TCQ_LENGTH,
-                "the begin, too long",
-            ),
-            (
-                job.stadd + 8,
-                TOO_LONG - 1,
-                UTOFU_ERR_TCQ_LENGTH,
-                "far too long",
-            ),
-        ];
-        for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
-            for (nth, (local, len, code, what)) in cases.iter().enumerate() {
-                post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 100 + nth)?;
-                let (seen, cbdata) = job.queue.next_tcq()?;
-                ensure!(
-                    seen == *code,
-                    "a put of {len} from {what} gave {} instead of {code:?}",
-                    code_name(seen)
-                );
-                ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
-                job.queue.mrq_is_empty()?;
-                // The error keeps its place among other entries.
-                ok!(utofu_nop(job.hdl, TCQ, cb(1)));
-                post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
-                ok!(utofu_nop(job.hdl, TCQ, cb(3)));
-                ensure_eq!(
-                    job.queue.next_tcq()?,
-                    (SUCCESS, 1),
-                    "the TCQ before an error"
-                );
-                ensure_eq!(job.queue.next_tcq()?, (*code, 2), "the TCQ at an error");
-                ensure_eq!(
-                    job.queue.next_tcq()?,
-                    (SUCCESS, 3),
-                    "the TCQ behind an error"
-                );
-            }
-        }
-        // Read-only memory is a valid source.
-        let mut readable = 0;
-        let fixed = Memory::new(256);
-        fixed.set(0, 77);
-        ok!(utofu_reg_mem(
-            job.hdl,
-            fixed.base.cast(),
-            256,
-            1,
-            &mut readable
-        ));
-        post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).ok(1, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
-        job.memory.all(512, 512, 0, "memory after failed puts")?;
-        job.queue.deregister(readable)?;
-        job.queue.mrq_is_empty()
-    })
-}
-
-fn remote_errors(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        // A second, read-only registration of other memory, and one of an odd length.
-        let fixed = Memory::new(512);
-        fixed.fill(0x3c);
-        let stadd = got!(utofu_reg_mem_with_stag(
-            job.hdl,
-            fixed.base.cast(),
-            512,
+fn send_errors(job: &Job<'_>) -> Verdict {
+    let end = job.stadd + LEN as u64;
+    let right = job.vcq(job.right());
+    let remote = job.at(job.right(), 512);
+    let cases = [
+        (0, 8, UTOFU_ERR_TCQ_STADD, "0"),
+        (u64::MAX, 8, UTOFU_ERR_TCQ_STADD, "all ones"),
+        (
+            stadd_of(job.vcq(job.rank), 99)?,
             8,
-            1
-        ));
-        job.memory.fill(0x3c);
-        job.meet();
-        let right = job.vcq(job.right());
-        let (begin, fixed_there) = (job.at(job.right(), 0), stadd_of(right, 8)?);
-        let end = begin + LEN as u64;
-        let unused = stadd_of(right, 99)?;
-        let bytes = [1u8; 32];
-        type Start<'a> = Box<dyn Fn(u64, u64) -> i32 + 'a>;
-        let local = job.stadd;
-        // Name, notice type, bytes at the target, whether it writes there, whether the word must be aligned.
-        let calls: Vec<(&str, u8, u64, bool, bool, Start<'_>)> = vec![
-            (
-                "put",
-                LCL_PUT,
-                64,
-                true,
-                false,
-                Box::new(|to, f| post::put(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
-            ),
-            (
-                "put_piggyback",
-                LCL_PUT,
-                32,
-                true,
-                false,
-                Box::new(|to, f| {
-                    post::put_piggyback(job.hdl, right, post::bytes(&bytes), to, 32)
-                        .code(0xe1, f, 4)
-                }),
-            ),
-            (
-                "put_piggyback8",
-                LCL_PUT,
-                8,
-                true,
-                false,
-                Box::new(|to, f| post::put_piggyback8(job.hdl, right, 1, to, 8).code(0xe1, f, 4)),
-            ),
-            (
-                "get",
-                LCL_GET,
-                64,
-                false,
-                false,
-                Box::new(|to, f| post::get(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
-            ),
-            (
-                "armw4",
-                LCL_ARMW,
-                4,
-                true,
-                true,
-                Box::new(|to, f| post::armw4(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
-            ),
-            (
-                "armw8",
-                LCL_ARMW,
-                8,
-                true,
-                true,
-                Box::new(|to, f| post::armw8(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
-            ),
-            (
-                "cswap4",
-                LCL_ARMW,
-                4,
-                true,
-                true,
-                Box::new(|to, f| post::cswap4(job.hdl, right, 0x3c3c_3c3c, 1, to).code(0xe1, f, 4)),
-            ),
-            (
-                "cswap8",
-                LCL_ARMW,
-                8,
-                true,
-                true,
-                Box::new(|to, f| {
-                    post::cswap8(job.hdl, right, 0x3c3c_3c3c_3c3c_3c3c, 1, to).code(0xe1, f, 4)
-                }),
-            ),
-        ];
-        for (name, kind, bytes, writes, aligned, call) in &calls {
-            let mut cases = vec![
-                (0, UTOFU_ERR_MRQ_RMT_STADD, "0"),
-                (u64::MAX, UTOFU_ERR_MRQ_RMT_STADD, "all ones"),
-                (unused, UTOFU_ERR_MRQ_RMT_STADD, "an unused STag"),
-                (end, UTOFU_ERR_MRQ_RMT_STADD, "the end"),
-                (end + (1 << 30), UTOFU_ERR_MRQ_RMT_STADD, "past the end"),
-            ];
-            if !aligned {
-                cases.push((end - bytes + 1, UTOFU_ERR_MRQ_RMT_LENGTH, "a byte too far"));
-            }
-            if *writes {
-                cases.push((fixed_there, UTOFU_ERR_MRQ_RMT_MEMORY, "read-only memory"));
-            }
-            for (to, code, what) in cases {
-                for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
-                    ensure_eq!(call(to, flags), SUCCESS, "posting {name}");
-                    if flags & TCQ != 0 {
-                        ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
-                    }
-                    let (seen, notice) = job.queue.next_mrq()?;
-                    ensure!(
-                        seen == code,
-                        "{name} at {what} gave {} instead of {code:?}",
-                        code_name(seen)
-                    );
-                    ensure_eq!(
-                        (notice.notice_type, notice.vcq_id, notice.edata),
-                        (*kind, right, 0xe1),
-                        "the notice of {name} at {what}"
-                    );
-                    job.queue.tcq_is_empty()?;
-                }
-            }
-            if *aligned {
-                for off in 1..*bytes {
-                    ensure_eq!(call(begin + off, LOCAL), SUCCESS, "posting {name}");
-                    let (seen, notice) = job.queue.next_mrq()?;
-                    ensure!(
-                        (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&seen),
-                        "{name} at a misaligned word gave {}",
-                        code_name(seen)
-                    );
-                    ensure_eq!(notice.notice_type, *kind, "the notice of {name}");
-                }
-            }
+            UTOFU_ERR_TCQ_STADD,
+            "an unused STag",
+        ),
+        (
+            job.stadd - 1,
+            8,
+            UTOFU_ERR_TCQ_STADD,
+            "one before the begin",
+        ),
+        (end, 8, UTOFU_ERR_TCQ_STADD, "the end"),
+        (end + 4096, 8, UTOFU_ERR_TCQ_STADD, "past the end"),
+        (end - 7, 8, UTOFU_ERR_TCQ_LENGTH, "7 before the end"),
+        (
+            job.stadd,
+            LEN + 1,
+            UTOFU_ERR_TCQ_LENGTH,
+            "the begin, too long",
+        ),
+        (
+            job.stadd + 8,
+            TOO_LONG - 1,
+            UTOFU_ERR_TCQ_LENGTH,
+            "far too long",
+        ),
+    ];
+    for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
+        for (nth, (local, len, code, what)) in cases.iter().enumerate() {
+            post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 100 + nth)?;
+            let (seen, cbdata) = job.queue.next_tcq()?;
+            code_is(seen, *code, format!("a put of {len} from {what}"))?;
+            ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
+            job.queue.mrq_is_empty()?;
+            // The error keeps its place among other entries.
+            ok!(utofu_nop(job.hdl, TCQ, cb(1)));
+            post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
+            ok!(utofu_nop(job.hdl, TCQ, cb(3)));
+            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 1), "before an error");
+            ensure_eq!(job.queue.next_tcq()?, (*code, 2), "the TCQ at an error");
+            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 3), "behind an error");
         }
-        job.meet();
-        // The target gets no notice of the failures, and its memory is unchanged.
-        job.queue.mrq_is_empty()?;
-        job.memory
-            .all(0, LEN, 0x3c, "memory after failed operations")?;
-        fixed.all(0, 512, 0x3c, "read-only memory after failed operations")?;
-        job.meet();
-        post::get(job.hdl, right, job.stadd + 512, fixed_there, 256).ok(2, LOCAL | REMOTE, 0)?;
-        let kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-        ensure!(
-            kinds == [LCL_GET, RMT_GET] || kinds == [RMT_GET, LCL_GET],
-            "notices of a get from read-only memory: {kinds:?}"
-        );
-        job.meet();
-        job.queue.deregister(stadd)
-    })
+    }
+    // Read-only memory is a valid source.
+    let mut readable = 0;
+    let fixed = Memory::new(256);
+    fixed.set(0, 77);
+    ok!(utofu_reg_mem(
+        job.hdl,
+        fixed.base.cast(),
+        256,
+        1,
+        &mut readable
+    ));
+    post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).ok(1, LOCAL, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    job.meet();
+    ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
+    job.memory.all(512, 512, 0, "memory after failed puts")?;
+    job.queue.deregister(readable)?;
+    job.queue.mrq_is_empty()
 }
 
-fn local_errors(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        let fixed = Memory::new(512);
-        let read_only = got!(utofu_reg_mem(job.hdl, fixed.base.cast(), 512, 1));
-        job.memory.fill(0x77);
-        job.meet();
-        let right = job.vcq(job.right());
-        let remote = job.at(job.right(), 0);
-        let end = job.stadd + LEN as u64;
-        for flags in [0, LOCAL, LOCAL | TCQ, REMOTE] {
-            for (local, len, code, what) in [
-                (0, 8, UTOFU_ERR_MRQ_LCL_STADD, "0"),
-                (u64::MAX, 8, UTOFU_ERR_MRQ_LCL_STADD, "all ones"),
-                (end, 8, UTOFU_ERR_MRQ_LCL_STADD, "the end"),
-                (end + 4096, 8, UTOFU_ERR_MRQ_LCL_STADD, "past the end"),
-                (end - 7, 8, UTOFU_ERR_MRQ_LCL_LENGTH, "a byte too far"),
-                (read_only, 8, UTOFU_ERR_MRQ_LCL_MEMORY, "read-only memory"),
-            ] {
-                post::get(job.hdl, right, local, remote, len).ok(5, flags, 8)?;
+fn remote_errors(job: &Job<'_>) -> Verdict {
+    // A second, read-only registration of other memory, and one of an odd length.
+    let fixed = Memory::new(512);
+    fixed.fill(0x3c);
+    let stadd = got!(utofu_reg_mem_with_stag(
+        job.hdl,
+        fixed.base.cast(),
+        512,
+        8,
+        1
+    ));
+    job.memory.fill(0x3c);
+    job.meet();
+    let right = job.vcq(job.right());
+    let (begin, fixed_there) = (job.at(job.right(), 0), stadd_of(right, 8)?);
+    let end = begin + LEN as u64;
+    let unused = stadd_of(right, 99)?;
+    let bytes = [1u8; 32];
+    type Start<'a> = Box<dyn Fn(u64, u64) -> i32 + 'a>;
+    let local = job.stadd;
+    // Name, notice type, bytes at the target, whether it writes there, whether the word must be aligned.
+    let calls: Vec<(&str, u8, u64, bool, bool, Start<'_>)> = vec![
+        (
+            "put",
+            LCL_PUT,
+            64,
+            true,
+            false,
+            Box::new(|to, f| post::put(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
+        ),
+        (
+            "put_piggyback",
+            LCL_PUT,
+            32,
+            true,
+            false,
+            Box::new(|to, f| {
+                post::put_piggyback(job.hdl, right, post::bytes(&bytes), to, 32).code(0xe1, f, 4)
+            }),
+        ),
+        (
+            "put_piggyback8",
+            LCL_PUT,
+            8,
+            true,
+            false,
+            Box::new(|to, f| post::put_piggyback8(job.hdl, right, 1, to, 8).code(0xe1, f, 4)),
+        ),
+        (
+            "get",
+            LCL_GET,
+            64,
+            false,
+            false,
+            Box::new(|to, f| post::get(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
+        ),
+        (
+            "armw4",
+            LCL_ARMW,
+            4,
+            true,
+            true,
+            Box::new(|to, f| post::armw4(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
+        ),
+        (
+            "armw8",
+            LCL_ARMW,
+            8,
+            true,
+            true,
+            Box::new(|to, f| post::armw8(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
+        ),
+        (
+            "cswap4",
+            LCL_ARMW,
+            4,
+            true,
+            true,
+            Box::new(|to, f| post::cswap4(job.hdl, right, 0x3c3c_3c3c, 1, to).code(0xe1, f, 4)),
+        ),
+        (
+            "cswap8",
+            LCL_ARMW,
+            8,
+            true,
+            true,
+            Box::new(|to, f| {
+                post::cswap8(job.hdl, right, 0x3c3c_3c3c_3c3c_3c3c, 1, to).code(0xe1, f, 4)
+            }),
+        ),
+    ];
+    for (name, kind, bytes, writes, aligned, call) in &calls {
+        let mut cases = vec![
+            (0, UTOFU_ERR_MRQ_RMT_STADD, "0"),
+            (u64::MAX, UTOFU_ERR_MRQ_RMT_STADD, "all ones"),
+            (unused, UTOFU_ERR_MRQ_RMT_STADD, "an unused STag"),
+            (end, UTOFU_ERR_MRQ_RMT_STADD, "the end"),
+            (end + (1 << 30), UTOFU_ERR_MRQ_RMT_STADD, "past the end"),
+        ];
+        if !aligned {
+            cases.push((end - bytes + 1, UTOFU_ERR_MRQ_RMT_LENGTH, "a byte too far"));
+        }
+        if *writes {
+            cases.push((fixed_there, UTOFU_ERR_MRQ_RMT_MEMORY, "read-only memory"));
+        }
+        for (to, code, what) in cases {
+            for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
+                ensure_eq!(call(to, flags), SUCCESS, "posting {name}");
                 if flags & TCQ != 0 {
-                    ensure_eq!(job.queue.tcq()?, 8, "cbdata");
+                    ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
                 }
-                // The remote notice may come from the other rank, which makes the same calls.
-                let (seen, notice) = loop {
-                    let (seen, notice) = job.queue.next_mrq()?;
-                    if seen != SUCCESS || notice.notice_type != RMT_GET {
-                        break (seen, notice);
-                    }
-                };
-                ensure!(
-                    seen == code,
-                    "a get to {what} gave {} instead of {code:?}",
-                    code_name(seen)
-                );
+                let (seen, notice) = job.queue.next_mrq()?;
+                code_is(seen, code, format!("{name} at {what}"))?;
                 ensure_eq!(
-                    (notice.notice_type, notice.edata),
-                    (LCL_GET, 5),
-                    "the notice"
+                    (notice.notice_type, notice.vcq_id, notice.edata),
+                    (*kind, right, 0xe1),
+                    "the notice of {name} at {what}"
                 );
                 job.queue.tcq_is_empty()?;
             }
         }
-        job.meet();
-        while job.queue.poll_mrq().0 == SUCCESS {}
-        job.memory.all(0, LEN, 0x77, "memory after failed gets")?;
-        fixed.all(0, 512, 0, "read-only memory after failed gets")?;
-        job.queue.deregister(read_only)
-    })
+        if *aligned {
+            for off in 1..*bytes {
+                ensure_eq!(call(begin + off, LOCAL), SUCCESS, "posting {name}");
+                let (seen, notice) = job.queue.next_mrq()?;
+                ensure!(
+                    (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&seen),
+                    "{name} at a misaligned word gave {}",
+                    code_name(seen)
+                );
+                ensure_eq!(notice.notice_type, *kind, "the notice of {name}");
+            }
+        }
+    }
+    job.meet();
+    // The target gets no notice of the failures, and its memory is unchanged.
+    job.queue.mrq_is_empty()?;
+    job.memory
+        .all(0, LEN, 0x3c, "memory after failed operations")?;
+    fixed.all(0, 512, 0x3c, "read-only memory after failed operations")?;
+    job.meet();
+    post::get(job.hdl, right, job.stadd + 512, fixed_there, 256).ok(2, LOCAL | REMOTE, 0)?;
+    let kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+    ensure!(
+        kinds == [LCL_GET, RMT_GET] || kinds == [RMT_GET, LCL_GET],
+        "notices of a get from read-only memory: {kinds:?}"
+    );
+    job.meet();
+    job.queue.deregister(stadd)
 }
 
-fn after_deregistration(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        let extra = Memory::new(512);
-        let right = job.vcq(job.right());
-        for round in 0..20u64 {
-            // The memory gets a new STADD in each round; the peer learns it by a put.
-            let stadd = job.queue.register(extra)?;
-            let named = job.queue.register_as(extra, 30)?;
-            ensure_eq!(named, stadd_of(job.vcq(job.rank), 30)?, "a reserved STADD");
-            job.write(job.right(), 8, stadd)?;
-            job.meet();
-            let theirs = [job.memory.get(8), stadd_of(right, 30)?];
-            // `theirs` comes from the left neighbour; with two ranks that is also the right one.
-            let all = |remote: u64| -> Result<[i32; 3], String> {
-                let mut codes = [0; 3];
-                post::put(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
-                codes[0] = job.queue.next_mrq()?.0;
-                post::get(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
-                codes[1] = job.queue.next_mrq()?.0;
-                post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
-                codes[2] = job.queue.next_mrq()?.0;
-                Ok(codes)
+fn local_errors(job: &Job<'_>) -> Verdict {
+    let fixed = Memory::new(512);
+    let read_only = got!(utofu_reg_mem(job.hdl, fixed.base.cast(), 512, 1));
+    job.memory.fill(0x77);
+    job.meet();
+    let right = job.vcq(job.right());
+    let remote = job.at(job.right(), 0);
+    let end = job.stadd + LEN as u64;
+    for flags in [0, LOCAL, LOCAL | TCQ, REMOTE] {
+        for (local, len, code, what) in [
+            (0, 8, UTOFU_ERR_MRQ_LCL_STADD, "0"),
+            (u64::MAX, 8, UTOFU_ERR_MRQ_LCL_STADD, "all ones"),
+            (end, 8, UTOFU_ERR_MRQ_LCL_STADD, "the end"),
+            (end + 4096, 8, UTOFU_ERR_MRQ_LCL_STADD, "past the end"),
+            (end - 7, 8, UTOFU_ERR_MRQ_LCL_LENGTH, "a byte too far"),
+            (read_only, 8, UTOFU_ERR_MRQ_LCL_MEMORY, "read-only memory"),
+        ] {
+            post::get(job.hdl, right, local, remote, len).ok(5, flags, 8)?;
+            if flags & TCQ != 0 {
+                ensure_eq!(job.queue.tcq()?, 8, "cbdata");
+            }
+            // The remote notice may come from the other rank, which makes the same calls.
+            let (seen, notice) = loop {
+                let (seen, notice) = job.queue.next_mrq()?;
+                if seen != SUCCESS || notice.notice_type != RMT_GET {
+                    break (seen, notice);
+                }
             };
-            for remote in theirs {
-                ensure_eq!(
-                    all(remote)?,
-                    [SUCCESS; 3],
-                    "before the deregistration, round {round}"
-                );
-            }
-            job.meet();
-            job.queue.deregister(stadd)?;
-            job.queue.deregister(named)?;
-            job.meet();
-            for remote in theirs {
-                let gone = UTOFU_ERR_MRQ_RMT_STADD;
-                ensure_eq!(
-                    all(remote)?,
-                    [gone; 3],
-                    "after the deregistration, round {round}"
-                );
-            }
-            for local in [stadd, named] {
-                post::put(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
-                ensure_eq!(
-                    job.queue.next_tcq()?,
-                    (UTOFU_ERR_TCQ_STADD, 6),
-                    "a put from it"
-                );
-                post::get(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
-                ensure_eq!(
-                    job.queue.next_mrq()?.0,
-                    UTOFU_ERR_MRQ_LCL_STADD,
-                    "a get to it"
-                );
-            }
-            job.meet();
+            code_is(seen, code, format!("a get to {what}"))?;
+            ensure_eq!((notice.notice_type, notice.edata), (LCL_GET, 5), "notice");
+            job.queue.tcq_is_empty()?;
         }
-        Ok(())
-    })
+    }
+    job.meet();
+    while job.queue.poll_mrq().0 == SUCCESS {}
+    job.memory.all(0, LEN, 0x77, "memory after failed gets")?;
+    fixed.all(0, 512, 0, "read-only memory after failed gets")?;
+    job.queue.deregister(read_only)
+}
+
+fn after_deregistration(job: &Job<'_>) -> Verdict {
+    let extra = Memory::new(512);
+    let right = job.vcq(job.right());
+    for round in 0..20u64 {
+        // The memory gets a new STADD in each round; the peer learns it by a put.
+        let stadd = job.queue.register(extra)?;
+        let named = job.queue.register_as(extra, 30)?;
+        ensure_eq!(named, stadd_of(job.vcq(job.rank), 30)?, "a reserved STADD");
+        job.write(job.right(), 8, stadd)?;
+        job.meet();
+        let theirs = [job.memory.get(8), stadd_of(right, 30)?];
+        // `theirs` comes from the left neighbour; with two ranks that is also the right one.
+        let all = |remote: u64| -> Result<[i32; 3], String> {
+            let mut codes = [0; 3];
+            post::put(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
+            codes[0] = job.queue.next_mrq()?.0;
+            post::get(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
+            codes[1] = job.queue.next_mrq()?.0;
+            post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
+            codes[2] = job.queue.next_mrq()?.0;
+            Ok(codes)
+        };
+        for remote in theirs {
+            ensure_eq!(all(remote)?, [SUCCESS; 3], "valid in round {round}");
+        }
+        job.meet();
+        job.queue.deregister(stadd)?;
+        job.queue.deregister(named)?;
+        job.meet();
+        for remote in theirs {
+            let gone = UTOFU_ERR_MRQ_RMT_STADD;
+            ensure_eq!(all(remote)?, [gone; 3], "gone in round {round}");
+        }
+        for local in [stadd, named] {
+            post::put(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
+            ensure_eq!(job.queue.next_tcq()?, (UTOFU_ERR_TCQ_STADD, 6), "a put");
+            post::get(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
+            ensure_eq!(job.queue.next_mrq()?.0, UTOFU_ERR_MRQ_LCL_STADD, "a get");
+        }
+        job.meet();
+    }
+    Ok(())
 }
 
 /// The text of the last error. Fails if the call writes behind the text.
@@ -391,47 +342,41 @@ fn text_of_last_error() -> Result<String, String> {
     String::from_utf8(room[..end].to_vec()).map_err(|error| error.to_string())
 }
 
-fn last_error(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        let right = job.vcq(job.right());
-        // For a thread without errors, beside threads with errors.
-        let none = || {
-            ensure_eq!(text_of_last_error()?, "no error", "without an error");
-            job.queue.tcq_is_empty()?;
-            ensure_eq!(text_of_last_error()?, "no error", "after a poll in vain");
-            Ok(())
-        };
-        threads(1, |_| none())?;
-        post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;
-        ensure_eq!(
-            job.queue.next_tcq()?.0,
-            UTOFU_ERR_TCQ_STADD,
-            "a put from nowhere"
-        );
-        let seen = text_of_last_error()?;
-        for part in [
-            "utofu_poll_tcq",
-            "UTOFU_ERR_TCQ_STADD",
-            "-131",
-            "The local STADD is outside of registered memory",
-        ] {
-            ensure!(seen.contains(part), "{seen:?} has no {part:?}");
-        }
-        ensure_eq!(text_of_last_error()?, seen, "asked again");
+fn last_error(job: &Job<'_>) -> Verdict {
+    let right = job.vcq(job.right());
+    // For a thread without errors, beside threads with errors.
+    let none = || {
+        ensure_eq!(text_of_last_error()?, "no error", "without an error");
         job.queue.tcq_is_empty()?;
-        job.write(job.right(), 8, 1)?;
-        ensure_eq!(text_of_last_error()?, seen, "after calls that succeed");
-        threads(1, |_| none())?;
-        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(0));
-        let seen = text_of_last_error()?;
-        ensure!(
-            seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL"),
-            "{seen:?} after another error"
-        );
-        let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
-        // SAFETY:
-        // - the function accepts null and returns.
-        unsafe { get(null_mut()) };
+        ensure_eq!(text_of_last_error()?, "no error", "after a poll in vain");
         Ok(())
-    })
+    };
+    threads(1, |_| none())?;
+    post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;
+    ensure_eq!(job.queue.next_tcq()?.0, UTOFU_ERR_TCQ_STADD, "the put");
+    let seen = text_of_last_error()?;
+    for part in [
+        "utofu_poll_tcq",
+        "UTOFU_ERR_TCQ_STADD",
+        "-131",
+        "The local STADD is outside of registered memory",
+    ] {
+        ensure!(seen.contains(part), "{seen:?} has no {part:?}");
+    }
+    ensure_eq!(text_of_last_error()?, seen, "asked again");
+    job.queue.tcq_is_empty()?;
+    job.write(job.right(), 8, 1)?;
+    ensure_eq!(text_of_last_error()?, seen, "after calls that succeed");
+    threads(1, |_| none())?;
+    gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(0));
+    let seen = text_of_last_error()?;
+    ensure!(
+        seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL"),
+        "{seen:?} after another error"
+    );
+    let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
+    // SAFETY:
+    // - the function accepts null and returns.
+    unsafe { get(null_mut()) };
+    Ok(())
 }

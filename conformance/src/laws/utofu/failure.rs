@@ -73,11 +73,7 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
         for (name, kind, call) in &calls {
             ensure_eq!(call(dead), SUCCESS, "posting {name}");
             let (code, notice) = queue.next_mrq()?;
-            ensure_eq!(
-                notice.notice_type,
-                *kind,
-                "the type of the notice of {name}"
-            );
+            ensure_eq!(notice.notice_type, *kind, "the notice type of {name}");
             match code {
                 SUCCESS => {}
                 PEER => break 'living,
@@ -109,11 +105,7 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
     // Errors arrive without a request for a notice.
     post::put_piggyback8(queue.hdl, dead, 1, remote, 8).ok(0x77, 0, 1)?;
     let (code, notice) = queue.next_mrq()?;
-    ensure_eq!(
-        (code, notice.edata),
-        (PEER, 0x77),
-        "an error that nobody asked for"
-    );
+    ensure_eq!((code, notice.edata), (PEER, 0x77), "an unasked error");
     queue.mrq_is_empty()?;
     ctx.sync();
     queue.deregister(stadd)?;

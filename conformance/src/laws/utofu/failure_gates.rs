@@ -146,14 +146,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     }
     let row = job.rank as usize * 24;
     for other in (0..3).filter(|other| *other != job.rank) {
-        post::put(
-            job.hdl,
-            job.vcq(other),
-            job.stadd + row as u64,
-            job.at(other, row),
-            24,
-        )
-        .ok(0, LOCAL, 0)?;
+        job.put(other, row, row, 24).ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
     }
     job.meet();
@@ -190,11 +183,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         let code = ended("the survivors' barrier", || {
             c!(utofu_poll_barrier(ids[0], 0))
         })?;
-        ensure!(
-            code == SUCCESS,
-            "the survivors' barrier gave {}",
-            code_name(code)
-        );
+        ensure!(code == SUCCESS, "survivors' gave {}", code_name(code));
         job.meet();
     }
     ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
@@ -233,11 +222,7 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
             let code = whole_barrier(end)?;
             if code != SUCCESS {
                 ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
-                ensure!(
-                    round >= certain,
-                    "round {round} of {rounds} gave {}",
-                    code_name(code)
-                );
+                ensure!(round >= certain, "{round}/{rounds}: {}", code_name(code));
                 break;
             }
             ensure!(round <= rounds + 2, "barriers go on without rank 3");

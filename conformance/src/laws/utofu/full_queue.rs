@@ -8,7 +8,7 @@ laws! {
         "two processes that flood each other until BUSY, again and again, get every entry of the TCQ once, and every command is done once";
     stopped: "full-queue.stopped", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq],
         "so do those of which one is stopped meanwhile: BUSY, never an error";
-    death: "full-queue.death", "§3.7, §3.1.2.1", 3, [put, poll_tcq, poll_mrq] + needs_kill,
+    death with(4096): "full-queue.death", "§3.7, §3.1.2.1", 3, [put, poll_tcq, poll_mrq] + needs_kill,
         "a process dies to which a queue is full: each command ends, with MRQ_PEER at last, and those to others go on";
 }
 
@@ -48,13 +48,8 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
             job.queue.tcq_is_empty()?;
         }
         // Ordered behind all the others.
-        job.queue.post_seen(
-            |_| (),
-            || {
-                let flags = STRONG_ORDER | LOCAL;
-                post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8).code(0, flags, 0)
-            },
-        )?;
+        let put = post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8);
+        job.queue.post(|| put.code(0, STRONG_ORDER | LOCAL, 0))?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         let theirs = job.memory.get(8);
@@ -77,61 +72,57 @@ fn stopped(ctx: &Ctx) -> Verdict {
     flood(ctx, last_stops_for_a_while)
 }
 
-fn death(ctx: &Ctx) -> Verdict {
-    with(ctx, 4096, |job| {
-        let victim = job.size - 1;
-        if job.rank == victim {
-            return stop_until_killed(ctx);
-        }
-        let other = 1 - job.rank;
-        let (vcq, to) = (job.vcq(victim), job.at(victim, 0));
-        let flags = TCQ | LOCAL;
-        let put = |nth: usize| {
-            let from = job.stadd + 2048;
-            post::put(job.hdl, vcq, from, to, LONG).code(0, flags, nth)
-        };
-        let mut posted = 0;
-        while put(posted + 1) == SUCCESS {
-            posted += 1;
-        }
-        ensure!(posted > 8, "no room after {posted} commands");
-        // Each command has a TCQ entry; its MRQ entry is a success or reports the death.
-        for expected in 1..=posted {
-            let (_, cbdata) = job.queue.next_tcq()?;
-            ensure_eq!(cbdata, expected, "cbdata");
-        }
-        for nth in 1..=posted {
+fn death(job: &Job<'_>) -> Verdict {
+    let victim = job.size - 1;
+    if job.rank == victim {
+        return stop_until_killed(job.ctx);
+    }
+    let other = 1 - job.rank;
+    let (vcq, to) = (job.vcq(victim), job.at(victim, 0));
+    let flags = TCQ | LOCAL;
+    let put = |nth: usize| {
+        let from = job.stadd + 2048;
+        post::put(job.hdl, vcq, from, to, LONG).code(0, flags, nth)
+    };
+    let mut posted = 0;
+    while put(posted + 1) == SUCCESS {
+        posted += 1;
+    }
+    ensure!(posted > 8, "no room after {posted} commands");
+    // Each command has a TCQ entry; its MRQ entry is a success or reports the death.
+    for expected in 1..=posted {
+        let (_, cbdata) = job.queue.next_tcq()?;
+        ensure_eq!(cbdata, expected, "cbdata");
+    }
+    for nth in 1..=posted {
+        let (code, notice) = job.queue.next_mrq()?;
+        ensure!(
+            code == SUCCESS && notice.notice_type == LCL_PUT || code == PEER,
+            "command {nth} of {posted}: {}, {notice:?}",
+            code_name(code)
+        );
+        ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
+    }
+    let mut looks = Looks::for_the("MRQ_PEER");
+    while {
+        job.queue.post(|| put(1))?;
+        let (code, _) = job.queue.next_mrq()?;
+        code != PEER
+    } {
+        looks.again();
+    }
+    // The death affects no other peer.
+    for nth in 1..=300u64 {
+        let (vcq, to) = (job.vcq(other), job.at(other, 8));
+        let put = post::put_piggyback8(job.hdl, vcq, nth, to, 8);
+        job.queue.post(|| put.code(0, LOCAL, 0))?;
+        loop {
             let (code, notice) = job.queue.next_mrq()?;
-            ensure!(
-                code == SUCCESS && notice.notice_type == LCL_PUT || code == PEER,
-                "command {nth} of {posted}: {}, {notice:?}",
-                code_name(code)
-            );
-            ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
-        }
-        let mut looks = Looks::for_the("MRQ_PEER");
-        while {
-            job.queue.post_seen(|_| (), || put(1))?;
-            let (code, _) = job.queue.next_mrq()?;
-            code != PEER
-        } {
-            looks.again();
-        }
-        // The death affects no other peer.
-        for nth in 1..=300u64 {
-            let (vcq, to) = (job.vcq(other), job.at(other, 8));
-            job.queue.post_seen(
-                |_| (),
-                || post::put_piggyback8(job.hdl, vcq, nth, to, 8).code(0, LOCAL, 0),
-            )?;
-            loop {
-                let (code, notice) = job.queue.next_mrq()?;
-                if notice.vcq_id == vcq {
-                    ensure_eq!(code, SUCCESS, "a command to the living");
-                    break;
-                }
+            if notice.vcq_id == vcq {
+                ensure_eq!(code, SUCCESS, "a command to the living");
+                break;
             }
         }
-        job.await_word(8, 300)
-    })
+    }
+    job.await_word(8, 300)
 }

@@ -35,6 +35,20 @@ pub(super) struct Function {
     pub(super) most: usize,
 }
 
+impl Function {
+    /// The commands and the notices of a kind that a call for so many blocks gives.
+    pub(super) fn counts(&self, blocks: usize) -> (usize, usize) {
+        let commands = match self.takes.contains("blocks") {
+            true => blocks,
+            false => 1,
+        };
+        match self.name {
+            "utofu_nop" => (commands, 0),
+            _ => (commands, commands),
+        }
+    }
+}
+
 /// Both forms of each function, with the same arguments.
 macro_rules! functions {
     ($($start:ident, $prepare:ident: $takes:literal, $most:expr, |$a:ident| $($arg:expr),*;)*) => {

@@ -334,11 +334,11 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                 while !done.load(Ordering::Relaxed) {
                     round += 1;
                     let code = try_word(queue, there, at + 8 * thread as u64, round)?;
-                    ensure!(
-                        [SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD,].contains(&code),
-                        "a put gave {}",
-                        code_name(code)
-                    );
+                    one_of(
+                        code,
+                        &[SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD],
+                        "a put",
+                    )?;
                 }
                 Ok(())
             })

@@ -125,11 +125,7 @@ fn no_memory(_: &Ctx) -> Verdict {
             post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
             ensure_eq!(memory.get(8), 3, "a put when there is memory again");
-            ensure!(
-                seen[0] > 0 || room > 1 << 20,
-                "{} VCQs in {room} bytes",
-                more.len()
-            );
+            ensure!(seen[0] > 0 || room > 1 << 20, "{} in {room}", more.len());
             for hdl in more {
                 ok!(utofu_free_vcq(hdl));
             }

@@ -11,17 +11,17 @@ use super::kit::*;
 laws! {
     all_gates: "vbg.ids", "§3.1.1.1, §3.4.3.1", 1, [alloc_vbg, query_vbg_info, free_vbg],
         "the VBGs of a TNI are its BGs, each once; BG ids are below 48, VBG ids differ between all TNIs";
-    taken_apart: "vbg.bits", "§3.1.1.1, §3.4.4.1", 2, [alloc_vbg, query_vbg_info, set_vbg, barrier, poll_barrier],
+    taken_apart with(TABLE + 8): "vbg.bits", "§3.1.1.1, §3.4.4.1", 2, [alloc_vbg, query_vbg_info, set_vbg, barrier, poll_barrier],
         "a VBG id is its BG, coordinates and TNI in the vendor's bits: programs that take ids apart and put others together build circuits";
-    foreign: "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
+    foreign with(TABLE + 8): "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
         [free_vbg, set_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "a process cannot free, set, start or poll another one's VBGs, nor take signals from another TNI; circuits stay as they are";
-    paths: "vbg.paths", "§3.4.4.1, §3.5", 2, [set_vbg, barrier, poll_barrier],
+    paths with(TABLE + 8): "vbg.paths", "§3.4.4.1, §3.5", 2, [set_vbg, barrier, poll_barrier],
         "the packets of a circuit may take any path, named by its A, B, C, or left open by a null A";
-    reductions_wait: "barrier.not-before.reduce", "§3.8.2.2, §3.8.2.3", 3,
+    reductions_wait with(TABLE + 8): "barrier.not-before.reduce", "§3.8.2.2, §3.8.2.3", 3,
         [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "polling a reduction returns NOT_COMPLETED at once while a participant has not started, and leaves the data alone";
-    by_threads: "vbg.threads", "§3.4.5.1", 2,
+    by_threads with(TABLE + 8): "vbg.threads", "§3.4.5.1", 2,
         [alloc_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double] + ordering,
         "threads start and poll on one thread-safe VBG: every start that is not BUSY ends once, with its result";
     other_kinds: "vbg.threads.kinds", "§3.4.5.1, §3.8.2", 1,
@@ -42,14 +42,7 @@ fn all_gates(_: &Ctx) -> Verdict {
         }
         let mut gates = BTreeSet::new();
         for id in ids {
-            let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
-            ok!(utofu_query_vbg_info(
-                id,
-                at.as_mut_ptr(),
-                &mut on,
-                &mut bg,
-                &mut extra
-            ));
+            let (_, on, bg) = vbg_info(id)?;
             ensure_eq!(on, tni, "the TNI of {id:#x}");
             ensure!(gates.insert(bg), "BG {bg} of TNI {tni} twice");
             ensure!(everywhere.insert(id), "{id:#x} twice");
@@ -84,54 +77,36 @@ fn put_together(at: [u8; 6], tni: u16, bg: u16) -> u64 {
         .fold(0, |id, ((first, _), part)| id | part << first)
 }
 
-fn taken_apart(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for tni in 0..6 {
-            // The other rank gets only the BG of the gate that starts here.
-            let mut ids = [0u64; 4];
-            ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
-            for id in ids {
-                let (mut at, mut on, mut bg, mut extra) = ([0; 6], 99, 99, 0);
-                ok!(utofu_query_vbg_info(
-                    id,
-                    at.as_mut_ptr(),
-                    &mut on,
-                    &mut bg,
-                    &mut extra
-                ));
-                ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
-                ensure_eq!(
-                    id,
-                    put_together(at, tni, bg),
-                    "VBG {bg} of TNI {tni} at {at:?}, {id:#x}"
-                );
-                let parts = BITS.map(|(first, bits)| id >> first & ((1 << bits) - 1));
-                ensure_eq!(
-                    parts[0] < 16,
-                    id == ids[0],
-                    "whether BG {} starts",
-                    parts[0]
-                );
-            }
-            job.write(job.right(), TABLE, ids[0] & 0x3f)?;
-            job.meet();
-            let peer = put_together(coords(job.right())?, tni, job.memory.get(TABLE) as u16);
-            let setting = utofu_vbg_setting {
-                src_rmt_vbg_id: peer,
-                dst_rmt_vbg_id: peer,
-                ..alone(ids[0])
-            };
-            ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
-            job.meet();
-            for _ in 0..5 {
-                ok!(utofu_barrier(ids[0], 0));
-                completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
-            }
-            job.meet();
-            ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
+fn taken_apart(job: &Job<'_>) -> Verdict {
+    for tni in 0..6 {
+        // The other rank gets only the BG of the gate that starts here.
+        let mut ids = [0u64; 4];
+        ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
+        for id in ids {
+            let (at, _, bg) = vbg_info(id)?;
+            ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
+            ensure_eq!(id, put_together(at, tni, bg), "VBG {bg}, {tni}, {at:?}");
+            let parts = BITS.map(|(first, bits)| id >> first & ((1 << bits) - 1));
+            ensure_eq!(parts[0] < 16, id == ids[0], "if BG {} starts", parts[0]);
         }
-        Ok(())
-    })
+        job.write(job.right(), TABLE, ids[0] & 0x3f)?;
+        job.meet();
+        let peer = put_together(coords(job.right())?, tni, job.memory.get(TABLE) as u16);
+        let setting = utofu_vbg_setting {
+            src_rmt_vbg_id: peer,
+            dst_rmt_vbg_id: peer,
+            ..alone(ids[0])
+        };
+        ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+        job.meet();
+        for _ in 0..5 {
+            ok!(utofu_barrier(ids[0], 0));
+            completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
+        }
+        job.meet();
+        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
+    }
+    Ok(())
 }
 
 fn alone(id: u64) -> utofu_vbg_setting {
@@ -145,73 +120,71 @@ fn alone(id: u64) -> utofu_vbg_setting {
     }
 }
 
-fn foreign(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let circuit = Circuit::build(job, ring(2), TNI)?;
-        let own = circuit.ends()[0];
-        let elsewhere = got!(utofu_alloc_vbg(TNI + 1, 1, 0));
-        job.write(job.right(), TABLE, own)?;
-        job.meet();
-        let theirs = job.memory.get(TABLE);
-        ensure!(theirs != own, "both ranks have VBG {own:#x}");
-        circuit.barrier()?;
-        let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
-        let wrong = || -> Verdict {
-            gives! { UTOFU_ERR_INVALID_VBG_ID:
-                utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1);
-                utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1);
-                utofu_barrier(theirs, 0);
-                utofu_poll_barrier(theirs, 0);
-            }
-            Ok(())
-        };
-        wrong()?;
+fn foreign(job: &Job<'_>) -> Verdict {
+    let circuit = Circuit::build(job, ring(2), TNI)?;
+    let own = circuit.ends()[0];
+    let elsewhere = got!(utofu_alloc_vbg(TNI + 1, 1, 0));
+    job.write(job.right(), TABLE, own)?;
+    job.meet();
+    let theirs = job.memory.get(TABLE);
+    ensure!(theirs != own, "both ranks have VBG {own:#x}");
+    circuit.barrier()?;
+    let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
+    let wrong = || -> Verdict {
         gives! { UTOFU_ERR_INVALID_VBG_ID:
-            utofu_reduce_uint64(theirs, SUM, integers.as_ptr().cast_mut(), 1, 0);
-            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr().cast_mut(), 1, 0);
-            utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr());
-            utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr());
+            utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1);
+            utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1);
+            utofu_barrier(theirs, 0);
+            utofu_poll_barrier(theirs, 0);
         }
-        ensure_eq!((integers, doubles), ([7; 6], [7.0; 3]), "data after errors");
-        // Signals go from VBG to VBG of one TNI.
-        for far in [theirs, elsewhere] {
-            for inwards in [false, true] {
-                let mut setting = alone(own);
-                if inwards {
-                    setting.src_lcl_vbg_id = far;
-                } else {
-                    setting.dst_lcl_vbg_id = far;
-                }
-                gives!(
-                    UTOFU_ERR_INVALID_VBG_ID,
-                    utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
-                );
+        Ok(())
+    };
+    wrong()?;
+    gives! { UTOFU_ERR_INVALID_VBG_ID:
+        utofu_reduce_uint64(theirs, SUM, integers.as_ptr().cast_mut(), 1, 0);
+        utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr().cast_mut(), 1, 0);
+        utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr());
+        utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr());
+    }
+    ensure_eq!((integers, doubles), ([7; 6], [7.0; 3]), "data after errors");
+    // Signals go from VBG to VBG of one TNI.
+    for far in [theirs, elsewhere] {
+        for inwards in [false, true] {
+            let mut setting = alone(own);
+            if inwards {
+                setting.src_lcl_vbg_id = far;
+            } else {
+                setting.dst_lcl_vbg_id = far;
             }
+            gives!(
+                UTOFU_ERR_INVALID_VBG_ID,
+                utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
+            );
         }
-        // One call sets VBGs of one allocation only.
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr().cast_mut(), 2)
-        );
-        job.meet();
-        for _ in 0..20 {
-            circuit.barrier()?;
-        }
-        // During a round of the other rank too.
-        if job.rank == 0 {
-            ok!(utofu_barrier(own, 0));
-        }
-        job.meet();
-        wrong()?;
-        job.meet();
-        if job.rank == 1 {
-            ok!(utofu_barrier(own, 0));
-        }
-        completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
-        job.meet();
-        ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
-        circuit.free()
-    })
+    }
+    // One call sets VBGs of one allocation only.
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr().cast_mut(), 2)
+    );
+    job.meet();
+    for _ in 0..20 {
+        circuit.barrier()?;
+    }
+    // During a round of the other rank too.
+    if job.rank == 0 {
+        ok!(utofu_barrier(own, 0));
+    }
+    job.meet();
+    wrong()?;
+    job.meet();
+    if job.rank == 1 {
+        ok!(utofu_barrier(own, 0));
+    }
+    completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
+    job.meet();
+    ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
+    circuit.free()
 }
 
 /// Two ranks with a VBG each exchange packets over this path.
@@ -239,86 +212,77 @@ fn pair<T>(
     Ok(done)
 }
 
-fn paths(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let open = [[u8::MAX, 0, 0], [u8::MAX, 9, 200], [u8::MAX; 3]];
-        for path in every_path().chain(open) {
-            pair(job, 0, path, |id| {
-                for _ in 0..5 {
-                    ok!(utofu_barrier(id, 0));
-                    completed("a barrier", || c!(utofu_poll_barrier(id, 0)))
-                        .map_err(|e| format!("over {path:?}: {e}"))?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
-    })
+fn paths(job: &Job<'_>) -> Verdict {
+    let open = [[u8::MAX, 0, 0], [u8::MAX, 9, 200], [u8::MAX; 3]];
+    for path in every_path().chain(open) {
+        pair(job, 0, path, |id| {
+            for _ in 0..5 {
+                ok!(utofu_barrier(id, 0));
+                completed("a barrier", || c!(utofu_poll_barrier(id, 0)))
+                    .map_err(|e| format!("over {path:?}: {e}"))?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
-fn reductions_wait(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let circuit = Circuit::build(job, ring(3), TNI)?;
-        let id = circuit.ends()[0];
-        for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
-            let start = || {
-                if wide {
-                    c!(utofu_reduce_uint64(
-                        id,
-                        SUM,
-                        [1u64, 2].as_ptr().cast_mut(),
-                        2,
-                        0
-                    ))
-                } else {
-                    c!(utofu_reduce_double(
-                        id,
-                        BFPSUM,
-                        [0.25, 2.0].as_ptr().cast_mut(),
-                        2,
-                        0
-                    ))
-                }
+fn reductions_wait(job: &Job<'_>) -> Verdict {
+    let circuit = Circuit::build(job, ring(3), TNI)?;
+    let id = circuit.ends()[0];
+    for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
+        let start = || {
+            if wide {
+                c!(utofu_reduce_uint64(
+                    id,
+                    SUM,
+                    [1u64, 2].as_ptr().cast_mut(),
+                    2,
+                    0
+                ))
+            } else {
+                c!(utofu_reduce_double(
+                    id,
+                    BFPSUM,
+                    [0.25, 2.0].as_ptr().cast_mut(),
+                    2,
+                    0
+                ))
+            }
+        };
+        let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
+        let mut poll = || -> Result<i32, String> {
+            let code = if wide {
+                c!(utofu_poll_reduce_uint64(id, 0, integers.as_mut_ptr()))
+            } else {
+                c!(utofu_poll_reduce_double(id, 0, doubles.as_mut_ptr()))
             };
-            let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
-            let mut poll = || -> Result<i32, String> {
-                let code = if wide {
-                    c!(utofu_poll_reduce_uint64(id, 0, integers.as_mut_ptr()))
-                } else {
-                    c!(utofu_poll_reduce_double(id, 0, doubles.as_mut_ptr()))
-                };
-                let expected = match (code == SUCCESS, wide) {
-                    (true, true) => ([3, 6, 7, 7, 7, 7], [7.0; 3]),
-                    (true, false) => ([7; 6], [0.75, 6.0, 7.0]),
-                    _ => ([7; 6], [7.0; 3]),
-                };
-                ensure_eq!(
-                    (integers, doubles),
-                    expected,
-                    "data with {}",
-                    code_name(code)
-                );
-                Ok(code)
+            let expected = match (code == SUCCESS, wide) {
+                (true, true) => ([3, 6, 7, 7, 7, 7], [7.0; 3]),
+                (true, false) => ([7; 6], [0.75, 6.0, 7.0]),
+                _ => ([7; 6], [7.0; 3]),
             };
-            if job.rank != late {
-                ensure_eq!(start(), SUCCESS, "starting");
-                let begin = Instant::now();
-                while begin.elapsed() < Duration::from_millis(20) {
-                    ensure_eq!(poll()?, UTOFU_ERR_NOT_COMPLETED, "polling too early");
-                }
+            ensure_eq!((integers, doubles), expected, "at {}", code_name(code));
+            Ok(code)
+        };
+        if job.rank != late {
+            ensure_eq!(start(), SUCCESS, "starting");
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(20) {
+                ensure_eq!(poll()?, UTOFU_ERR_NOT_COMPLETED, "polling too early");
             }
-            job.meet();
-            if job.rank == late {
-                ensure_eq!(start(), SUCCESS, "starting late");
-            }
-            let mut looks = Looks::new();
-            while poll()? != SUCCESS {
-                looks.again();
-            }
-            job.meet();
         }
-        circuit.free()
-    })
+        job.meet();
+        if job.rank == late {
+            ensure_eq!(start(), SUCCESS, "starting late");
+        }
+        let mut looks = Looks::new();
+        while poll()? != SUCCESS {
+            looks.again();
+        }
+        job.meet();
+    }
+    circuit.free()
 }
 
 /// Starts a barrier, a reduction of an integer or of a double, unless the VBG is busy.
@@ -340,11 +304,7 @@ fn started(id: u64, kind: usize) -> Result<bool, String> {
             0
         )),
     };
-    ensure!(
-        code == SUCCESS || code == BUSY,
-        "starting kind {kind} gave {}",
-        code_name(code)
-    );
+    one_of(code, &[SUCCESS, BUSY], format!("starting kind {kind}"))?;
     Ok(code == SUCCESS)
 }
 
@@ -375,41 +335,35 @@ fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
     }
 }
 
-fn by_threads(ctx: &Ctx) -> Verdict {
+fn by_threads(job: &Job<'_>) -> Verdict {
     const THREADS: usize = 3;
-    let each = if ctx.is_quick() { 200 } else { 20 };
-    with(ctx, TABLE + 8, |job| {
-        for kind in 0..3 {
-            let ended = AtomicUsize::new(0);
-            pair(job, 1, [u8::MAX; 3], |id| {
-                threads(THREADS, |_| {
-                    let look = || -> Verdict {
-                        ended.fetch_add(poll_kind(id, kind, 2)?.into(), Ordering::AcqRel);
-                        Ok(())
-                    };
-                    for _ in 0..each {
-                        let mut looks = Looks::new();
-                        while !started(id, kind)? {
-                            look()?;
-                            looks.again();
-                        }
+    let each = if job.ctx.is_quick() { 200 } else { 20 };
+    for kind in 0..3 {
+        let ended = AtomicUsize::new(0);
+        pair(job, 1, [u8::MAX; 3], |id| {
+            threads(THREADS, |_| {
+                let look = || -> Verdict {
+                    ended.fetch_add(poll_kind(id, kind, 2)?.into(), Ordering::AcqRel);
+                    Ok(())
+                };
+                for _ in 0..each {
+                    let mut looks = Looks::new();
+                    while !started(id, kind)? {
+                        look()?;
+                        looks.again();
                     }
-                    until("the end of all rounds", || {
-                        look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
-                    })
-                })?;
-                ensure_eq!(
-                    ended.load(Ordering::Acquire),
-                    THREADS * each,
-                    "rounds of kind {kind}"
-                );
-                job.meet();
-                ensure!(!poll_kind(id, kind, 2)?, "a round more has ended");
-                Ok(())
+                }
+                until("the end of all rounds", || {
+                    look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
+                })
             })?;
-        }
-        Ok(())
-    })
+            ensure_eq!(ended.load(Ordering::Acquire), THREADS * each, "of {kind}");
+            job.meet();
+            ensure!(!poll_kind(id, kind, 2)?, "a round more has ended");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// A circuit of one process, which ends each round at its start: threads wait only for each other.
@@ -442,11 +396,7 @@ fn other_kinds(_: &Ctx) -> Verdict {
             }
         }
     })?;
-    ensure_eq!(
-        [0, 1, 2].map(count),
-        [ROUNDS / 3; 3],
-        "rounds that ended as each kind"
-    );
+    ensure_eq!([0, 1, 2].map(count), [ROUNDS / 3; 3], "rounds of each kind");
     ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
     Ok(())
 }

@@ -14,7 +14,7 @@ laws! {
         "VCQs of all kinds that live at the same time have handles, ids and queues of their own, on the TNI that was asked for";
     all_different: "vcq.path.embedded", "§3.3.2.1 to §3.3.2.3", 2, [set_vcq_id_path, query_vcq_id, construct_vcq_id],
         "an id says which path is embedded: of twelve paths there are twelve ids, and its own A, B, C make the one that was given";
-    two_paths: "path.of-embedded", "§3.5.1.1, §3.7", 2, [get_path_id, get_path_coords, set_vcq_id_path, put],
+    two_paths with(256): "path.of-embedded", "§3.5.1.1, §3.7", 2, [get_path_id, get_path_coords, set_vcq_id_path, put],
         "a path id can be made for an id with any embedded path, and both together lead to the VCQ";
 }
 
@@ -33,10 +33,7 @@ fn is_a_share() -> Verdict {
     unsafe { libc::free(ids.cast()) };
     let mine: BTreeSet<u16> = tnis.iter().copied().collect();
     ensure_eq!(mine.len(), tnis.len(), "different TNIs");
-    ensure!(
-        (1..TNIS as usize).contains(&mine.len()),
-        "{mine:?} of 54 CQs for 48 processes"
-    );
+    ensure!((1..TNIS as usize).contains(&mine.len()), "{mine:?} of 54");
     for tni in 0..TNIS {
         let (mut caps, mut hdl) = (null_mut(), 77);
         if mine.contains(&tni) {
@@ -117,11 +114,7 @@ fn handles(_: &Ctx) -> Verdict {
             &mut cq,
             &mut extra
         ));
-        ensure_eq!(
-            (&at[..6], at[6]),
-            (&own[..], 0xee),
-            "coordinates of {id:#x}"
-        );
+        ensure_eq!((&at[..6], at[6]), (&own[..], 0xee), "parts of {id:#x}");
         ensure_eq!(on, *tni, "the TNI of {id:#x}");
         ensure!(cq < 9, "CQ {cq} of {id:#x}");
         // A session mode VCQ starts commands only on an arrival, so only the others get this command.
@@ -153,61 +146,49 @@ fn all_different(ctx: &Ctx) -> Verdict {
         let mut seen = BTreeSet::new();
         for path in every_path() {
             let mut with = id;
-            ok!(utofu_set_vcq_id_path(&mut with, path.as_ptr().cast_mut()));
-            ensure_eq!(
-                with == id,
-                path == own,
-                "whether {path:?} is embedded in {id:#x}"
-            );
+            set_path(&mut with, &path)?;
+            ensure_eq!(with == id, path == own, "if {path:?} is in {id:#x}");
             ensure!(seen.insert(with), "{path:?} gives the id of another path");
         }
         // The path that the library chooses is one of them.
         let mut chosen = id;
         ok!(utofu_set_vcq_id_path(&mut chosen, null_mut()));
-        ensure!(
-            seen.contains(&chosen),
-            "{chosen:#x} has no path of the network"
-        );
+        ensure!(seen.contains(&chosen), "{chosen:#x} has a strange path");
     }
     queue.free()
 }
 
-fn two_paths(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let peer = job.right();
-        let mut value = 0;
-        for embedded in every_path() {
-            let mut vcq = job.vcq(peer);
-            ok!(utofu_set_vcq_id_path(
-                &mut vcq,
-                embedded.as_ptr().cast_mut()
-            ));
-            for asked in every_path().map(Some).chain([None]) {
-                let coords = asked.as_ref().map_or(null(), |path| path.as_ptr());
-                let (mut id, mut seen) = (0, [0xee; 4]);
-                ok!(utofu_get_path_id(vcq, coords.cast_mut(), &mut id));
-                ok!(utofu_get_path_coords(vcq, id, seen.as_mut_ptr()));
-                ensure_eq!(seen[3], 0xee, "the byte behind the coordinates");
-                if let Some(path) = asked {
-                    ensure_eq!(seen[..3], path, "coordinates of path id {id}");
-                }
-                value += 1;
-                post::put_piggyback8(job.hdl, vcq, value, job.at(peer, 8), 8).ok(
-                    0,
-                    LOCAL | path(id),
-                    0,
-                )?;
-                let (code, notice) = job.queue.next_mrq()?;
-                ensure!(
-                    code == SUCCESS && notice.vcq_id == job.vcq(peer),
-                    "a put over {asked:?} to an id with {embedded:?} gave {}",
-                    code_name(code)
-                );
+fn two_paths(job: &Job<'_>) -> Verdict {
+    let peer = job.right();
+    let mut value = 0;
+    for embedded in every_path() {
+        let mut vcq = job.vcq(peer);
+        set_path(&mut vcq, &embedded)?;
+        for asked in every_path().map(Some).chain([None]) {
+            let coords = asked.as_ref().map_or(null(), |path| path.as_ptr());
+            let (mut id, mut seen) = (0, [0xee; 4]);
+            ok!(utofu_get_path_id(vcq, coords.cast_mut(), &mut id));
+            ok!(utofu_get_path_coords(vcq, id, seen.as_mut_ptr()));
+            ensure_eq!(seen[3], 0xee, "the byte behind the coordinates");
+            if let Some(path) = asked {
+                ensure_eq!(seen[..3], path, "coordinates of path id {id}");
             }
-            job.meet();
-            ensure_eq!(job.memory.get(8), value, "the last put");
-            job.meet();
+            value += 1;
+            post::put_piggyback8(job.hdl, vcq, value, job.at(peer, 8), 8).ok(
+                0,
+                LOCAL | path(id),
+                0,
+            )?;
+            let (code, notice) = job.queue.next_mrq()?;
+            ensure!(
+                code == SUCCESS && notice.vcq_id == job.vcq(peer),
+                "a put over {asked:?} to an id with {embedded:?} gave {}",
+                code_name(code)
+            );
         }
-        Ok(())
-    })
+        job.meet();
+        ensure_eq!(job.memory.get(8), value, "the last put");
+        job.meet();
+    }
+    Ok(())
 }

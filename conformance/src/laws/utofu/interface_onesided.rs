@@ -15,9 +15,9 @@ laws! {
     in_range: "gap.range", "§3.7, §3.7.1.2", 2, [put_gap, put_stride_gap, get_gap, get_stride_gap, prepare_put_gap, prepare_put_stride_gap,
          prepare_get_gap, prepare_get_stride_gap],
         "an MTU up to 1920 and a gap up to 255 are taken; a longer MTU gives INVALID_SIZE, a longer gap INVALID_ARG";
-    changed: "mrq.remote.armw", "§3.7", 2, [armw4, armw8, cswap4, cswap8, poll_mrq] + ordering,
+    changed with(256): "mrq.remote.armw", "§3.7", 2, [armw4, armw8, cswap4, cswap8, poll_mrq] + ordering,
         "with the remote notice of an ARMW its word has changed at the target";
-    quiet_too: "tcq.unread.quiet", "§3.7.5.1", 1, [query_num_unread_tcq, nop, put_piggyback8, poll_tcq],
+    quiet_too with(256): "tcq.unread.quiet", "§3.7.5.1", 1, [query_num_unread_tcq, nop, put_piggyback8, poll_tcq],
         "commands without notices count as unread at most once, and no more when polling has found nothing; then posting is not BUSY";
 }
 
@@ -95,22 +95,8 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                 flags: TCQ | LOCAL,
                 ..*right
             };
-            ensure_eq!(
-                (function.start)(&call),
-                SUCCESS,
-                "{} with room",
-                function.name
-            );
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
-            let notices = if function.name == "utofu_nop" {
-                0
-            } else {
-                commands
-            };
+            ensure_eq!((function.start)(&call), SUCCESS, "{}, room", function.name);
+            let (commands, notices) = function.counts(BLOCKS);
             counts(job, call.flags, commands, notices, right.cbdata)?;
         }
         Ok(())
@@ -142,16 +128,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
     with_calls(ctx, |job, right, desc, size| {
         let mut random = ctx.random(1);
         for function in functions() {
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
-            let notices = if function.name == "utofu_nop" {
-                0
-            } else {
-                commands
-            };
+            let (commands, notices) = function.counts(BLOCKS);
             for set in 0..8u64 {
                 let bits = [TCQ, LOCAL, REMOTE];
                 let chosen = (0..3usize).filter(|bit| set & 1 << bit != 0);
@@ -174,12 +151,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
-                ok!(utofu_post_toq(
-                    job.hdl,
-                    desc.as_ptr().cast_mut().cast(),
-                    size,
-                    cb(!cbdata)
-                ));
+                post::toq(job.hdl, desc.as_ptr(), size, !cbdata)?;
                 counts(job, flags, commands, notices, !cbdata)
                     .map_err(|e| format!("prepared {}", told(e)))?;
             }
@@ -204,11 +176,7 @@ fn in_range(ctx: &Ctx) -> Verdict {
     ];
     with_calls(ctx, |job, right, desc, written| {
         for function in functions().iter().filter(|f| f.takes.contains("packets")) {
-            let commands = if function.takes.contains("blocks") {
-                BLOCKS
-            } else {
-                1
-            };
+            let (commands, _) = function.counts(BLOCKS);
             for (mtu, gap, expected) in cases {
                 let call = Call { mtu, gap, ..*right };
                 let codes = [(function.start)(&call), (function.prepare)(&call)];
@@ -222,12 +190,7 @@ fn in_range(ctx: &Ctx) -> Verdict {
                     // SAFETY:
                     // - `right` names this place; no call writes it now.
                     let size = unsafe { written.read() };
-                    ok!(utofu_post_toq(
-                        job.hdl,
-                        desc.as_ptr().cast_mut().cast(),
-                        size,
-                        cb(9)
-                    ));
+                    post::toq(job.hdl, desc.as_ptr(), size, 9)?;
                     counts(job, right.flags, commands, commands, 9)?;
                 }
             }
@@ -236,70 +199,62 @@ fn in_range(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn changed(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        for round in 0..200u64 {
-            if job.rank == 0 {
-                let (hdl, to, flags) = (job.hdl, job.vcq(1), REMOTE);
-                let (word, half) = (job.at(1, 64), job.at(1, 128));
-                let old = round / 4;
-                match round % 4 {
-                    0 => post::armw8(hdl, to, ADD, 1, word).ok(0, flags, 0)?,
-                    1 => post::armw4(hdl, to, ADD, 1, half).ok(0, flags, 0)?,
-                    2 => post::cswap8(hdl, to, old, old + 1, word + 8).ok(0, flags, 0)?,
-                    _ => post::cswap4(hdl, to, old as u32, old as u32 + 1, half + 8)
-                        .ok(0, flags, 0)?,
-                }
-                job.await_word(0, round + 1)?;
-            } else {
-                job.queue.notice(RMT_ARMW)?;
-                let at = [64, 128, 72, 136][round as usize % 4];
-                ensure_eq!(
-                    job.memory.get(at),
-                    round / 4 + 1,
-                    "the word that was notified"
-                );
-                // No MRQ notice: the peer continues when it sees the word, so this notice could come before the peer's.
-                let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
-                post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;
-                job.queue.tcq()?;
+fn changed(job: &Job<'_>) -> Verdict {
+    for round in 0..200u64 {
+        if job.rank == 0 {
+            let (hdl, to, flags) = (job.hdl, job.vcq(1), REMOTE);
+            let (word, half) = (job.at(1, 64), job.at(1, 128));
+            let old = round / 4;
+            match round % 4 {
+                0 => post::armw8(hdl, to, ADD, 1, word).ok(0, flags, 0)?,
+                1 => post::armw4(hdl, to, ADD, 1, half).ok(0, flags, 0)?,
+                2 => post::cswap8(hdl, to, old, old + 1, word + 8).ok(0, flags, 0)?,
+                _ => post::cswap4(hdl, to, old as u32, old as u32 + 1, half + 8).ok(0, flags, 0)?,
             }
+            job.await_word(0, round + 1)?;
+        } else {
+            job.queue.notice(RMT_ARMW)?;
+            let at = [64, 128, 72, 136][round as usize % 4];
+            job.memory
+                .shows(at, round / 4 + 1, "the word that was notified")?;
+            // No MRQ notice: the peer continues when it sees the word, so this notice could come before the peer's.
+            let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
+            post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;
+            job.queue.tcq()?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn quiet_too(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let count = || {
-            let mut count = usize::MAX;
-            ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
-            Ok::<_, String>(count)
-        };
-        for quiet in [1usize, 7, 60] {
-            for nth in 0..quiet {
-                if nth % 2 == 0 {
-                    ok!(utofu_nop(job.hdl, 0, null_mut()));
-                } else {
-                    let (id, to) = (job.queue.id, job.stadd);
-                    post::put_piggyback8(job.hdl, id, 1, to, 8).ok(0, 0, 0)?;
-                }
+fn quiet_too(job: &Job<'_>) -> Verdict {
+    let count = || {
+        let mut count = usize::MAX;
+        ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
+        Ok::<_, String>(count)
+    };
+    for quiet in [1usize, 7, 60] {
+        for nth in 0..quiet {
+            if nth % 2 == 0 {
+                ok!(utofu_nop(job.hdl, 0, null_mut()));
+            } else {
+                let (id, to) = (job.queue.id, job.stadd);
+                post::put_piggyback8(job.hdl, id, 1, to, 8).ok(0, 0, 0)?;
             }
-            let seen = count()?;
-            ensure!(seen <= quiet, "{seen} of {quiet} commands are unread");
-            let mut left = usize::MAX;
-            until("an end of unread commands", || {
-                job.queue.poll_tcq().0 == NOT_FOUND && {
-                    left = count().unwrap_or(usize::MAX);
-                    left == 0
-                }
-            })?;
         }
-        // Without unread entries the next command starts at once.
-        ok!(utofu_nop(job.hdl, TCQ, cb(5)));
-        ensure_eq!(count()?, 1, "commands unread");
-        ensure_eq!(job.queue.tcq()?, 5, "cbdata");
-        ensure_eq!(count()?, 0, "commands unread in the end");
-        Ok(())
-    })
+        let seen = count()?;
+        ensure!(seen <= quiet, "{seen} of {quiet} commands are unread");
+        let mut left = usize::MAX;
+        until("an end of unread commands", || {
+            job.queue.poll_tcq().0 == NOT_FOUND && {
+                left = count().unwrap_or(usize::MAX);
+                left == 0
+            }
+        })?;
+    }
+    // Without unread entries the next command starts at once.
+    ok!(utofu_nop(job.hdl, TCQ, cb(5)));
+    ensure_eq!(count()?, 1, "commands unread");
+    ensure_eq!(job.queue.tcq()?, 5, "cbdata");
+    ensure_eq!(count()?, 0, "commands unread in the end");
+    Ok(())
 }

@@ -3,15 +3,15 @@
 use super::kit::*;
 
 laws! {
-    sources_of_puts: "memory.release.put", "§3.6", 2, [dereg_mem, put, poll_tcq, poll_mrq] + ordering,
+    sources_of_puts with(ROUNDS * LEN): "memory.release.put", "§3.6", 2, [dereg_mem, put, poll_tcq, poll_mrq] + ordering,
         "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: what arrives is what it was";
-    targets_of_gets: "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
+    targets_of_gets with(LEN): "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
         "the target of a get may be deregistered after the local notice: the data are there, and nothing is written afterwards";
     after_remote: "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered after the remote notice: puts and ARMWs have been done, gets have read, nothing comes later";
     after_local: "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered when the other side has its local notice";
-    at_the_same_time: "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
+    at_the_same_time with(16 * 1024): "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
         "one STADD serves many commands at the same time, of several processes";
 }
 
@@ -26,66 +26,62 @@ fn unmap(memory: Memory) -> Verdict {
     Ok(())
 }
 
-fn sources_of_puts(ctx: &Ctx) -> Verdict {
-    with(ctx, ROUNDS * LEN, |job| {
-        for round in 0..ROUNDS {
-            let source = Memory::pages(LEN)?;
-            source.fill(round as u8 + 1);
-            let stadd = job.queue.register(source)?;
-            let flags = if round % 2 == 0 { TCQ } else { LOCAL };
-            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), round * LEN));
-            post::put(job.hdl, vcq, stadd, to, LEN).ok(0, flags, round + 1)?;
-            if flags == TCQ {
-                ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
-            } else {
-                job.queue.notice(LCL_PUT)?;
-            }
-            job.queue.deregister(stadd)?;
-            source.fill(0xff);
-            unmap(source)?;
+fn sources_of_puts(job: &Job<'_>) -> Verdict {
+    for round in 0..ROUNDS {
+        let source = Memory::pages(LEN)?;
+        source.fill(round as u8 + 1);
+        let stadd = job.queue.register(source)?;
+        let flags = if round % 2 == 0 { TCQ } else { LOCAL };
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), round * LEN));
+        post::put(job.hdl, vcq, stadd, to, LEN).ok(0, flags, round + 1)?;
+        if flags == TCQ {
+            ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
+        } else {
+            job.queue.notice(LCL_PUT)?;
         }
-        // Strong order: behind all of them.
-        let flags = STRONG_ORDER | LOCAL;
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        job.meet();
-        for round in 0..ROUNDS {
-            let what = format!("put {round}, whose source is gone");
-            job.memory.all(round * LEN, LEN, round as u8 + 1, &what)?;
-        }
-        Ok(())
-    })
+        job.queue.deregister(stadd)?;
+        source.fill(0xff);
+        unmap(source)?;
+    }
+    // Strong order: behind all of them.
+    let flags = STRONG_ORDER | LOCAL;
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    job.meet();
+    for round in 0..ROUNDS {
+        let what = format!("put {round}, whose source is gone");
+        job.memory.all(round * LEN, LEN, round as u8 + 1, &what)?;
+    }
+    Ok(())
 }
 
-fn targets_of_gets(ctx: &Ctx) -> Verdict {
-    with(ctx, LEN, |job| {
-        job.memory.fill(1 + job.rank as u8);
-        job.meet();
-        let mut taken = Vec::new();
-        for _ in 0..ROUNDS {
-            let target = Memory::pages(LEN)?;
-            let stadd = job.queue.register(target)?;
-            let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
-            post::get(job.hdl, vcq, stadd, from, LEN).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
-            job.queue.deregister(stadd)?;
-            target.all(
-                0,
-                LEN,
-                1 + job.right() as u8,
-                "a get whose target is deregistered",
-            )?;
-            target.fill(0x77);
-            taken.push(target);
-        }
-        job.meet();
-        for target in taken {
-            target.all(0, LEN, 0x77, "memory that was the target of a get")?;
-            unmap(target)?;
-        }
-        Ok(())
-    })
+fn targets_of_gets(job: &Job<'_>) -> Verdict {
+    job.memory.fill(1 + job.rank as u8);
+    job.meet();
+    let mut taken = Vec::new();
+    for _ in 0..ROUNDS {
+        let target = Memory::pages(LEN)?;
+        let stadd = job.queue.register(target)?;
+        let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
+        post::get(job.hdl, vcq, stadd, from, LEN).ok(0, LOCAL, 0)?;
+        job.queue.notice(LCL_GET)?;
+        job.queue.deregister(stadd)?;
+        target.all(
+            0,
+            LEN,
+            1 + job.right() as u8,
+            "a get whose target is deregistered",
+        )?;
+        target.fill(0x77);
+        taken.push(target);
+    }
+    job.meet();
+    for target in taken {
+        target.all(0, LEN, 0x77, "memory that was the target of a get")?;
+        unmap(target)?;
+    }
+    Ok(())
 }
 
 /// Rank 0 puts to memory that rank 1 has registered, adds to it and gets it; rank 1 removes it as soon as allowed.
@@ -158,46 +154,44 @@ fn after_local(ctx: &Ctx) -> Verdict {
     takes_away(ctx, LOCAL)
 }
 
-fn at_the_same_time(ctx: &Ctx) -> Verdict {
+fn at_the_same_time(job: &Job<'_>) -> Verdict {
     const EACH: usize = 40;
-    with(ctx, 16 * 1024, |job| {
-        // Source and target of all ranks at the same time.
-        let all = Memory::new(8192);
-        all.fill_range(0, 4096, 0x40 + job.rank as u8);
-        let stadd = job.queue.register(all)?;
-        for peer in 0..job.size {
-            job.write(peer, 8 * job.rank as usize, stadd)?;
+    // Source and target of all ranks at the same time.
+    let all = Memory::new(8192);
+    all.fill_range(0, 4096, 0x40 + job.rank as u8);
+    let stadd = job.queue.register(all)?;
+    for peer in 0..job.size {
+        job.write(peer, 8 * job.rank as usize, stadd)?;
+    }
+    job.meet();
+    let theirs: Vec<u64> = (0..job.size as usize)
+        .map(|rank| job.memory.get(8 * rank))
+        .collect();
+    for _ in 0..EACH {
+        for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+            let (vcq, at) = (job.vcq(peer), theirs[peer as usize]);
+            let row = 512 * u64::from(job.rank);
+            post::put(job.hdl, vcq, stadd, at + 4096 + row, 512).ok(0, LOCAL, 0)?;
+            post::get(job.hdl, vcq, stadd + 6144, at, 512).ok(0, LOCAL, 0)?;
+            post::armw8(job.hdl, vcq, ADD, 1, at + 8000).ok(0, LOCAL, 0)?;
         }
-        job.meet();
-        let theirs: Vec<u64> = (0..job.size as usize)
-            .map(|rank| job.memory.get(8 * rank))
-            .collect();
-        for _ in 0..EACH {
-            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let (vcq, at) = (job.vcq(peer), theirs[peer as usize]);
-                let row = 512 * u64::from(job.rank);
-                post::put(job.hdl, vcq, stadd, at + 4096 + row, 512).ok(0, LOCAL, 0)?;
-                post::get(job.hdl, vcq, stadd + 6144, at, 512).ok(0, LOCAL, 0)?;
-                post::armw8(job.hdl, vcq, ADD, 1, at + 8000).ok(0, LOCAL, 0)?;
-            }
-        }
-        for _ in 0..3 * EACH * (job.size as usize - 1) {
-            job.queue.mrq()?;
-        }
-        job.meet();
-        let others = job.size as usize - 1;
-        ensure_eq!(all.get(8000), (EACH * others) as u64, "additions");
-        for peer in (0..job.size as usize).filter(|peer| *peer != job.rank as usize) {
-            let what = format!("what rank {peer} has put");
-            all.all(4096 + 512 * peer, 512, 0x40 + peer as u8, &what)?;
-        }
-        ensure!(
-            all.bytes()[6144].load(std::sync::atomic::Ordering::Relaxed) >= 0x40,
-            "nothing was got"
-        );
-        job.meet();
-        job.queue.deregister(stadd)?;
-        all.free();
-        Ok(())
-    })
+    }
+    for _ in 0..3 * EACH * (job.size as usize - 1) {
+        job.queue.mrq()?;
+    }
+    job.meet();
+    let others = job.size as usize - 1;
+    ensure_eq!(all.get(8000), (EACH * others) as u64, "additions");
+    for peer in (0..job.size as usize).filter(|peer| *peer != job.rank as usize) {
+        let what = format!("what rank {peer} has put");
+        all.all(4096 + 512 * peer, 512, 0x40 + peer as u8, &what)?;
+    }
+    ensure!(
+        all.bytes()[6144].load(std::sync::atomic::Ordering::Relaxed) >= 0x40,
+        "nothing was got"
+    );
+    job.meet();
+    job.queue.deregister(stadd)?;
+    all.free();
+    Ok(())
 }

@@ -3,13 +3,13 @@
 use super::functions::{Call, functions};
 use super::interface_onesided::{BLOCKS, with_calls};
 use super::kit::*;
-use super::session::session;
+use super::session::{Session, session};
 
 laws! {
     no_others: "session.refused", "§3.1.2.1", 2,
         [get, put_piggyback, put_piggyback8, armw4, armw8, cswap4, cswap8, post_toq],
         "what a session mode VCQ cannot start gives NOT_SUPPORTED, posted or prepared, and is not posted";
-    prepared_steps: "session.prepared-steps", "§3.7.9.3", 2, [prepare_put, post_toq, put],
+    prepared_steps session(1024): "session.prepared-steps", "§3.7.9.3", 2, [prepare_put, post_toq, put],
         "the SPS of a prepared put is that of its flags, 0 without one";
 }
 
@@ -36,12 +36,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
                 UTOFU_ERR_NOT_SUPPORTED
             };
             let code = (function.start)(&call);
-            ensure!(
-                code == expected,
-                "{} gave {}",
-                function.name,
-                code_name(code)
-            );
+            ensure!(code == expected, "{}: {}", function.name, code_name(code));
             if (function.prepare)(&call) == SUCCESS {
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
@@ -52,21 +47,12 @@ fn no_others(ctx: &Ctx) -> Verdict {
                     size,
                     cb(1)
                 ));
-                ensure!(
-                    code == expected,
-                    "prepared {} gave {}",
-                    function.name,
-                    code_name(code)
-                );
+                ensure!(code == expected, "{}: {}", function.name, code_name(code));
             }
         }
         // Only these commands wait: twice four puts and NOPs, two of which have five blocks.
         let count = got!(utofu_query_num_unread_tcq(queue.hdl));
-        ensure_eq!(
-            count,
-            2 * (3 + 2 * BLOCKS),
-            "commands of the session mode VCQ"
-        );
+        ensure_eq!(count, 2 * (3 + 2 * BLOCKS), "commands of the session VCQ");
         job.meet();
         job.queue.mrq_is_empty()?;
         job.memory.all(0, 1024, 0, "what nothing was written to")?;
@@ -76,35 +62,33 @@ fn no_others(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn prepared_steps(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        let total: u64 = (0..16).sum();
-        if job.rank == 1 {
-            for _ in 0..total {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
+fn prepared_steps(job: &Job<'_>, session: &Session) -> Verdict {
+    let total: u64 = (0..16).sum();
+    if job.rank == 1 {
+        for _ in 0..total {
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
         }
-        job.meet();
-        if job.rank == 0 {
-            let mut desc = [0u64; 8];
-            let place = desc.as_mut_ptr().cast();
-            let (to, at) = (session.ids[1], session.at(1, 8)?);
-            for steps in 0..16 {
-                for flags in [LOCAL | sps(steps), LOCAL] {
-                    let size = post::put(job.hdl, to, job.stadd, at, 8).prepare(0, flags, place)?;
-                    ok!(utofu_post_toq(job.hdl, place, size, null_mut()));
-                    let mut started = 0;
-                    let expected = 1 + if flags == LOCAL { 0 } else { steps };
-                    for _ in 0..expected {
-                        started += u64::from(job.queue.mrq()?.notice_type == RMT_PUT);
-                    }
-                    ensure_eq!(started + 1, expected, "notices of an SPS of {steps}");
-                    job.queue.mrq_is_empty()?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let mut desc = [0u64; 8];
+        let place = desc.as_mut_ptr().cast();
+        let (to, at) = (session.ids[1], session.at(1, 8)?);
+        for steps in 0..16 {
+            for flags in [LOCAL | sps(steps), LOCAL] {
+                let size = post::put(job.hdl, to, job.stadd, at, 8).prepare(0, flags, place)?;
+                ok!(utofu_post_toq(job.hdl, place, size, null_mut()));
+                let mut started = 0;
+                let expected = 1 + if flags == LOCAL { 0 } else { steps };
+                for _ in 0..expected {
+                    started += u64::from(job.queue.mrq()?.notice_type == RMT_PUT);
                 }
+                ensure_eq!(started + 1, expected, "notices of an SPS of {steps}");
+                job.queue.mrq_is_empty()?;
             }
-            pause(2);
-            job.queue.mrq_is_empty()?;
         }
-        Ok(())
-    })
+        pause(2);
+        job.queue.mrq_is_empty()?;
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag [`STAG`].
 //! So peers compute all IDs and addresses.
 
+use std::fmt::Display;
 pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_utofu_sys::*;
 
@@ -141,6 +142,17 @@ pub(crate) fn code_name(code: i32) -> String {
     }
 }
 
+/// Fails unless a call gave this code.
+#[track_caller]
+pub(crate) fn code_is(seen: i32, expected: i32, what: impl Display) -> Verdict {
+    crate::kit::gives(&what.to_string(), (seen, expected), code_name)
+}
+
+/// Fails unless the code is one of these.
+pub(crate) fn one_of(code: i32, allowed: &[i32], what: impl Display) -> Verdict {
+    crate::kit::one_of(code, allowed, what, code_name)
+}
+
 /// Coordinates of a rank's node.
 pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
     let network = Network::from_env()?;
@@ -159,13 +171,69 @@ pub(crate) fn own_place() -> Result<u32, String> {
 /// Id of the VCQ of a component on the first CQ of a TNI of a rank's node.
 pub(crate) fn vcq_of(rank: u32, tni: u16, component: u16) -> Result<u64, String> {
     let coords = coords(rank)?;
-    let id = got!(utofu_construct_vcq_id(
-        coords.as_ptr().cast_mut(),
-        tni,
-        0,
-        component
+    vcq_id(&coords, tni, 0, component)
+}
+
+/// Id of the VCQ with these coordinates, TNI, CQ and component.
+pub(crate) fn vcq_id(at: &[u8; 6], tni: u16, cq: u16, component: u16) -> Result<u64, String> {
+    let at = at.as_ptr().cast_mut();
+    Ok(got!(utofu_construct_vcq_id(at, tni, cq, component)))
+}
+
+/// Coordinates, TNI, CQ and component of a VCQ.
+pub(crate) fn vcq_info(id: u64) -> Result<([u8; 6], u16, u16, u16), String> {
+    let (mut at, mut tni, mut cq, mut component) = ([u8::MAX; 6], 99, 99, 99);
+    let place = at.as_mut_ptr();
+    ok!(utofu_query_vcq_info(
+        id,
+        place,
+        &mut tni,
+        &mut cq,
+        &mut component
     ));
-    Ok(id)
+    Ok((at, tni, cq, component))
+}
+
+/// Coordinates, TNI and BG of a VBG.
+pub(crate) fn vbg_info(id: u64) -> Result<([u8; 6], u16, u16), String> {
+    let (mut at, mut tni, mut bg, mut extra) = ([u8::MAX; 6], 99, 99, 99);
+    let place = at.as_mut_ptr();
+    ok!(utofu_query_vbg_info(
+        id, place, &mut tni, &mut bg, &mut extra
+    ));
+    Ok((at, tni, bg))
+}
+
+/// Sets the path that a VCQ id names.
+pub(crate) fn set_path(vcq: &mut u64, path: &[u8]) -> Verdict {
+    ok!(utofu_set_vcq_id_path(vcq, path.as_ptr().cast_mut()));
+    Ok(())
+}
+
+/// Starts a reduction of the first `count` elements.
+pub(crate) fn reduce_uint64(end: u64, op: u32, data: &[u64], count: usize) -> Verdict {
+    assert!(count <= data.len());
+    ok!(utofu_reduce_uint64(
+        end,
+        op,
+        data.as_ptr().cast_mut(),
+        count,
+        0
+    ));
+    Ok(())
+}
+
+/// As [`reduce_uint64`].
+pub(crate) fn reduce_double(end: u64, op: u32, data: &[f64], count: usize) -> Verdict {
+    assert!(count <= data.len());
+    ok!(utofu_reduce_double(
+        end,
+        op,
+        data.as_ptr().cast_mut(),
+        count,
+        0
+    ));
+    Ok(())
 }
 
 /// STADD of the memory under a reserved STag of a VCQ.
@@ -200,23 +268,8 @@ impl Queue {
 
     /// ID of the VCQ of the same component, CQ and TNI at another rank, if all ranks create their VCQs alike.
     pub(crate) fn at_rank(&self, rank: u32) -> Result<u64, String> {
-        let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
-        ok!(utofu_query_vcq_info(
-            self.id,
-            at.as_mut_ptr(),
-            &mut tni,
-            &mut cq,
-            &mut component
-        ));
-        let (at, mut id) = (coords(rank)?, 0);
-        ok!(utofu_construct_vcq_id(
-            at.as_ptr().cast_mut(),
-            tni,
-            cq,
-            component,
-            &mut id
-        ));
-        Ok(id)
+        let (_, tni, cq, component) = vcq_info(self.id)?;
+        vcq_id(&coords(rank)?, tni, cq, component)
     }
 
     pub(crate) fn free(self) -> Verdict {
@@ -313,6 +366,11 @@ impl Queue {
             code_name(code)
         );
         Ok(())
+    }
+
+    /// As [`post_seen`](Self::post_seen), for a queue without TCQ notices.
+    pub(crate) fn post(&self, call: impl FnMut() -> i32) -> Verdict {
+        self.post_seen(|_| (), call)
     }
 
     /// Repeats the call until the code is not BUSY; passes the cbdata of each TCQ entry that it polls to `seen`.
@@ -423,10 +481,8 @@ impl Job<'_> {
     /// Writes 8 bytes to a rank's memory and waits for completion. With a full queue it first waits for room.
     pub(crate) fn write(&self, rank: u32, offset: usize, value: u64) -> Verdict {
         let (to, at) = (self.vcq(rank), self.at(rank, offset));
-        self.queue.post_seen(
-            |_| (),
-            || post::put_piggyback8(self.hdl, to, value, at, 8).code(0, LOCAL, 0),
-        )?;
+        let put = post::put_piggyback8(self.hdl, to, value, at, 8);
+        self.queue.post(|| put.code(0, LOCAL, 0))?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
     }

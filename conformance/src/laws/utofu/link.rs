@@ -10,7 +10,7 @@ laws! {
     commands: "link.commands", "§3.1.2.1", 4,
         [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + needs_cut,
         "of each kind of command across a link that goes down every one ends, at last with MRQ_PEER; those between processes of one host go on";
-    session: "link.session", "§2.2.8, §3.1.2.1", 4, [put, post_toq, poll_mrq] + needs_kill + needs_cut,
+    session with(WORD + 8): "link.session", "§2.2.8, §3.1.2.1", 4, [put, post_toq, poll_mrq] + needs_kill + needs_cut,
         "a put to a session mode VCQ, and what one forwards, ends with MRQ_PEER when it has to cross a link that is down";
     barriers: "link.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + needs_cut,
         "polling a barrier ends with an error when the link between its participants goes down; a circuit of one side's processes works";
@@ -72,7 +72,7 @@ impl<'a> Near<'a> {
         let (next, _) = self.sides.around();
         let (to, at) = (self.job.vcq(next), self.job.at(next, WORD));
         let put = || post::put_piggyback8(self.queue.hdl, to, value, at, 8).code(0, LOCAL, 0);
-        self.queue.post_seen(|_| (), put)?;
+        self.queue.post(put)?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
     }
@@ -129,12 +129,11 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 let kind = notice.edata as usize;
                 let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
                 let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
-                ensure!(
-                    code == SUCCESS || code == PEER,
-                    "{} across the link gave {}",
-                    COMMANDS[kind].0,
-                    code_name(code)
-                );
+                one_of(
+                    code,
+                    &[SUCCESS, PEER],
+                    format!("{} across the link", COMMANDS[kind].0),
+                )?;
                 open[peer][kind] -= 1;
                 failed[peer][kind] |= code == PEER;
             }
@@ -149,11 +148,7 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 ensure_eq!(command(job.hdl, job.stadd, to, at, 9), SUCCESS, "{name}");
                 let (code, notice) = job.queue.next_mrq()?;
                 ensure_eq!(code, PEER, "{name} after the cut");
-                ensure_eq!(
-                    (notice.vcq_id, notice.edata),
-                    (to, 9),
-                    "the notice of {name}"
-                );
+                ensure_eq!((notice.vcq_id, notice.edata), (to, 9), "notice of {name}");
             }
         }
         job.queue.mrq_is_empty()?;
@@ -161,71 +156,61 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     })
 }
 
-fn session(ctx: &Ctx) -> Verdict {
-    with(ctx, WORD + 8, |job| {
-        let near = Near::open(job)?;
-        let (next, _) = near.sides.around();
-        let far = near.sides.lost()[0];
-        let relay = Queue::create(TNI, SESSION_MODE)?;
-        let inner = relay.register_as(job.memory, STAG + 1)?;
-        // Each relay forwards across the link.
-        for _ in 0..100 {
-            let (to, at) = (job.vcq(far), job.at(far, 256));
-            post::put(relay.hdl, to, inner, at, 8).ok(9, LOCAL, 0)?;
+fn session(job: &Job<'_>) -> Verdict {
+    let near = Near::open(job)?;
+    let (next, _) = near.sides.around();
+    let far = near.sides.lost()[0];
+    let relay = Queue::create(TNI, SESSION_MODE)?;
+    let inner = relay.register_as(job.memory, STAG + 1)?;
+    // Each relay forwards across the link.
+    for _ in 0..100 {
+        let (to, at) = (job.vcq(far), job.at(far, 256));
+        post::put(relay.hdl, to, inner, at, 8).ok(9, LOCAL, 0)?;
+    }
+    job.meet();
+    let put = |rank: u32| -> Result<i32, String> {
+        let to = relay.at_rank(rank)?;
+        let at = stadd_of(to, STAG + 1)? + 512;
+        let post = || post::put(job.hdl, to, job.stadd, at, 8).code(1, LOCAL | sps(1), 0);
+        job.queue.post(post)?;
+        let (code, notice) = job.queue.next_mrq()?;
+        ensure_eq!(notice.vcq_id, to, "the peer of the notice");
+        Ok(code)
+    };
+    near.sides.cut(job.ctx);
+    // Puts to the relay of the other side while the link goes down, then to its other VCQ, which saves the commands of the relay.
+    for _ in 0..20 {
+        let code = put(far)?;
+        one_of(code, &[SUCCESS, PEER], "a put across the link")?;
+    }
+    let (to, at) = (job.vcq(far), job.at(far, 0));
+    let mut looks = Looks::for_the("a put across the link to fail");
+    loop {
+        post::put_piggyback8(job.hdl, to, 1, at, 8).ok(0, LOCAL, 0)?;
+        let code = job.queue.next_mrq()?.0;
+        job.queue.poll_tcq();
+        if code == PEER {
+            break;
         }
-        job.meet();
-        let put = |rank: u32| -> Result<i32, String> {
-            let to = relay.at_rank(rank)?;
-            let at = stadd_of(to, STAG + 1)? + 512;
-            let post = || post::put(job.hdl, to, job.stadd, at, 8).code(1, LOCAL | sps(1), 0);
-            job.queue.post_seen(|_| (), post)?;
-            let (code, notice) = job.queue.next_mrq()?;
-            ensure_eq!(notice.vcq_id, to, "the peer of the notice");
-            Ok(code)
-        };
-        near.sides.cut(ctx);
-        // Puts to the relay of the other side while the link goes down, then to its other VCQ, which saves the commands of the relay.
-        for _ in 0..20 {
-            let code = put(far)?;
-            ensure!(
-                code == SUCCESS || code == PEER,
-                "a put across the link gave {}",
-                code_name(code)
-            );
-        }
-        let (to, at) = (job.vcq(far), job.at(far, 0));
-        let mut looks = Looks::for_the("a put across the link to fail");
-        loop {
-            post::put_piggyback8(job.hdl, to, 1, at, 8).ok(0, LOCAL, 0)?;
-            let code = job.queue.next_mrq()?.0;
-            job.queue.poll_tcq();
-            if code == PEER {
-                break;
-            }
-            ensure_eq!(code, SUCCESS, "a put across the link");
-            looks.again();
-        }
-        drop(looks);
-        ensure_eq!(put(far)?, PEER, "a put to a relay of the other side");
-        for _ in 0..20 {
-            ensure_eq!(put(next)?, SUCCESS, "a put to a relay of this side");
-        }
-        // The first ones may have arrived.
-        let forwarded = || -> Result<i32, String> {
-            let (code, notice) = relay.next_mrq()?;
-            ensure_eq!(notice.vcq_id, to, "the peer of what was forwarded");
-            ensure!(
-                code == SUCCESS || code == PEER,
-                "what was forwarded gave {}",
-                code_name(code)
-            );
-            Ok(code)
-        };
-        while forwarded()? == SUCCESS {}
-        job.meet();
-        relay.deregister(inner)?;
-        near.end()
-    })
+        ensure_eq!(code, SUCCESS, "a put across the link");
+        looks.again();
+    }
+    drop(looks);
+    ensure_eq!(put(far)?, PEER, "a put to a relay of the other side");
+    for _ in 0..20 {
+        ensure_eq!(put(next)?, SUCCESS, "a put to a relay of this side");
+    }
+    // The first ones may have arrived.
+    let forwarded = || -> Result<i32, String> {
+        let (code, notice) = relay.next_mrq()?;
+        ensure_eq!(notice.vcq_id, to, "the peer of what was forwarded");
+        one_of(code, &[SUCCESS, PEER], "what was forwarded")?;
+        Ok(code)
+    };
+    while forwarded()? == SUCCESS {}
+    job.meet();
+    relay.deregister(inner)?;
+    near.end()
 }
 
 fn barriers(ctx: &Ctx) -> Verdict {

@@ -104,10 +104,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 if seen == 0 && waited > 3 * SOON {
                     break;
                 }
-                ensure!(
-                    waited < FOREVER,
-                    "{seen} of {COMMANDS} commands have been done"
-                );
+                ensure!(waited < FOREVER, "{seen} of {COMMANDS} commands done");
             }
             post::put_piggyback8(
                 plain.hdl,

@@ -143,11 +143,7 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
         let side = Side::new(0)?;
         let mut ids = [0; 2];
         ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
-        ensure_eq!(
-            ids[1] - ids[0],
-            16,
-            "the first relay behind the first start/end VBG"
-        );
+        ensure_eq!(ids[1] - ids[0], 16, "the relay after the first start/end");
         // The other rank derives the relay's ID from this start/end VBG.
         side.tell_id(ids[0])?;
         let target = side.hear_id()?;

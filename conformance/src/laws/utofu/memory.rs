@@ -5,33 +5,33 @@ use std::collections::BTreeSet;
 use super::kit::*;
 
 laws! {
-    same_region: "memory.same", "§3.6", 2, [reg_mem, dereg_mem],
+    same_region with(256): "memory.same", "§3.6", 2, [reg_mem, dereg_mem],
         "a region that is registered again has the same STADD, and stays until it was deregistered as often";
-    overlapping: "memory.overlap", "§3.6", 2, [reg_mem, put],
+    overlapping with(256): "memory.overlap", "§3.6", 2, [reg_mem, put],
         "overlapping regions are registered beside each other, and each STADD leads to its own";
-    offsets: "memory.offset", "§3.6", 2, [reg_mem, put, get],
+    offsets with(256): "memory.offset", "§3.6", 2, [reg_mem, put, get],
         "a STADD plus an offset is the byte there; local and remote";
     predictable: "memory.stag", "§3.6.1.3", 3, [reg_mem_with_stag, query_stadd],
         "every reserved STag's STADD is known to everybody without an exchange, before and after it is registered";
-    used: "memory.stag.used", "§3.6.1.2", 1, [reg_mem_with_stag, dereg_mem],
+    used with(256): "memory.stag.used", "§3.6.1.2", 1, [reg_mem_with_stag, dereg_mem],
         "a STag is USED until it is deregistered, and can be registered with other memory then";
-    aligned: "memory.stag.alignment", "§3.6.1.2", 1, [reg_mem_with_stag],
+    aligned with(256): "memory.stag.alignment", "§3.6.1.2", 1, [reg_mem_with_stag],
         "address and size must be multiples of 256, the STag less than 256";
-    another_under_the_stag: "memory.stag.reuse", "§3.6.1.2", 2, [reg_mem_with_stag, dereg_mem, put] + ordering,
+    another_under_the_stag with(256): "memory.stag.reuse", "§3.6.1.2", 2, [reg_mem_with_stag, dereg_mem, put] + ordering,
         "puts to a STag that was registered anew reach the new memory, and never the old one";
-    read_only: "memory.read-only", "§3.6.2.1", 2, [reg_mem, put, get, armw8],
+    read_only with(256): "memory.read-only", "§3.6.2.1", 2, [reg_mem, put, get, armw8],
         "read-only memory can be read; writing to it is an error of the communication and changes nothing";
-    both_ways: "memory.read-only.both", "§3.6.2.1", 2, [reg_mem],
+    both_ways with(256): "memory.read-only.both", "§3.6.2.1", 2, [reg_mem],
         "one region can be registered with and without read-only";
-    two_vcqs: "memory.two-vcqs", "§3.6", 2, [reg_mem],
+    two_vcqs with(256): "memory.two-vcqs", "§3.6", 2, [reg_mem],
         "memory is registered with each VCQ that uses it; the STADD of one is no address of the other";
-    unique: "memory.unique-in-cq", "§2.2.2", 2, [reg_mem, reg_mem_with_stag, query_stadd, put],
+    unique with(256): "memory.unique-in-cq", "§2.2.2", 2, [reg_mem, reg_mem_with_stag, query_stadd, put],
         "STADDs of the VCQs of one CQ are all different, with a reserved STag as without, and each leads to its own memory";
-    many: "memory.many", "§3.6.1.1", 1, [reg_mem, dereg_mem],
+    many with(256): "memory.many", "§3.6.1.1", 1, [reg_mem, dereg_mem],
         "thousands of regions can be registered, each with a STADD of its own";
-    stale: "memory.stale", "§3.6.1.4", 2, [dereg_mem, put_piggyback8, get] + ordering,
+    stale with(256): "memory.stale", "§3.6.1.4", 2, [dereg_mem, put_piggyback8, get] + ordering,
         "a STADD that was deregistered is an error of the communication, and memory is left alone";
-    one_byte: "memory.small", "§3.6.1.1", 2, [reg_mem, put_piggyback8],
+    one_byte with(256): "memory.small", "§3.6.1.1", 2, [reg_mem, put_piggyback8],
         "a region may be one byte at any address; the bytes beside it cannot be written";
 }
 
@@ -45,6 +45,19 @@ fn is_error(code: i32) -> bool {
     (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&code)
 }
 
+/// The put succeeds.
+#[track_caller]
+fn puts(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize, what: &str) -> Verdict {
+    code_is(put_code(job, vcq, stadd, value, length)?, SUCCESS, what)
+}
+
+/// The put ends with an error of the target.
+fn refuses(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize, what: &str) -> Verdict {
+    let code = put_code(job, vcq, stadd, value, length)?;
+    ensure!(is_error(code), "{what} gave {}", code_name(code));
+    Ok(())
+}
+
 /// Sends a STADD to the left rank and gets the STADD of the right one.
 fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
     job.meet();
@@ -53,116 +66,99 @@ fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
     Ok(job.memory.get(0))
 }
 
-fn same_region(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(64);
-        let stadd = job.queue.register(memory)?;
-        for _ in 0..2 {
-            ensure_eq!(
-                job.queue.register(memory)?,
-                stadd,
-                "the STADD of a region registered again"
-            );
-        }
-        let theirs = exchange(job, stadd)?;
-        let peer = job.vcq(job.right());
-        for left in [2, 1] {
-            ensure_eq!(
-                put_code(job, peer, theirs, left, 8)?,
-                SUCCESS,
-                "a put with {left} left"
-            );
-            job.meet();
-            ensure_eq!(memory.get(0), left, "what was put");
-            job.queue.deregister(stadd)?;
-            job.meet();
-        }
+fn same_region(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(64);
+    let stadd = job.queue.register(memory)?;
+    for _ in 0..2 {
         ensure_eq!(
-            put_code(job, peer, theirs, 7, 8)?,
+            job.queue.register(memory)?,
+            stadd,
+            "the STADD of a region registered again"
+        );
+    }
+    let theirs = exchange(job, stadd)?;
+    let peer = job.vcq(job.right());
+    for left in [2, 1] {
+        puts(job, peer, theirs, left, 8, "a put with some left")?;
+        job.meet();
+        ensure_eq!(memory.get(0), left, "what was put");
+        job.queue.deregister(stadd)?;
+        job.meet();
+    }
+    puts(job, peer, theirs, 7, 8, "a put with one registration left")?;
+    job.meet();
+    job.queue.deregister(stadd)?;
+    job.meet();
+    refuses(job, peer, theirs, 99, 8, "a put to a deregistered STADD")?;
+    job.meet();
+    ensure_eq!(memory.get(0), 7, "the memory in the end");
+    memory.free();
+    Ok(())
+}
+
+fn overlapping(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(64);
+    let part = |at: usize, len: usize| Memory {
+        // SAFETY:
+        // - within the 64 bytes.
+        base: unsafe { memory.base.add(at) },
+        len,
+    };
+    let mut stadds = Vec::new();
+    let parts = [(0usize, 64usize), (0, 32), (16, 32), (17, 8)];
+    for (at, len) in parts {
+        stadds.push(job.queue.register(part(at, len))?);
+    }
+    for (i, (at, len)) in parts.into_iter().enumerate() {
+        let theirs = exchange(job, stadds[i])?;
+        let peer = job.vcq(job.right());
+        let last = theirs + len as u64 - 1;
+        ensure_eq!(
+            put_code(job, peer, last, 0x40 + i as u64, 1)?,
             SUCCESS,
-            "a put with one registration left"
+            "the last byte of part {i}"
         );
-        job.meet();
-        job.queue.deregister(stadd)?;
-        job.meet();
         ensure!(
-            is_error(put_code(job, peer, theirs, 99, 8)?),
-            "a put to a deregistered STADD"
+            is_error(put_code(job, peer, last, 0, 2)?),
+            "a put over the end of part {i}"
         );
         job.meet();
-        ensure_eq!(memory.get(0), 7, "the memory in the end");
-        memory.free();
-        Ok(())
-    })
-}
-
-fn overlapping(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(64);
-        let part = |at: usize, len: usize| Memory {
-            // SAFETY:
-            // - within the 64 bytes.
-            base: unsafe { memory.base.add(at) },
-            len,
-        };
-        let mut stadds = Vec::new();
-        let parts = [(0usize, 64usize), (0, 32), (16, 32), (17, 8)];
-        for (at, len) in parts {
-            stadds.push(job.queue.register(part(at, len))?);
-        }
-        for (i, (at, len)) in parts.into_iter().enumerate() {
-            let theirs = exchange(job, stadds[i])?;
-            let peer = job.vcq(job.right());
-            let last = theirs + len as u64 - 1;
-            ensure_eq!(
-                put_code(job, peer, last, 0x40 + i as u64, 1)?,
-                SUCCESS,
-                "the last byte of part {i}"
-            );
-            ensure!(
-                is_error(put_code(job, peer, last, 0, 2)?),
-                "a put over the end of part {i}"
-            );
-            job.meet();
-            memory.holds(at + len - 1, &[0x40 + i as u8], &format!("part {i}"))?;
-        }
-        for stadd in stadds {
-            job.queue.deregister(stadd)?;
-        }
-        memory.free();
-        Ok(())
-    })
-}
-
-fn offsets(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(100_000);
-        let stadd = job.queue.register(memory)?;
-        let theirs = exchange(job, stadd)?;
-        let mut random = ctx.random(1);
-        for _ in 0..50 {
-            let (from, to, back) = (
-                random.below(30_000),
-                random.below(30_000) + 31_000,
-                random.below(30_000) + 65_000,
-            );
-            let bytes = random_bytes(&mut random, 700);
-            memory.store(from as usize, &bytes);
-            let peer = job.vcq(job.right());
-            job.meet();
-            post::put(job.hdl, peer, stadd + from, theirs + to, 700).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
-            post::get(job.hdl, peer, stadd + back, theirs + to, 700).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
-            job.meet();
-            memory.holds(to as usize, &bytes, "what was put")?;
-            memory.holds(back as usize, &bytes, "what was got")?;
-        }
-        job.meet();
+        memory.holds(at + len - 1, &[0x40 + i as u8], &format!("part {i}"))?;
+    }
+    for stadd in stadds {
         job.queue.deregister(stadd)?;
-        memory.free();
-        Ok(())
-    })
+    }
+    memory.free();
+    Ok(())
+}
+
+fn offsets(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(100_000);
+    let stadd = job.queue.register(memory)?;
+    let theirs = exchange(job, stadd)?;
+    let mut random = job.ctx.random(1);
+    for _ in 0..50 {
+        let (from, to, back) = (
+            random.below(30_000),
+            random.below(30_000) + 31_000,
+            random.below(30_000) + 65_000,
+        );
+        let bytes = random_bytes(&mut random, 700);
+        memory.store(from as usize, &bytes);
+        let peer = job.vcq(job.right());
+        job.meet();
+        post::put(job.hdl, peer, stadd + from, theirs + to, 700).ok(0, LOCAL, 0)?;
+        job.queue.notice(LCL_PUT)?;
+        post::get(job.hdl, peer, stadd + back, theirs + to, 700).ok(0, LOCAL, 0)?;
+        job.queue.notice(LCL_GET)?;
+        job.meet();
+        memory.holds(to as usize, &bytes, "what was put")?;
+        memory.holds(back as usize, &bytes, "what was got")?;
+    }
+    job.meet();
+    job.queue.deregister(stadd)?;
+    memory.free();
+    Ok(())
 }
 
 fn predictable(ctx: &Ctx) -> Verdict {
@@ -200,355 +196,268 @@ fn predictable(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn used(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (one, two) = (Memory::new(256), Memory::new(512));
-        let mut stadd = 0;
-        for round in 0..300 {
-            let first = job.queue.register_as(one, 200)?;
-            gives! { UTOFU_ERR_USED:
-                utofu_reg_mem_with_stag(job.hdl, two.base.cast(), 512, 200, 0, &mut stadd);
-                utofu_reg_mem_with_stag(job.hdl, one.base.cast(), 256, 200, 0, &mut stadd);
-            }
-            job.queue.deregister(first)?;
-            let second = job.queue.register_as(two, 200)?;
-            ensure_eq!(second, first, "the STADD in round {round}");
-            job.queue.deregister(second)?;
+fn used(job: &Job<'_>) -> Verdict {
+    let (one, two) = (Memory::new(256), Memory::new(512));
+    let mut stadd = 0;
+    for round in 0..300 {
+        let first = job.queue.register_as(one, 200)?;
+        gives! { UTOFU_ERR_USED:
+            utofu_reg_mem_with_stag(job.hdl, two.base.cast(), 512, 200, 0, &mut stadd);
+            utofu_reg_mem_with_stag(job.hdl, one.base.cast(), 256, 200, 0, &mut stadd);
         }
-        one.free();
-        two.free();
-        Ok(())
-    })
+        job.queue.deregister(first)?;
+        let second = job.queue.register_as(two, 200)?;
+        ensure_eq!(second, first, "the STADD in round {round}");
+        job.queue.deregister(second)?;
+    }
+    one.free();
+    two.free();
+    Ok(())
 }
 
-fn aligned(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(1024);
-        let mut stadd = 0;
-        let odd = memory.base.wrapping_add(128);
-        gives!(
-            UTOFU_ERR_INVALID_ADDRESS,
-            utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
-        );
-        gives! { UTOFU_ERR_INVALID_SIZE:
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
-        }
-        gives! { UTOFU_ERR_INVALID_STAG:
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
-            utofu_query_stadd(job.queue.id, 256, &mut stadd);
-        }
-        memory.free();
-        Ok(())
-    })
+fn aligned(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(1024);
+    let mut stadd = 0;
+    let odd = memory.base.wrapping_add(128);
+    gives!(
+        UTOFU_ERR_INVALID_ADDRESS,
+        utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
+    );
+    gives! { UTOFU_ERR_INVALID_SIZE:
+        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
+        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
+    }
+    gives! { UTOFU_ERR_INVALID_STAG:
+        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
+        utofu_query_stadd(job.queue.id, 256, &mut stadd);
+    }
+    memory.free();
+    Ok(())
 }
 
-fn another_under_the_stag(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let rooms = [Memory::new(256), Memory::new(1024)];
-        let peer = job.vcq(job.right());
-        let to = stadd_of(peer, 17)?;
-        for round in 1..=40u64 {
-            let memory = rooms[round as usize % 2];
-            let other = rooms[(round as usize + 1) % 2];
-            let stadd = job.queue.register_as(memory, 17)?;
-            job.meet();
-            ensure_eq!(
-                put_code(job, peer, to + 8, round, 8)?,
-                SUCCESS,
-                "the put of round {round}"
-            );
-            // Only the larger registration has this byte.
-            let code = put_code(job, peer, to + 512, round, 8)?;
-            ensure_eq!(
-                code == SUCCESS,
-                memory.len > 512,
-                "success behind 256 bytes"
-            );
-            job.meet();
-            ensure_eq!(memory.get(8), round, "what was put");
-            ensure_eq!(other.get(8), round - 1, "the memory of the round before");
-            job.queue.deregister(stadd)?;
-            job.meet();
-        }
-        rooms.into_iter().for_each(Memory::free);
-        Ok(())
-    })
-}
-
-fn read_only(ctx: &Ctx) -> Verdict {
-    static TEXT: [u8; 64] = [0x2a; 64];
-    with(ctx, 256, |job| {
-        let stadd = got!(utofu_reg_mem(
-            job.hdl,
-            TEXT.as_ptr().cast_mut().cast(),
-            64,
-            1
-        ));
-        let theirs = exchange(job, stadd)?;
-        let peer = job.vcq(job.right());
-        // As the source of a get and of a put.
-        post::get(job.hdl, peer, job.stadd + 64, theirs, 64).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
-        job.memory.holds(64, &TEXT, "what was got")?;
+fn another_under_the_stag(job: &Job<'_>) -> Verdict {
+    let rooms = [Memory::new(256), Memory::new(1024)];
+    let peer = job.vcq(job.right());
+    let to = stadd_of(peer, 17)?;
+    for round in 1..=40u64 {
+        let memory = rooms[round as usize % 2];
+        let other = rooms[(round as usize + 1) % 2];
+        let stadd = job.queue.register_as(memory, 17)?;
         job.meet();
-        post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
+        puts(job, peer, to + 8, round, 8, "the put of a round")?;
+        // Only the larger registration has this byte.
+        let code = put_code(job, peer, to + 512, round, 8)?;
+        ensure_eq!(code == SUCCESS, memory.len > 512, "past 256 bytes");
         job.meet();
-        job.memory.holds(128, &TEXT, "what was put")?;
-        // As a target.
-        let memory = UTOFU_ERR_MRQ_RMT_MEMORY;
-        ensure_eq!(
-            code_name(put_code(job, peer, theirs, 1, 8)?),
-            code_name(memory),
-            "a piggyback"
-        );
-        post::put(job.hdl, peer, job.stadd, theirs, 8).ok(0, LOCAL, 0)?;
-        ensure_eq!(
-            code_name(job.queue.next_mrq()?.0),
-            code_name(memory),
-            "a put"
-        );
-        post::armw8(job.hdl, peer, ADD, 1, theirs).ok(0, LOCAL, 0)?;
-        ensure_eq!(
-            code_name(job.queue.next_mrq()?.0),
-            code_name(memory),
-            "an ARMW"
-        );
-        post::get(job.hdl, peer, stadd, job.at(job.right(), 0), 8).ok(0, LOCAL, 0)?;
-        let local = UTOFU_ERR_MRQ_LCL_MEMORY;
-        ensure_eq!(
-            code_name(job.queue.next_mrq()?.0),
-            code_name(local),
-            "a get"
-        );
-        job.meet();
-        ensure!(
-            TEXT.iter().all(|byte| *byte == 0x2a),
-            "the text has changed"
-        );
-        job.queue.deregister(stadd)
-    })
-}
-
-fn both_ways(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(256);
-        let writable = job.queue.register(memory)?;
-        let constant = got!(utofu_reg_mem(job.hdl, memory.base.cast(), memory.len, 1));
-        ensure!(writable != constant, "one STADD for both");
-        let peer = job.vcq(job.right());
-        let theirs = exchange(job, constant)?;
-        ensure!(
-            is_error(put_code(job, peer, theirs, 1, 8)?),
-            "a put to the read-only one"
-        );
-        let theirs = exchange(job, writable)?;
-        ensure_eq!(
-            put_code(job, peer, theirs, 2, 8)?,
-            SUCCESS,
-            "a put to the other one"
-        );
-        job.meet();
-        ensure_eq!(memory.get(0), 2, "what was put");
-        job.queue.deregister(writable)?;
-        job.queue.deregister(constant)?;
-        memory.free();
-        Ok(())
-    })
-}
-
-fn two_vcqs(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let second = Queue::with_component(TNI, 1, 0)?;
-        let memory = Memory::new(256);
-        let one = job.queue.register_as(memory, 30)?;
-        job.meet();
-        let other = vcq_of(job.right(), TNI, 1)?;
-        ensure!(
-            is_error(put_code(job, other, stadd_of(other, 30)?, 1, 8)?),
-            "a put through the VCQ without it"
-        );
-        job.meet();
-        let two = second.register_as(memory, 30)?;
-        job.meet();
-        ensure_eq!(
-            put_code(job, other, stadd_of(other, 30)?, 2, 8)?,
-            SUCCESS,
-            "a put through the VCQ with it"
-        );
-        job.meet();
-        job.queue.deregister(one)?;
-        job.meet();
-        ensure_eq!(
-            put_code(job, other, stadd_of(other, 30)?, 3, 8)?,
-            SUCCESS,
-            "a put when the other has gone"
-        );
-        let first = job.vcq(job.right());
-        ensure!(
-            is_error(put_code(job, first, stadd_of(first, 30)?, 4, 8)?),
-            "a put to the one that has gone"
-        );
-        job.meet();
-        ensure_eq!(memory.get(0), 3, "the memory");
-        second.deregister(two)?;
-        second.free()?;
-        memory.free();
-        Ok(())
-    })
-}
-
-fn unique(ctx: &Ctx) -> Verdict {
-    const STAGS: [u32; 3] = [0, 7, 255];
-    with(ctx, 256, |job| {
-        let others = (1..8).map(|component| Queue::with_component(TNI, component, 0));
-        let others = others.collect::<Result<Vec<_>, _>>()?;
-        let mut registered = Vec::new();
-        let mut seen = BTreeSet::new();
-        for queue in &others {
-            for stag in STAGS.map(Some).into_iter().chain([None; 3]) {
-                let memory = Memory::new(256);
-                let stadd = match stag {
-                    Some(stag) => queue.register_as(memory, stag)?,
-                    None => queue.register(memory)?,
-                };
-                ensure!(
-                    seen.insert(stadd),
-                    "STADD {stadd:#x} was given twice in a CQ"
-                );
-                registered.push((queue, stadd, memory));
-            }
-        }
-        job.meet();
-        for component in 1..8 {
-            let vcq = vcq_of(job.right(), TNI, component)?;
-            for stag in STAGS {
-                let value = u64::from(component) << 32 | u64::from(stag) | 1 << 63;
-                let code = put_code(job, vcq, stadd_of(vcq, stag)?, value, 8)?;
-                ensure_eq!(
-                    code,
-                    SUCCESS,
-                    "a put to STag {stag} of component {component}"
-                );
-            }
-        }
-        job.meet();
-        for (i, (queue, stadd, memory)) in registered.into_iter().enumerate() {
-            let component = i as u64 / 6 + 1;
-            let value = match STAGS.get(i % 6) {
-                Some(stag) => component << 32 | u64::from(*stag) | 1 << 63,
-                None => 0,
-            };
-            ensure_eq!(
-                memory.get(0),
-                value,
-                "memory {} of component {component}",
-                i % 6
-            );
-            queue.deregister(stadd)?;
-            memory.free();
-        }
-        for queue in others {
-            queue.free()?;
-        }
-        Ok(())
-    })
-}
-
-fn many(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(4096 * 64);
-        let mut stadds = Vec::new();
-        for i in 0..4096 {
-            let part = Memory {
-                // SAFETY:
-                // - within the memory.
-                base: unsafe { memory.base.add(64 * i) },
-                len: 64,
-            };
-            stadds.push(job.queue.register(part)?);
-        }
-        for i in [0usize, 1, 999, 4095] {
-            let code = put_code(job, job.queue.id, stadds[i] + 8, i as u64 + 1, 8)?;
-            ensure_eq!(code, SUCCESS, "a put to region {i}");
-            ensure_eq!(
-                memory.get(64 * i + 8),
-                i as u64 + 1,
-                "what was put to region {i}"
-            );
-        }
-        for stadd in &stadds {
-            job.queue.deregister(*stadd)?;
-        }
-        stadds.sort();
-        stadds.dedup();
-        ensure_eq!(stadds.len(), 4096, "different STADDs");
-        memory.free();
-        Ok(())
-    })
-}
-
-fn stale(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(256);
-        let peer = job.vcq(job.right());
-        let mut before = Vec::new();
-        for round in 1..=20u64 {
-            let stadd = job.queue.register(memory)?;
-            let theirs = exchange(job, stadd)?;
-            ensure_eq!(
-                put_code(job, peer, theirs, round, 8)?,
-                SUCCESS,
-                "a put to a new STADD"
-            );
-            for old in &before {
-                ensure!(
-                    is_error(put_code(job, peer, *old, 99, 8)?),
-                    "a put to an old STADD"
-                );
-                post::get(job.hdl, peer, job.stadd + 8, *old, 8).ok(0, LOCAL, 0)?;
-                ensure!(is_error(job.queue.next_mrq()?.0), "a get from an old STADD");
-            }
-            before.push(theirs);
-            job.meet();
-            ensure_eq!(memory.get(0), round, "the memory");
-            job.queue.deregister(stadd)?;
-            job.meet();
-        }
-        memory.free();
-        Ok(())
-    })
-}
-
-fn one_byte(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let memory = Memory::new(64);
-        let part = Memory {
-            base: memory.base.wrapping_add(13),
-            len: 1,
-        };
-        let stadd = job.queue.register(part)?;
-        let theirs = exchange(job, stadd)?;
-        let peer = job.vcq(job.right());
-        ensure_eq!(
-            put_code(job, peer, theirs, 0x11, 1)?,
-            SUCCESS,
-            "a put of a byte"
-        );
-        for (offset, length) in [(0, 2), (1, 1), (u64::MAX, 1)] {
-            let to = theirs.wrapping_add(offset);
-            ensure!(
-                is_error(put_code(job, peer, to, 0xffff, length)?),
-                "a put of {length} at {offset}"
-            );
-        }
-        job.meet();
-        memory.all(0, 13, 0, "before the byte")?;
-        memory.all(13, 1, 0x11, "the byte")?;
-        memory.all(14, 50, 0, "behind the byte")?;
+        ensure_eq!(memory.get(8), round, "what was put");
+        ensure_eq!(other.get(8), round - 1, "the memory of the round before");
         job.queue.deregister(stadd)?;
+        job.meet();
+    }
+    rooms.into_iter().for_each(Memory::free);
+    Ok(())
+}
+
+fn read_only(job: &Job<'_>) -> Verdict {
+    static TEXT: [u8; 64] = [0x2a; 64];
+    let stadd = got!(utofu_reg_mem(
+        job.hdl,
+        TEXT.as_ptr().cast_mut().cast(),
+        64,
+        1
+    ));
+    let theirs = exchange(job, stadd)?;
+    let peer = job.vcq(job.right());
+    // As the source of a get and of a put.
+    post::get(job.hdl, peer, job.stadd + 64, theirs, 64).ok(0, LOCAL, 0)?;
+    job.queue.notice(LCL_GET)?;
+    job.memory.holds(64, &TEXT, "what was got")?;
+    job.meet();
+    post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).ok(0, LOCAL, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    job.meet();
+    job.memory.holds(128, &TEXT, "what was put")?;
+    // As a target.
+    let memory = UTOFU_ERR_MRQ_RMT_MEMORY;
+    code_is(put_code(job, peer, theirs, 1, 8)?, memory, "a piggyback")?;
+    post::put(job.hdl, peer, job.stadd, theirs, 8).ok(0, LOCAL, 0)?;
+    code_is(job.queue.next_mrq()?.0, memory, "a put")?;
+    post::armw8(job.hdl, peer, ADD, 1, theirs).ok(0, LOCAL, 0)?;
+    code_is(job.queue.next_mrq()?.0, memory, "an ARMW")?;
+    post::get(job.hdl, peer, stadd, job.at(job.right(), 0), 8).ok(0, LOCAL, 0)?;
+    let local = UTOFU_ERR_MRQ_LCL_MEMORY;
+    code_is(job.queue.next_mrq()?.0, local, "a get")?;
+    job.meet();
+    ensure!(TEXT.iter().all(|byte| *byte == 0x2a), "text changed");
+    job.queue.deregister(stadd)
+}
+
+fn both_ways(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(256);
+    let writable = job.queue.register(memory)?;
+    let constant = got!(utofu_reg_mem(job.hdl, memory.base.cast(), memory.len, 1));
+    ensure!(writable != constant, "one STADD for both");
+    let peer = job.vcq(job.right());
+    let theirs = exchange(job, constant)?;
+    refuses(job, peer, theirs, 1, 8, "a put to the read-only one")?;
+    let theirs = exchange(job, writable)?;
+    puts(job, peer, theirs, 2, 8, "a put to the other one")?;
+    job.meet();
+    ensure_eq!(memory.get(0), 2, "what was put");
+    job.queue.deregister(writable)?;
+    job.queue.deregister(constant)?;
+    memory.free();
+    Ok(())
+}
+
+fn two_vcqs(job: &Job<'_>) -> Verdict {
+    let second = Queue::with_component(TNI, 1, 0)?;
+    let memory = Memory::new(256);
+    let one = job.queue.register_as(memory, 30)?;
+    job.meet();
+    let other = vcq_of(job.right(), TNI, 1)?;
+    ensure!(
+        is_error(put_code(job, other, stadd_of(other, 30)?, 1, 8)?),
+        "a put through the VCQ without it"
+    );
+    job.meet();
+    let two = second.register_as(memory, 30)?;
+    job.meet();
+    let theirs = stadd_of(other, 30)?;
+    puts(job, other, theirs, 2, 8, "a put through the VCQ with it")?;
+    job.meet();
+    job.queue.deregister(one)?;
+    job.meet();
+    let theirs = stadd_of(other, 30)?;
+    puts(job, other, theirs, 3, 8, "a put when the other has gone")?;
+    let first = job.vcq(job.right());
+    ensure!(
+        is_error(put_code(job, first, stadd_of(first, 30)?, 4, 8)?),
+        "a put to the one that has gone"
+    );
+    job.meet();
+    ensure_eq!(memory.get(0), 3, "the memory");
+    second.deregister(two)?;
+    second.free()?;
+    memory.free();
+    Ok(())
+}
+
+fn unique(job: &Job<'_>) -> Verdict {
+    const STAGS: [u32; 3] = [0, 7, 255];
+    let others = (1..8).map(|component| Queue::with_component(TNI, component, 0));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    let mut registered = Vec::new();
+    let mut seen = BTreeSet::new();
+    for queue in &others {
+        for stag in STAGS.map(Some).into_iter().chain([None; 3]) {
+            let memory = Memory::new(256);
+            let stadd = match stag {
+                Some(stag) => queue.register_as(memory, stag)?,
+                None => queue.register(memory)?,
+            };
+            ensure!(seen.insert(stadd), "STADD {stadd:#x} twice in a CQ");
+            registered.push((queue, stadd, memory));
+        }
+    }
+    job.meet();
+    for component in 1..8 {
+        let vcq = vcq_of(job.right(), TNI, component)?;
+        for stag in STAGS {
+            let value = u64::from(component) << 32 | u64::from(stag) | 1 << 63;
+            let code = put_code(job, vcq, stadd_of(vcq, stag)?, value, 8)?;
+            ensure_eq!(code, SUCCESS, "STag {stag} of component {component}");
+        }
+    }
+    job.meet();
+    for (i, (queue, stadd, memory)) in registered.into_iter().enumerate() {
+        let component = i as u64 / 6 + 1;
+        let value = match STAGS.get(i % 6) {
+            Some(stag) => component << 32 | u64::from(*stag) | 1 << 63,
+            None => 0,
+        };
+        ensure_eq!(memory.get(0), value, "{} of component {component}", i % 6);
+        queue.deregister(stadd)?;
         memory.free();
-        Ok(())
-    })
+    }
+    for queue in others {
+        queue.free()?;
+    }
+    Ok(())
+}
+
+fn many(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(4096 * 64);
+    let mut stadds = Vec::new();
+    for i in 0..4096 {
+        let part = Memory {
+            // SAFETY:
+            // - within the memory.
+            base: unsafe { memory.base.add(64 * i) },
+            len: 64,
+        };
+        stadds.push(job.queue.register(part)?);
+    }
+    for i in [0usize, 1, 999, 4095] {
+        let code = put_code(job, job.queue.id, stadds[i] + 8, i as u64 + 1, 8)?;
+        ensure_eq!(code, SUCCESS, "a put to region {i}");
+        memory.shows(64 * i + 8, i as u64 + 1, "what was put to a region")?;
+    }
+    for stadd in &stadds {
+        job.queue.deregister(*stadd)?;
+    }
+    stadds.sort();
+    stadds.dedup();
+    ensure_eq!(stadds.len(), 4096, "different STADDs");
+    memory.free();
+    Ok(())
+}
+
+fn stale(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(256);
+    let peer = job.vcq(job.right());
+    let mut before = Vec::new();
+    for round in 1..=20u64 {
+        let stadd = job.queue.register(memory)?;
+        let theirs = exchange(job, stadd)?;
+        puts(job, peer, theirs, round, 8, "a put to a new STADD")?;
+        for old in &before {
+            refuses(job, peer, *old, 99, 8, "a put to an old STADD")?;
+            post::get(job.hdl, peer, job.stadd + 8, *old, 8).ok(0, LOCAL, 0)?;
+            ensure!(is_error(job.queue.next_mrq()?.0), "a get from an old STADD");
+        }
+        before.push(theirs);
+        job.meet();
+        ensure_eq!(memory.get(0), round, "the memory");
+        job.queue.deregister(stadd)?;
+        job.meet();
+    }
+    memory.free();
+    Ok(())
+}
+
+fn one_byte(job: &Job<'_>) -> Verdict {
+    let memory = Memory::new(64);
+    let part = Memory {
+        base: memory.base.wrapping_add(13),
+        len: 1,
+    };
+    let stadd = job.queue.register(part)?;
+    let theirs = exchange(job, stadd)?;
+    let peer = job.vcq(job.right());
+    puts(job, peer, theirs, 0x11, 1, "a put of a byte")?;
+    for (offset, length) in [(0, 2), (1, 1), (u64::MAX, 1)] {
+        let to = theirs.wrapping_add(offset);
+        ensure!(
+            is_error(put_code(job, peer, to, 0xffff, length)?),
+            "a put of {length} at {offset}"
+        );
+    }
+    job.meet();
+    memory.all(0, 13, 0, "before the byte")?;
+    memory.all(13, 1, 0x11, "the byte")?;
+    memory.all(14, 50, 0, "behind the byte")?;
+    job.queue.deregister(stadd)?;
+    memory.free();
+    Ok(())
 }

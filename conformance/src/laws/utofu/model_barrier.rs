@@ -7,154 +7,148 @@ use super::kit::*;
 use crate::law::Random;
 
 laws! {
-    both_inputs: "barrier.both-inputs", "§2.3.1", 2, [set_vbg, reduce_uint64, poll_reduce_uint64],
+    both_inputs with(256): "barrier.both-inputs", "§2.3.1", 2, [set_vbg, reduce_uint64, poll_reduce_uint64],
         "a relay sends when both its signal and its packet have come, in either order, and sends both";
-    one_node: "barrier.one-node", "§2.3.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier],
+    one_node with(TABLE + 8): "barrier.one-node", "§2.3.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier],
         "packets go between the TNIs of a node: a circuit through all six in one process ends when all six have started";
-    signals: "barrier.signals", "§2.3.1, §2.3.2", 2, [alloc_vbg, set_vbg],
+    signals with(256): "barrier.signals", "§2.3.1, §2.3.2", 2, [alloc_vbg, set_vbg],
         "a signal to or from a VBG of another TNI or node is refused; a packet may have any";
-    same_bits: "barrier.reduce_double.same-bits", "§2.3.4", 4, [reduce_double, poll_reduce_double] + ordering,
+    same_bits with(TABLE + 256): "barrier.reduce_double.same-bits", "§2.3.4", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM gives the same bits at everybody, whoever contributes what, in whatever circuit and order of starts";
-    elements: "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
+    elements with(TABLE + 8): "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "elements are reduced with those at the same place alone, for every number of elements; pairs with the pair";
-    returns: "barrier.returns", "§2.3.3", 2, [barrier, poll_barrier, reduce_uint64, put_piggyback8],
+    returns with(TABLE + 256): "barrier.returns", "§2.3.3", 2, [barrier, poll_barrier, reduce_uint64, put_piggyback8],
         "starting returns at once, and one-sided communication goes on while a barrier is under way";
 }
 
 /// Rank 0 has an end gate and a relay. The relay takes the packet of rank 1's end gate and releases both.
-fn both_inputs(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut ids = [0u64; 2];
-        let own = 2 - job.rank as usize;
-        ok!(utofu_alloc_vbg(TNI, own, 0, ids.as_mut_ptr()));
-        for (nth, id) in ids.iter().enumerate() {
-            job.write(job.right(), 8 * nth, *id)?;
-        }
-        job.meet();
-        let theirs = [job.memory.get(0), job.memory.get(8)];
-        let setting = |vbg_id, [src_lcl, src_rmt, dst_lcl, dst_rmt]: [u64; 4]| utofu_vbg_setting {
-            vbg_id,
-            src_lcl_vbg_id: src_lcl,
-            src_rmt_vbg_id: src_rmt,
-            dst_lcl_vbg_id: dst_lcl,
-            dst_rmt_vbg_id: dst_rmt,
-            dst_path_coords: [u8::MAX; 3],
+fn both_inputs(job: &Job<'_>) -> Verdict {
+    let mut ids = [0u64; 2];
+    let own = 2 - job.rank as usize;
+    ok!(utofu_alloc_vbg(TNI, own, 0, ids.as_mut_ptr()));
+    for (nth, id) in ids.iter().enumerate() {
+        job.write(job.right(), 8 * nth, *id)?;
+    }
+    job.meet();
+    let theirs = [job.memory.get(0), job.memory.get(8)];
+    let setting = |vbg_id, [src_lcl, src_rmt, dst_lcl, dst_rmt]: [u64; 4]| utofu_vbg_setting {
+        vbg_id,
+        src_lcl_vbg_id: src_lcl,
+        src_rmt_vbg_id: src_rmt,
+        dst_lcl_vbg_id: dst_lcl,
+        dst_rmt_vbg_id: dst_rmt,
+        dst_path_coords: [u8::MAX; 3],
+    };
+    let settings = if job.rank == 0 {
+        vec![
+            setting(ids[0], [ids[1], NULL, ids[1], NULL]),
+            setting(ids[1], [ids[0], theirs[0], ids[0], theirs[0]]),
+        ]
+    } else {
+        vec![setting(ids[0], [NULL, theirs[1], NULL, theirs[1]])]
+    };
+    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
+    job.meet();
+    for round in 0..20u64 {
+        let mut data = [round + 1 + u64::from(job.rank)];
+        let late = round as u32 % 2;
+        let start = || {
+            c!(utofu_reduce_uint64(
+                ids[0],
+                SUM,
+                data.as_ptr().cast_mut(),
+                1,
+                0
+            ))
         };
-        let settings = if job.rank == 0 {
-            vec![
-                setting(ids[0], [ids[1], NULL, ids[1], NULL]),
-                setting(ids[1], [ids[0], theirs[0], ids[0], theirs[0]]),
-            ]
-        } else {
-            vec![setting(ids[0], [NULL, theirs[1], NULL, theirs[1]])]
-        };
-        ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
-        job.meet();
-        for round in 0..20u64 {
-            let mut data = [round + 1 + u64::from(job.rank)];
-            let late = round as u32 % 2;
-            let start = || {
-                c!(utofu_reduce_uint64(
-                    ids[0],
-                    SUM,
-                    data.as_ptr().cast_mut(),
-                    1,
-                    0
-                ))
-            };
-            if job.rank != late {
-                ensure_eq!(start(), SUCCESS, "starting");
-                // The relay has one of its two inputs.
-                let begun = Instant::now();
-                let mut none = [7u64];
-                while begun.elapsed().as_millis() < 3 {
-                    gives!(
-                        UTOFU_ERR_NOT_COMPLETED,
-                        utofu_poll_reduce_uint64(ids[0], 0, none.as_mut_ptr())
-                    );
-                }
-                ensure_eq!(none, [7], "data before the end");
-            }
-            job.meet();
-            if job.rank == late {
-                ensure_eq!(start(), SUCCESS, "starting");
-            }
-            completed("the reduction", || {
-                c!(utofu_poll_reduce_uint64(ids[0], 0, data.as_mut_ptr()))
-            })?;
-            ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
-            job.meet();
-        }
-        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), own));
-        Ok(())
-    })
-}
-
-fn one_node(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for plan in [ring(6), butterfly(4), tree(5)] {
-            // One participant on each TNI.
-            let circuit = Circuit::build(job, plan, TNI)?;
-            let ends = circuit.ends();
-            for round in 0..30 {
-                let late = round % ends.len();
-                for (nth, end) in ends.iter().enumerate() {
-                    if nth != late {
-                        ok!(utofu_barrier(*end, 0));
-                    }
-                }
-                for (nth, end) in ends.iter().enumerate() {
-                    if nth != late {
-                        gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(*end, 0));
-                    }
-                }
-                ok!(utofu_barrier(ends[late], 0));
-                for end in &ends {
-                    completed("a barrier", || c!(utofu_poll_barrier(*end, 0)))?;
-                }
-            }
-            circuit.free()?;
-        }
-        Ok(())
-    })
-}
-
-fn signals(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (mut here, mut elsewhere) = ([0u64; 2], 0);
-        ok!(utofu_alloc_vbg(TNI, 2, 0, here.as_mut_ptr()));
-        ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
-        job.write(job.right(), 0, here[1])?;
-        job.meet();
-        let theirs = job.memory.get(0);
-        let setting = |signals: [u64; 2], packets: [u64; 2]| utofu_vbg_setting {
-            vbg_id: here[0],
-            src_lcl_vbg_id: signals[0],
-            src_rmt_vbg_id: packets[0],
-            dst_lcl_vbg_id: signals[1],
-            dst_rmt_vbg_id: packets[1],
-            dst_path_coords: [u8::MAX; 3],
-        };
-        for wrong in [elsewhere, theirs] {
-            for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
-                let settings = setting(signals, [NULL, NULL]);
+        if job.rank != late {
+            ensure_eq!(start(), SUCCESS, "starting");
+            // The relay has one of its two inputs.
+            let begun = Instant::now();
+            let mut none = [7u64];
+            while begun.elapsed().as_millis() < 3 {
                 gives!(
-                    UTOFU_ERR_INVALID_VBG_ID,
-                    utofu_set_vbg(std::ptr::from_ref(&settings).cast_mut(), 1)
+                    UTOFU_ERR_NOT_COMPLETED,
+                    utofu_poll_reduce_uint64(ids[0], 0, none.as_mut_ptr())
                 );
             }
-            for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
-                ok!(utofu_set_vbg(
-                    std::ptr::from_ref(&setting([here[1]; 2], packets)).cast_mut(),
-                    1
-                ));
-            }
+            ensure_eq!(none, [7], "data before the end");
         }
         job.meet();
-        ok!(utofu_free_vbg(here.as_ptr().cast_mut(), 2));
-        ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
-        Ok(())
-    })
+        if job.rank == late {
+            ensure_eq!(start(), SUCCESS, "starting");
+        }
+        completed("the reduction", || {
+            c!(utofu_poll_reduce_uint64(ids[0], 0, data.as_mut_ptr()))
+        })?;
+        ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
+        job.meet();
+    }
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), own));
+    Ok(())
+}
+
+fn one_node(job: &Job<'_>) -> Verdict {
+    for plan in [ring(6), butterfly(4), tree(5)] {
+        // One participant on each TNI.
+        let circuit = Circuit::build(job, plan, TNI)?;
+        let ends = circuit.ends();
+        for round in 0..30 {
+            let late = round % ends.len();
+            for (nth, end) in ends.iter().enumerate() {
+                if nth != late {
+                    ok!(utofu_barrier(*end, 0));
+                }
+            }
+            for (nth, end) in ends.iter().enumerate() {
+                if nth != late {
+                    gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(*end, 0));
+                }
+            }
+            ok!(utofu_barrier(ends[late], 0));
+            for end in &ends {
+                completed("a barrier", || c!(utofu_poll_barrier(*end, 0)))?;
+            }
+        }
+        circuit.free()?;
+    }
+    Ok(())
+}
+
+fn signals(job: &Job<'_>) -> Verdict {
+    let (mut here, mut elsewhere) = ([0u64; 2], 0);
+    ok!(utofu_alloc_vbg(TNI, 2, 0, here.as_mut_ptr()));
+    ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
+    job.write(job.right(), 0, here[1])?;
+    job.meet();
+    let theirs = job.memory.get(0);
+    let setting = |signals: [u64; 2], packets: [u64; 2]| utofu_vbg_setting {
+        vbg_id: here[0],
+        src_lcl_vbg_id: signals[0],
+        src_rmt_vbg_id: packets[0],
+        dst_lcl_vbg_id: signals[1],
+        dst_rmt_vbg_id: packets[1],
+        dst_path_coords: [u8::MAX; 3],
+    };
+    for wrong in [elsewhere, theirs] {
+        for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
+            let settings = setting(signals, [NULL, NULL]);
+            gives!(
+                UTOFU_ERR_INVALID_VBG_ID,
+                utofu_set_vbg(std::ptr::from_ref(&settings).cast_mut(), 1)
+            );
+        }
+        for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
+            ok!(utofu_set_vbg(
+                std::ptr::from_ref(&setting([here[1]; 2], packets)).cast_mut(),
+                1
+            ));
+        }
+    }
+    job.meet();
+    ok!(utofu_free_vbg(here.as_ptr().cast_mut(), 2));
+    ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
+    Ok(())
 }
 
 /// Any finite double, most of them of similar size, so that rounding matters.
@@ -169,169 +163,126 @@ fn any_double(random: &mut Random) -> f64 {
     if random.below(2) == 0 { value } else { -value }
 }
 
-fn same_bits(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 256, |job| {
-        let circuits = [butterfly(4), ring(4), tree(4)]
-            .into_iter()
-            .zip(0..)
-            .map(|(plan, tni)| Circuit::build(job, plan, tni))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut pauses = ctx.random(u64::from(job.rank) + 50);
-        for round in 0..if ctx.is_quick() { 12 } else { 4 } {
-            let mut random = ctx.random(round);
-            let terms: Vec<[f64; 3]> = (0..4)
-                .map(|_| std::array::from_fn(|_| any_double(&mut random)))
-                .collect();
-            let mut first = None;
-            for turn in 0..4 {
-                for circuit in &circuits {
-                    let end = circuit.ends()[0];
-                    let mut data = terms[(job.rank as usize + turn) % 4];
-                    if pauses.below(3) == 0 {
-                        (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
-                    }
-                    ok!(utofu_reduce_double(
-                        end,
-                        BFPSUM,
-                        data.as_ptr().cast_mut(),
-                        3,
-                        0
-                    ));
-                    completed("the sum", || {
-                        c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
-                    })?;
-                    let bits = data.map(f64::to_bits);
-                    let first = *first.get_or_insert(bits);
-                    ensure_eq!(bits, first, "bits of the sums of {terms:?}");
+fn same_bits(job: &Job<'_>) -> Verdict {
+    let circuits = [butterfly(4), ring(4), tree(4)]
+        .into_iter()
+        .zip(0..)
+        .map(|(plan, tni)| Circuit::build(job, plan, tni))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut pauses = job.ctx.random(u64::from(job.rank) + 50);
+    for round in 0..if job.ctx.is_quick() { 12 } else { 4 } {
+        let mut random = job.ctx.random(round);
+        let terms: Vec<[f64; 3]> = (0..4)
+            .map(|_| std::array::from_fn(|_| any_double(&mut random)))
+            .collect();
+        let mut first = None;
+        for turn in 0..4 {
+            for circuit in &circuits {
+                let end = circuit.ends()[0];
+                let mut data = terms[(job.rank as usize + turn) % 4];
+                if pauses.below(3) == 0 {
+                    (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                 }
+                reduce_double(end, BFPSUM, &data, 3)?;
+                completed("the sum", || {
+                    c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
+                })?;
+                let bits = data.map(f64::to_bits);
+                let first = *first.get_or_insert(bits);
+                ensure_eq!(bits, first, "bits of the sums of {terms:?}");
             }
-            for (nth, bits) in first.unwrap_or_default().into_iter().enumerate() {
-                job.write(job.right(), TABLE + 8 * nth, bits)?;
-            }
-            job.meet();
-            let theirs = [0, 8, 16].map(|at| job.memory.get(TABLE + at));
-            ensure_eq!(Some(theirs), first, "bits at the left rank");
-            job.meet();
         }
-        circuits.into_iter().try_for_each(Circuit::free)
-    })
+        for (nth, bits) in first.unwrap_or_default().into_iter().enumerate() {
+            job.write(job.right(), TABLE + 8 * nth, bits)?;
+        }
+        job.meet();
+        let theirs = [0, 8, 16].map(|at| job.memory.get(TABLE + at));
+        ensure_eq!(Some(theirs), first, "bits at the left rank");
+        job.meet();
+    }
+    circuits.into_iter().try_for_each(Circuit::free)
 }
 
-fn elements(ctx: &Ctx) -> Verdict {
+fn elements(job: &Job<'_>) -> Verdict {
     const MAXLOC: u32 = 6;
-    with(ctx, TABLE + 8, |job| {
-        let circuit = Circuit::build(job, butterfly(4), TNI)?;
-        let end = circuit.ends()[0];
-        let rank = u64::from(job.rank);
-        for count in 1..=6usize {
-            // Each element has a separate sum.
-            let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
-            ok!(utofu_reduce_uint64(
-                end,
-                SUM,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
-            completed("the sums", || {
-                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-            })?;
-            for (nth, sum) in data.into_iter().enumerate() {
-                let terms = if nth < count { 6 } else { rank };
-                ensure_eq!(sum, terms << (8 * nth), "element {nth} of {count}");
-            }
+    let circuit = Circuit::build(job, butterfly(4), TNI)?;
+    let end = circuit.ends()[0];
+    let rank = u64::from(job.rank);
+    for count in 1..=6usize {
+        // Each element has a separate sum.
+        let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
+        reduce_uint64(end, SUM, &data, count)?;
+        completed("the sums", || {
+            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+        })?;
+        for (nth, sum) in data.into_iter().enumerate() {
+            let terms = if nth < count { 6 } else { rank };
+            ensure_eq!(sum, terms << (8 * nth), "element {nth} of {count}");
         }
-        for pairs in 1..=3usize {
-            // Each pair has a different winner; the first pair's is rank 1.
-            let value = |pair: u64| 100 + u64::from(rank == pair + 1);
-            let mut data: [u64; 6] = std::array::from_fn(|nth| match nth % 2 {
-                0 => value(nth as u64 / 2),
-                _ => 1000 * (nth as u64 / 2) + rank,
-            });
-            ok!(utofu_reduce_uint64(
-                end,
-                MAXLOC,
-                data.as_ptr().cast_mut(),
-                2 * pairs,
-                0
-            ));
-            completed("the maxima", || {
-                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-            })?;
-            for pair in 0..pairs as u64 {
-                let at = 2 * pair as usize;
-                let found = (data[at], data[at + 1]);
-                ensure_eq!(found, (101, 1000 * pair + pair + 1), "pair {pair}");
-            }
+    }
+    for pairs in 1..=3usize {
+        // Each pair has a different winner; the first pair's is rank 1.
+        let value = |pair: u64| 100 + u64::from(rank == pair + 1);
+        let mut data: [u64; 6] = std::array::from_fn(|nth| match nth % 2 {
+            0 => value(nth as u64 / 2),
+            _ => 1000 * (nth as u64 / 2) + rank,
+        });
+        reduce_uint64(end, MAXLOC, &data, 2 * pairs)?;
+        completed("the maxima", || {
+            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+        })?;
+        for pair in 0..pairs as u64 {
+            let at = 2 * pair as usize;
+            let found = (data[at], data[at + 1]);
+            ensure_eq!(found, (101, 1000 * pair + pair + 1), "pair {pair}");
         }
-        for count in 1..=3usize {
-            let mut data: [f64; 3] =
-                std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
-            ok!(utofu_reduce_double(
-                end,
-                BFPSUM,
-                data.as_ptr().cast_mut(),
-                count,
-                0
-            ));
-            completed("the sums", || {
-                c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
-            })?;
-            for (nth, sum) in data.into_iter().enumerate() {
-                let terms = if nth < count { 6 } else { rank };
-                let expected = (terms * 10u64.pow(nth as u32)) as f64;
-                ensure_eq!(sum, expected, "element {nth} of {count}");
-            }
+    }
+    for count in 1..=3usize {
+        let mut data: [f64; 3] = std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
+        reduce_double(end, BFPSUM, &data, count)?;
+        completed("the sums", || {
+            c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
+        })?;
+        for (nth, sum) in data.into_iter().enumerate() {
+            let terms = if nth < count { 6 } else { rank };
+            let expected = (terms * 10u64.pow(nth as u32)) as f64;
+            ensure_eq!(sum, expected, "element {nth} of {count}");
         }
-        job.meet();
-        circuit.free()
-    })
+    }
+    job.meet();
+    circuit.free()
 }
 
-fn returns(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 256, |job| {
-        let circuit = Circuit::build(job, butterfly(2), TNI)?;
-        let end = circuit.ends()[0];
-        for round in 1..=20u64 {
-            let late = round as u32 % 2;
-            if job.rank != late {
-                // The late rank starts after a word that this process's own communication sends.
-                if round % 4 < 2 {
-                    ok!(utofu_barrier(end, 0));
-                } else {
-                    let data = [round];
-                    ok!(utofu_reduce_uint64(
-                        end,
-                        SUM,
-                        data.as_ptr().cast_mut(),
-                        1,
-                        0
-                    ));
-                }
-                job.write(job.right(), TABLE, round)?;
+fn returns(job: &Job<'_>) -> Verdict {
+    let circuit = Circuit::build(job, butterfly(2), TNI)?;
+    let end = circuit.ends()[0];
+    for round in 1..=20u64 {
+        let late = round as u32 % 2;
+        if job.rank != late {
+            // The late rank starts after a word that this process's own communication sends.
+            if round % 4 < 2 {
+                ok!(utofu_barrier(end, 0));
             } else {
-                job.await_word(TABLE, round)?;
-                if round % 4 < 2 {
-                    ok!(utofu_barrier(end, 0));
-                } else {
-                    let data = [round];
-                    ok!(utofu_reduce_uint64(
-                        end,
-                        SUM,
-                        data.as_ptr().cast_mut(),
-                        1,
-                        0
-                    ));
-                }
+                let data = [round];
+                reduce_uint64(end, SUM, &data, 1)?;
             }
-            let mut sum = [0u64];
-            completed("the end", || match round % 4 < 2 {
-                true => c!(utofu_poll_barrier(end, 0)),
-                false => c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr())),
-            })?;
-            ensure!(round % 4 < 2 || sum == [2 * round], "a sum of {sum:?}");
+            job.write(job.right(), TABLE, round)?;
+        } else {
+            job.await_word(TABLE, round)?;
+            if round % 4 < 2 {
+                ok!(utofu_barrier(end, 0));
+            } else {
+                let data = [round];
+                reduce_uint64(end, SUM, &data, 1)?;
+            }
         }
-        job.meet();
-        circuit.free()
-    })
+        let mut sum = [0u64];
+        completed("the end", || match round % 4 < 2 {
+            true => c!(utofu_poll_barrier(end, 0)),
+            false => c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr())),
+        })?;
+        ensure!(round % 4 < 2 || sum == [2 * round], "a sum of {sum:?}");
+    }
+    job.meet();
+    circuit.free()
 }

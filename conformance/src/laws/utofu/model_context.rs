@@ -4,123 +4,119 @@ use super::circuit::{NULL, completed};
 use super::kit::*;
 
 laws! {
-    apart: "vcq.apart", "§2.2.1", 2, [create_vcq_with_cmp_id, put_piggyback8, poll_tcq, poll_mrq, query_num_unread_mrq],
+    apart with(512): "vcq.apart", "§2.2.1", 2, [create_vcq_with_cmp_id, put_piggyback8, poll_tcq, poll_mrq, query_num_unread_mrq],
         "a full TOQ, unread entries and errors of a VCQ concern no other VCQ, of the same CQ neither";
-    foreign: "vcq.foreign", "§2.1, §2.2.1", 2, [put, query_vcq_id, reg_mem, free_vcq, barrier, set_vbg, free_vbg],
+    foreign with(512): "vcq.foreign", "§2.1, §2.2.1", 2, [put, query_vcq_id, reg_mem, free_vcq, barrier, set_vbg, free_vbg],
         "handles, VBGs and STADDs that another process has made are no good for starting anything here";
 }
 
-fn apart(ctx: &Ctx) -> Verdict {
-    with(ctx, 512, |job| {
-        let other = Queue::with_component(TNI, 1, 0)?;
-        job.meet();
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let mut posted = 0;
-        let code = loop {
-            match post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, 7) {
-                SUCCESS => posted += 1,
-                code => break code,
-            }
-        };
-        ensure_eq!(code, BUSY, "the code of a full TOQ");
-        // The full TOQ does not affect the other VCQ.
-        let flags = TCQ | LOCAL;
-        let nowhere = stadd_of(vcq, 99)?;
-        for round in 1..=20 {
-            post::armw8(other.hdl, vcq, ADD, 1, to + 8).ok(1, flags, round)?;
-            let sent = (other.tcq()?, other.notice(LCL_ARMW)?.edata);
-            ensure_eq!(sent, (round, 1), "entry and notice of the other VCQ");
-            post::armw8(other.hdl, vcq, ADD, 1, nowhere).ok(2, 0, 0)?;
-            ensure!(other.next_mrq()?.0 != SUCCESS, "an addition nowhere");
+fn apart(job: &Job<'_>) -> Verdict {
+    let other = Queue::with_component(TNI, 1, 0)?;
+    job.meet();
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let mut posted = 0;
+    let code = loop {
+        match post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, 7) {
+            SUCCESS => posted += 1,
+            code => break code,
         }
-        let mut unread = usize::MAX;
-        ok!(utofu_query_num_unread_mrq(job.hdl, &mut unread));
-        ensure_eq!(unread, 0, "unread notices of the first VCQ");
-        job.queue.mrq_is_empty()?;
-        for _ in 0..posted {
-            ensure_eq!(job.queue.tcq()?, 7, "cbdata of the first VCQ");
-        }
-        job.queue.tcq_is_empty()?;
-        other.tcq_is_empty()?;
-        other.mrq_is_empty()?;
-        until("all additions", || job.memory.get(0) >= posted)?;
-        job.meet();
-        let sums = (job.memory.get(0), job.memory.get(8));
-        ensure_eq!(sums, (posted, 20), "additions through both");
-        other.free()
-    })
+    };
+    ensure_eq!(code, BUSY, "the code of a full TOQ");
+    // The full TOQ does not affect the other VCQ.
+    let flags = TCQ | LOCAL;
+    let nowhere = stadd_of(vcq, 99)?;
+    for round in 1..=20 {
+        post::armw8(other.hdl, vcq, ADD, 1, to + 8).ok(1, flags, round)?;
+        let sent = (other.tcq()?, other.notice(LCL_ARMW)?.edata);
+        ensure_eq!(sent, (round, 1), "entry and notice of the other VCQ");
+        post::armw8(other.hdl, vcq, ADD, 1, nowhere).ok(2, 0, 0)?;
+        ensure!(other.next_mrq()?.0 != SUCCESS, "an addition nowhere");
+    }
+    let mut unread = usize::MAX;
+    ok!(utofu_query_num_unread_mrq(job.hdl, &mut unread));
+    ensure_eq!(unread, 0, "unread notices of the first VCQ");
+    job.queue.mrq_is_empty()?;
+    for _ in 0..posted {
+        ensure_eq!(job.queue.tcq()?, 7, "cbdata of the first VCQ");
+    }
+    job.queue.tcq_is_empty()?;
+    other.tcq_is_empty()?;
+    other.mrq_is_empty()?;
+    until("all additions", || job.memory.get(0) >= posted)?;
+    job.meet();
+    let sums = (job.memory.get(0), job.memory.get(8));
+    ensure_eq!(sums, (posted, 20), "additions through both");
+    other.free()
 }
 
-fn foreign(ctx: &Ctx) -> Verdict {
-    with(ctx, 512, |job| {
-        // Rank 1 has objects that rank 0 lacks.
-        if job.rank == 1 {
-            let queue = Queue::with_component(TNI, 6, 0)?;
-            let stadd = queue.register(job.memory)?;
-            let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
-            for (at, value) in [queue.hdl as u64, queue.id, stadd, vbg]
-                .into_iter()
-                .enumerate()
-            {
-                job.write(0, 8 * at, value)?;
-            }
-            job.meet();
-            job.meet();
-            ensure_eq!(job.memory.get(256), 0, "memory of the owner");
-            let setting = |peer| utofu_vbg_setting {
-                vbg_id: vbg,
-                src_lcl_vbg_id: peer,
-                src_rmt_vbg_id: NULL,
-                dst_lcl_vbg_id: peer,
-                dst_rmt_vbg_id: NULL,
-                dst_path_coords: [u8::MAX; 3],
-            };
-            // The gate still belongs to this process, unchanged.
-            ok!(utofu_set_vbg(
-                std::ptr::from_ref(&setting(vbg)).cast_mut(),
-                1
-            ));
-            ok!(utofu_barrier(vbg, 0));
-            completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
-            ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
-            queue.deregister(stadd)?;
-            return queue.free();
+fn foreign(job: &Job<'_>) -> Verdict {
+    // Rank 1 has objects that rank 0 lacks.
+    if job.rank == 1 {
+        let queue = Queue::with_component(TNI, 6, 0)?;
+        let stadd = queue.register(job.memory)?;
+        let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
+        for (at, value) in [queue.hdl as u64, queue.id, stadd, vbg]
+            .into_iter()
+            .enumerate()
+        {
+            job.write(0, 8 * at, value)?;
         }
         job.meet();
-        let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
-        let (theirs, mut seen) = (hdl as usize, 0);
-        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
-            utofu_query_vcq_id(theirs, &mut seen);
-            utofu_free_vcq(theirs);
-        }
-        let to = job.at(0, 256);
-        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
-            utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut());
-            utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut());
-        }
-        // A put of this process's VCQ cannot read the other's memory.
-        post::put(job.hdl, job.vcq(0), stadd, to, 8).ok(0, 0, 3)?;
-        let (code, cbdata) = job.queue.next_tcq()?;
-        ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
-        gives! { UTOFU_ERR_INVALID_VBG_ID:
-            utofu_barrier(vbg, 0);
-            utofu_poll_barrier(vbg, 0);
-            utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1);
-        }
-        let setting = utofu_vbg_setting {
+        job.meet();
+        ensure_eq!(job.memory.get(256), 0, "memory of the owner");
+        let setting = |peer| utofu_vbg_setting {
             vbg_id: vbg,
-            src_lcl_vbg_id: NULL,
+            src_lcl_vbg_id: peer,
             src_rmt_vbg_id: NULL,
-            dst_lcl_vbg_id: NULL,
+            dst_lcl_vbg_id: peer,
             dst_rmt_vbg_id: NULL,
             dst_path_coords: [u8::MAX; 3],
         };
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
-        );
-        job.meet();
-        ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
-        Ok(())
-    })
+        // The gate still belongs to this process, unchanged.
+        ok!(utofu_set_vbg(
+            std::ptr::from_ref(&setting(vbg)).cast_mut(),
+            1
+        ));
+        ok!(utofu_barrier(vbg, 0));
+        completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
+        ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
+        queue.deregister(stadd)?;
+        return queue.free();
+    }
+    job.meet();
+    let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
+    let (theirs, mut seen) = (hdl as usize, 0);
+    gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+        utofu_query_vcq_id(theirs, &mut seen);
+        utofu_free_vcq(theirs);
+    }
+    let to = job.at(0, 256);
+    gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+        utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut());
+        utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut());
+    }
+    // A put of this process's VCQ cannot read the other's memory.
+    post::put(job.hdl, job.vcq(0), stadd, to, 8).ok(0, 0, 3)?;
+    let (code, cbdata) = job.queue.next_tcq()?;
+    ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
+    gives! { UTOFU_ERR_INVALID_VBG_ID:
+        utofu_barrier(vbg, 0);
+        utofu_poll_barrier(vbg, 0);
+        utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1);
+    }
+    let setting = utofu_vbg_setting {
+        vbg_id: vbg,
+        src_lcl_vbg_id: NULL,
+        src_rmt_vbg_id: NULL,
+        dst_lcl_vbg_id: NULL,
+        dst_rmt_vbg_id: NULL,
+        dst_path_coords: [u8::MAX; 3],
+    };
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
+    );
+    job.meet();
+    ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
+    Ok(())
 }

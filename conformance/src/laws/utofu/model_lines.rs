@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::kit::*;
-use super::session::session;
+use super::session::{Session, session};
 
 laws! {
-    of_put: "order.lines", "§2.2.10", 2, [put] + ordering,
+    of_put with(65_536): "order.lines", "§2.2.10", 2, [put] + ordering,
         "who sees the end of a cache line of a longer put, without strong order, sees all of that line";
-    of_stride: "order.lines.stride", "§2.2.10, §3.7.1.3", 2, [put_stride] + ordering,
+    of_stride with(65_536): "order.lines.stride", "§2.2.10, §3.7.1.3", 2, [put_stride] + ordering,
         "so it is for each block of a strided put";
-    of_get: "order.lines.get", "§2.2.10", 2, [get] + ordering,
+    of_get with(131_072): "order.lines.get", "§2.2.10", 2, [get] + ordering,
         "a thread that sees the end of a cache line of a longer get, without strong order, sees all of that line";
-    of_relay: "order.lines.session", "§2.2.8, §2.2.10", 3, [put] + ordering,
+    of_relay session(65_536): "order.lines.session", "§2.2.8, §2.2.10", 3, [put] + ordering,
         "who sees the end of a cache line of a longer put that is relayed sees all of that line";
 }
 
@@ -61,122 +61,99 @@ fn lines_arrive(job: &Job<'_>, at: usize, len: usize, value: u8) -> Verdict {
     Ok(())
 }
 
-fn of_put(ctx: &Ctx) -> Verdict {
-    with(ctx, 65_536, |job| {
-        for round in 1..=60u64 {
-            let (at, len) = SHAPES[round as usize % SHAPES.len()];
-            let value = round as u8;
-            if job.rank == 0 {
-                job.memory.fill_range(32_768, len, value);
-                post::put(job.hdl, job.vcq(1), job.stadd + 32_768, job.at(1, at), len)
-                    .ok(0, 0, 0)?;
-                job.await_word(0, round)?;
-            } else {
-                lines_arrive(job, at, len, value)?;
-                job.write(0, 0, round)?;
-            }
+fn of_put(job: &Job<'_>) -> Verdict {
+    for round in 1..=60u64 {
+        let (at, len) = SHAPES[round as usize % SHAPES.len()];
+        let value = round as u8;
+        if job.rank == 0 {
+            job.memory.fill_range(32_768, len, value);
+            job.put(1, 32_768, at, len).ok(0, 0, 0)?;
+            job.await_word(0, round)?;
+        } else {
+            lines_arrive(job, at, len, value)?;
+            job.write(0, 0, round)?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn of_stride(ctx: &Ctx) -> Verdict {
+fn of_stride(job: &Job<'_>) -> Verdict {
     const BLOCKS: usize = 4;
     const STRIDE: usize = 2048;
-    with(ctx, 65_536, |job| {
-        for round in 1..=30u64 {
-            let (at, len) = [(256, 1024), (300, 700), (511, 1500)][round as usize % 3];
-            let value = round as u8;
-            if job.rank == 0 {
-                job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
-                post::put_stride(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 32_768,
-                    job.at(1, at),
-                    len,
-                    STRIDE,
-                    BLOCKS,
-                )
+    for round in 1..=30u64 {
+        let (at, len) = [(256, 1024), (300, 700), (511, 1500)][round as usize % 3];
+        let value = round as u8;
+        if job.rank == 0 {
+            job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
+            job.put_stride(1, 32_768, at, len, STRIDE, BLOCKS)
                 .ok(0, 0, 0)?;
-                job.await_word(0, round)?;
-            } else {
-                for block in 0..BLOCKS {
-                    lines_arrive(job, at + block * STRIDE, len, value)?;
-                }
-                job.write(0, 0, round)?;
+            job.await_word(0, round)?;
+        } else {
+            for block in 0..BLOCKS {
+                lines_arrive(job, at + block * STRIDE, len, value)?;
             }
+            job.write(0, 0, round)?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn of_get(ctx: &Ctx) -> Verdict {
-    let rounds = if ctx.is_quick() { 300 } else { 30 };
-    with(ctx, 131_072, |job| {
-        // The source of the gets, for each parity of the round.
-        job.memory.fill_range(65_536, 32_768, 1);
-        job.memory.fill_range(98_304, 32_768, 2);
-        job.meet();
-        if job.rank == 1 {
-            // Leaves the CPU cores to the threads of rank 0.
-            return Ok(());
-        }
-        let posted = AtomicU64::new(0);
-        let looked = AtomicU64::new(0);
-        threads(2, |thread| {
-            for round in 1..=rounds {
-                let (at, len) = SHAPES[(round / 2) as usize % SHAPES.len()];
-                let half = round % 2;
-                if thread == 1 {
-                    until("the get", || {
-                        (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
-                    })?;
-                    let whole = lines_arrive(job, at, len, 1 + half as u8);
-                    // After a failure the other thread continues alone.
-                    let next = if whole.is_ok() { round } else { u64::MAX };
-                    looked.store(next, Ordering::Release);
-                    whole?;
-                    continue;
-                }
-                job.memory.fill_range(256, 32_768, 0);
-                posted.store(round, Ordering::Release);
-                post::get(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + at as u64,
-                    job.at(1, 65_536 + 32_768 * half as usize),
-                    len,
-                )
-                .ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_GET)?;
-                until("the other thread", || {
-                    (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
+fn of_get(job: &Job<'_>) -> Verdict {
+    let rounds = if job.ctx.is_quick() { 300 } else { 30 };
+    // The source of the gets, for each parity of the round.
+    job.memory.fill_range(65_536, 32_768, 1);
+    job.memory.fill_range(98_304, 32_768, 2);
+    job.meet();
+    if job.rank == 1 {
+        // Leaves the CPU cores to the threads of rank 0.
+        return Ok(());
+    }
+    let posted = AtomicU64::new(0);
+    let looked = AtomicU64::new(0);
+    threads(2, |thread| {
+        for round in 1..=rounds {
+            let (at, len) = SHAPES[(round / 2) as usize % SHAPES.len()];
+            let half = round % 2;
+            if thread == 1 {
+                until("the get", || {
+                    (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
                 })?;
+                let whole = lines_arrive(job, at, len, 1 + half as u8);
+                // After a failure the other thread continues alone.
+                let next = if whole.is_ok() { round } else { u64::MAX };
+                looked.store(next, Ordering::Release);
+                whole?;
+                continue;
             }
-            Ok(())
-        })
+            job.memory.fill_range(256, 32_768, 0);
+            posted.store(round, Ordering::Release);
+            job.get(1, at, 65_536 + 32_768 * half as usize, len)
+                .ok(0, LOCAL, 0)?;
+            job.queue.notice(LCL_GET)?;
+            until("the other thread", || {
+                (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
+            })?;
+        }
+        Ok(())
     })
 }
 
 /// 0 begins, 1 relays to 2, which polls its memory.
-fn of_relay(ctx: &Ctx) -> Verdict {
-    session(ctx, 65_536, |job, session| {
-        for round in 1..=36usize {
-            let (at, len) = SHAPES[round % SHAPES.len()];
-            let value = round as u8;
-            if job.rank == 1 {
-                job.memory.fill_range(32_768, len, value);
-                session.relay(job.vcq(2), 32_768, job.at(2, at), len, 0)?;
-            }
-            job.meet();
-            match job.rank {
-                0 => session.begin(job, 1, (0, 8), 8, sps(1))?,
-                2 => lines_arrive(job, at, len, value)?,
-                _ => {}
-            }
-            job.meet();
+fn of_relay(job: &Job<'_>, session: &Session) -> Verdict {
+    for round in 1..=36usize {
+        let (at, len) = SHAPES[round % SHAPES.len()];
+        let value = round as u8;
+        if job.rank == 1 {
+            job.memory.fill_range(32_768, len, value);
+            session.relay(job.vcq(2), 32_768, job.at(2, at), len, 0)?;
         }
-        Ok(())
-    })
+        job.meet();
+        match job.rank {
+            0 => session.begin(job, 1, (0, 8), 8, sps(1))?,
+            2 => lines_arrive(job, at, len, value)?,
+            _ => {}
+        }
+        job.meet();
+    }
+    Ok(())
 }

@@ -5,46 +5,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::kit::*;
 
 laws! {
-    line_of_get: "order.line.get", "§2.2.10", 2, [get] + ordering,
+    line_of_get with(2048): "order.line.get", "§2.2.10", 2, [get] + ordering,
         "within a cache line of the own memory, a get is seen whole by who polls its end";
-    other_thread: "order.get.thread", "§2.2.10, §6.1.3.1", 2, [get] + ordering,
+    other_thread with(16_384): "order.get.thread", "§2.2.10, §6.1.3.1", 2, [get] + ordering,
         "a thread that polls the end of a get which another one has posted, of a line or strongly ordered, sees all of it";
-    with_errors: "order.errors", "§2.2.10, §2.2.12", 2, [put, get, armw8, poll_mrq, poll_tcq] + ordering,
+    with_errors with(4096): "order.errors", "§2.2.10, §2.2.12", 2, [put, get, armw8, poll_mrq, poll_tcq] + ordering,
         "local notices and TCQ entries come in the order of posting with errors among them";
-    unread: "order.unread", "§2.2.10", 2, [put_piggyback8, put, poll_mrq, query_num_unread_mrq] + ordering,
+    unread with(256): "order.unread", "§2.2.10", 2, [put_piggyback8, put, poll_mrq, query_num_unread_mrq] + ordering,
         "remote notices come in order although thousands of them have not been looked at, and while they are looked at";
-    two_senders: "order.two-vcqs", "§2.2.10", 2, [create_vcq_with_cmp_id, put, armw8, poll_mrq] + ordering,
+    two_senders with(4096): "order.two-vcqs", "§2.2.10", 2, [create_vcq_with_cmp_id, put, armw8, poll_mrq] + ordering,
         "notices of two local VCQs for the same remote one, or of one for two remote ones, are each in order";
 }
 
-fn line_of_get(ctx: &Ctx) -> Verdict {
-    with(ctx, 2048, |job| {
-        for round in 1..=60u64 {
-            let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
-            for word in 0..words {
-                job.memory.set(1024 + 8 * word, round);
-            }
-            job.meet();
-            post::get(
-                job.hdl,
-                job.vcq(job.right()),
-                job.stadd + at as u64,
-                job.at(job.right(), 1024),
-                8 * words,
-            )
-            .ok(0, 0, 0)?;
-            job.await_word(at + 8 * (words - 1), round)?;
-            for word in 0..words {
-                ensure_eq!(job.memory.get(at + 8 * word), round, "word {word}");
-            }
-            job.meet();
+fn line_of_get(job: &Job<'_>) -> Verdict {
+    for round in 1..=60u64 {
+        let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
+        for word in 0..words {
+            job.memory.set(1024 + 8 * word, round);
         }
-        Ok(())
-    })
+        job.meet();
+        job.get(job.right(), at, 1024, 8 * words).ok(0, 0, 0)?;
+        job.await_word(at + 8 * (words - 1), round)?;
+        for word in 0..words {
+            ensure_eq!(job.memory.get(at + 8 * word), round, "word {word}");
+        }
+        job.meet();
+    }
+    Ok(())
 }
 
-fn other_thread(ctx: &Ctx) -> Verdict {
-    let rounds = if ctx.is_quick() { 1000 } else { 30 };
+fn other_thread(job: &Job<'_>) -> Verdict {
+    let rounds = if job.ctx.is_quick() { 1000 } else { 30 };
     // Within a line without strong order, and longer ones with it.
     let shapes = [
         (256, 256, 0),
@@ -52,230 +43,209 @@ fn other_thread(ctx: &Ctx) -> Verdict {
         (256, 2048, STRONG_ORDER),
         (264, 1500, STRONG_ORDER),
     ];
-    with(ctx, 16_384, |job| {
-        job.memory.fill_range(8192, 4096, 1);
-        job.memory.fill_range(12_288, 4096, 2);
-        job.meet();
-        if job.rank == 1 {
-            // Leaves the CPU cores to the threads of rank 0.
-            return Ok(());
-        }
-        let posted = AtomicU64::new(0);
-        let looked = AtomicU64::new(0);
-        threads(2, |thread| {
-            for round in 1..=rounds {
-                let (to, len, flags) = shapes[(round % 4) as usize];
-                let half = round / 4 % 2;
-                let value = 1 + half as u8;
-                let end = &job.memory.bytes()[to + len - 1];
-                if thread == 0 {
-                    job.memory.fill_range(256, 4096, 0);
-                    posted.store(round, Ordering::Release);
-                    let from = job.at(job.right(), 8192 + 4096 * half as usize);
-                    let here = job.stadd + to as u64;
-                    let vcq = job.vcq(job.right());
-                    post::get(job.hdl, vcq, here, from, len).ok(0, flags | LOCAL, 0)?;
-                    job.queue.notice(LCL_GET)?;
-                    until("the other thread", || {
-                        (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
-                    })?;
-                    continue;
-                }
-                until("the get", || {
-                    (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
+    job.memory.fill_range(8192, 4096, 1);
+    job.memory.fill_range(12_288, 4096, 2);
+    job.meet();
+    if job.rank == 1 {
+        // Leaves the CPU cores to the threads of rank 0.
+        return Ok(());
+    }
+    let posted = AtomicU64::new(0);
+    let looked = AtomicU64::new(0);
+    threads(2, |thread| {
+        for round in 1..=rounds {
+            let (to, len, flags) = shapes[(round % 4) as usize];
+            let half = round / 4 % 2;
+            let value = 1 + half as u8;
+            let end = &job.memory.bytes()[to + len - 1];
+            if thread == 0 {
+                job.memory.fill_range(256, 4096, 0);
+                posted.store(round, Ordering::Release);
+                let from = job.at(job.right(), 8192 + 4096 * half as usize);
+                let here = job.stadd + to as u64;
+                let vcq = job.vcq(job.right());
+                post::get(job.hdl, vcq, here, from, len).ok(0, flags | LOCAL, 0)?;
+                job.queue.notice(LCL_GET)?;
+                until("the other thread", || {
+                    (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
                 })?;
-                until("the end of the get", || {
-                    // Many polls: a copy has its beginning but not its end only for a moment.
-                    (0..3000).any(|_| end.load(Ordering::Acquire) == value)
-                })?;
-                let whole = job.memory.all(to, len, value, "a get whose end was seen");
-                // After a failure the other thread continues alone.
-                let next = if whole.is_ok() { round } else { u64::MAX };
-                looked.store(next, Ordering::Release);
-                whole?;
+                continue;
             }
-            Ok(())
-        })
-    })
-}
-
-fn with_errors(ctx: &Ctx) -> Verdict {
-    const COUNT: u64 = 200;
-    with(ctx, 4096, |job| {
-        let mut random = ctx.random(u64::from(job.rank));
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
-        let (nowhere, end) = (stadd_of(vcq, 99)?, job.at(job.right(), 4096));
-        let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
-        let no_source = stadd_of(vcq, 98)?;
-        // The expected entries and notices.
-        let (mut entries, mut notices) = (Vec::new(), Vec::new());
-        for nth in 0..COUNT {
-            let (hdl, cbdata) = (job.hdl, nth as usize + 1);
-            let len = 8 + random.below(1000) as usize;
-            let mut code = SUCCESS;
-            let there = match random.below(5) {
-                0 => {
-                    code = stadd;
-                    nowhere
-                }
-                1 => {
-                    code = length;
-                    end - 4
-                }
-                _ => to,
-            };
-            let flags = TCQ | if code == SUCCESS { LOCAL } else { 0 };
-            match random.below(4) {
-                0 => post::put(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
-                1 => post::get(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
-                2 if code != length => {
-                    post::armw8(hdl, vcq, ADD, 1, there).ok(nth, flags, cbdata)?
-                }
-                2 | 3 if random.below(2) == 0 => {
-                    // The put fails before it is sent.
-                    post::put(hdl, vcq, no_source, there, len).ok(nth, LOCAL, cbdata)?;
-                    entries.push((UTOFU_ERR_TCQ_STADD, nth as usize + 1));
-                    continue;
-                }
-                _ => post::put_piggyback8(hdl, vcq, 1, there, 8).ok(nth, flags, cbdata)?,
-            }
-            entries.push((SUCCESS, nth as usize + 1));
-            notices.push((code, nth));
+            until("the get", || {
+                (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
+            })?;
+            until("the end of the get", || {
+                // Many polls: a copy has its beginning but not its end only for a moment.
+                (0..3000).any(|_| end.load(Ordering::Acquire) == value)
+            })?;
+            let whole = job.memory.all(to, len, value, "a get whose end was seen");
+            // After a failure the other thread continues alone.
+            let next = if whole.is_ok() { round } else { u64::MAX };
+            looked.store(next, Ordering::Release);
+            whole?;
         }
-        for expected in entries {
-            ensure_eq!(job.queue.next_tcq()?, expected, "an entry of the TCQ");
-        }
-        for expected in notices {
-            let (code, notice) = job.queue.next_mrq()?;
-            ensure_eq!((code, notice.edata), expected, "a local notice");
-        }
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()
-    })
-}
-
-fn unread(ctx: &Ctx) -> Verdict {
-    const MOST: usize = 1900;
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-        let mut random = ctx.random(u64::from(job.rank));
-        let mut next = 0u64;
-        let mut sent = 0u64;
-        let take = |next: &mut u64| {
-            let notice = job.queue.notice(RMT_PUT)?;
-            ensure_eq!(notice.edata, *next % 251, "EDATA in order");
-            *next += 1;
-            Ok::<_, String>(())
-        };
-        for part in [MOST, 1, 700, 1500, 3, MOST] {
-            let mut send = |count: usize| {
-                for _ in 0..count {
-                    let edata = sent % 251;
-                    sent += 1;
-                    job.queue.post_seen(
-                        |_| {},
-                        || {
-                            if edata.is_multiple_of(7) {
-                                post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(
-                                    edata,
-                                    REMOTE | TCQ,
-                                    0,
-                                )
-                            } else {
-                                post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(
-                                    edata,
-                                    REMOTE | TCQ,
-                                    0,
-                                )
-                            }
-                        },
-                    )?;
-                    while job.queue.poll_tcq().0 == SUCCESS {}
-                }
-                Ok::<_, String>(())
-            };
-            // First all entries unread, then a part, then while more arrive.
-            send(part)?;
-            job.meet();
-            for _ in 0..random.below(part as u64) {
-                take(&mut next)?;
-            }
-            job.meet();
-            send(100)?;
-            while next < part as u64 {
-                take(&mut next)?;
-            }
-            for _ in 0..50 {
-                send(1)?;
-                take(&mut next)?;
-            }
-            while next < part as u64 + 150 {
-                take(&mut next)?;
-            }
-            job.meet();
-            (next, sent) = (0, 0);
-            job.queue.mrq_is_empty()?;
-            job.meet();
-        }
-        let _ = sent;
         Ok(())
     })
 }
 
-fn two_senders(ctx: &Ctx) -> Verdict {
-    const COUNT: u64 = 120;
-    with(ctx, 4096, |job| {
-        let other = Queue::with_component(TNI + 1, 0, 0)?;
-        let second = other.register_as(job.memory, STAG)?;
-        job.meet();
-        let mut random = ctx.random(u64::from(job.rank));
-        let peer = job.right();
-        let there = [job.vcq(peer), vcq_of(peer, TNI + 1, 0)?];
-        let here = [job.queue, other];
-        let froms = [job.stadd, second];
-        // Both VCQs to both peers, in any order; EDATA counts each pair separately.
-        let mut posted = [[0u64; 2]; 2];
-        for _ in 0..2 * COUNT {
-            let (from, to) = (random.below(2) as usize, random.below(2) as usize);
-            let edata = posted[from][to] % 256;
-            posted[from][to] += 1;
-            let (hdl, vcq) = (here[from].hdl, there[to]);
-            let at = stadd_of(vcq, STAG)? + 2048;
-            let flags = LOCAL | REMOTE;
-            let len = random.below(600) as usize;
-            match random.below(2) {
-                0 => post::put(hdl, vcq, froms[from], at, len).ok(edata, flags, 0)?,
-                _ => post::armw8(hdl, vcq, ADD, 1, at).ok(edata, flags, 0)?,
+fn with_errors(job: &Job<'_>) -> Verdict {
+    const COUNT: u64 = 200;
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
+    let (nowhere, end) = (stadd_of(vcq, 99)?, job.at(job.right(), 4096));
+    let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
+    let no_source = stadd_of(vcq, 98)?;
+    // The expected entries and notices.
+    let (mut entries, mut notices) = (Vec::new(), Vec::new());
+    for nth in 0..COUNT {
+        let (hdl, cbdata) = (job.hdl, nth as usize + 1);
+        let len = 8 + random.below(1000) as usize;
+        let mut code = SUCCESS;
+        let there = match random.below(5) {
+            0 => {
+                code = stadd;
+                nowhere
             }
+            1 => {
+                code = length;
+                end - 4
+            }
+            _ => to,
+        };
+        let flags = TCQ | if code == SUCCESS { LOCAL } else { 0 };
+        match random.below(4) {
+            0 => post::put(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
+            1 => post::get(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
+            2 if code != length => post::armw8(hdl, vcq, ADD, 1, there).ok(nth, flags, cbdata)?,
+            2 | 3 if random.below(2) == 0 => {
+                // The put fails before it is sent.
+                post::put(hdl, vcq, no_source, there, len).ok(nth, LOCAL, cbdata)?;
+                entries.push((UTOFU_ERR_TCQ_STADD, nth as usize + 1));
+                continue;
+            }
+            _ => post::put_piggyback8(hdl, vcq, 1, there, 8).ok(nth, flags, cbdata)?,
         }
-        let theirs = [vcq_of(job.left(), TNI, 0)?, vcq_of(job.left(), TNI + 1, 0)?];
-        let mut next = [[[0u64; 2]; 2]; 2];
-        for _ in 0..4 * COUNT {
-            let (mut at, mut found) = (0, None);
-            until("a notice", || {
-                at = 1 - at;
-                match here[at].poll_mrq() {
-                    (NOT_FOUND, _) => {}
-                    answer => found = Some(answer),
-                }
-                found.is_some()
-            })?;
-            let Some((SUCCESS, notice)) = found else {
-                return Err(format!("{found:?}"));
-            };
-            let remote = usize::from(notice.notice_type % 2);
-            let peers = if remote == 1 { theirs } else { there };
-            let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
-                return Err(format!("a notice of {:#x}", notice.vcq_id));
-            };
-            let next = &mut next[remote][at][peer];
-            ensure_eq!(notice.edata, *next % 256, "EDATA in order");
-            *next += 1;
+        entries.push((SUCCESS, nth as usize + 1));
+        notices.push((code, nth));
+    }
+    for expected in entries {
+        ensure_eq!(job.queue.next_tcq()?, expected, "an entry of the TCQ");
+    }
+    for expected in notices {
+        let (code, notice) = job.queue.next_mrq()?;
+        ensure_eq!((code, notice.edata), expected, "a local notice");
+    }
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()
+}
+
+fn unread(job: &Job<'_>) -> Verdict {
+    const MOST: usize = 1900;
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let mut next = 0u64;
+    let mut sent = 0u64;
+    let take = |next: &mut u64| {
+        let notice = job.queue.notice(RMT_PUT)?;
+        ensure_eq!(notice.edata, *next % 251, "EDATA in order");
+        *next += 1;
+        Ok::<_, String>(())
+    };
+    for part in [MOST, 1, 700, 1500, 3, MOST] {
+        let mut send = |count: usize| {
+            for _ in 0..count {
+                let edata = sent % 251;
+                sent += 1;
+                job.queue.post(|| {
+                    if edata.is_multiple_of(7) {
+                        post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(edata, REMOTE | TCQ, 0)
+                    } else {
+                        post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(edata, REMOTE | TCQ, 0)
+                    }
+                })?;
+                while job.queue.poll_tcq().0 == SUCCESS {}
+            }
+            Ok::<_, String>(())
+        };
+        // First all entries unread, then a part, then while more arrive.
+        send(part)?;
+        job.meet();
+        for _ in 0..random.below(part as u64) {
+            take(&mut next)?;
         }
         job.meet();
-        other.mrq_is_empty()?;
-        other.deregister(second)?;
+        send(100)?;
+        while next < part as u64 {
+            take(&mut next)?;
+        }
+        for _ in 0..50 {
+            send(1)?;
+            take(&mut next)?;
+        }
+        while next < part as u64 + 150 {
+            take(&mut next)?;
+        }
         job.meet();
-        other.free()
-    })
+        (next, sent) = (0, 0);
+        job.queue.mrq_is_empty()?;
+        job.meet();
+    }
+    let _ = sent;
+    Ok(())
+}
+
+fn two_senders(job: &Job<'_>) -> Verdict {
+    const COUNT: u64 = 120;
+    let other = Queue::with_component(TNI + 1, 0, 0)?;
+    let second = other.register_as(job.memory, STAG)?;
+    job.meet();
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let peer = job.right();
+    let there = [job.vcq(peer), vcq_of(peer, TNI + 1, 0)?];
+    let here = [job.queue, other];
+    let froms = [job.stadd, second];
+    // Both VCQs to both peers, in any order; EDATA counts each pair separately.
+    let mut posted = [[0u64; 2]; 2];
+    for _ in 0..2 * COUNT {
+        let (from, to) = (random.below(2) as usize, random.below(2) as usize);
+        let edata = posted[from][to] % 256;
+        posted[from][to] += 1;
+        let (hdl, vcq) = (here[from].hdl, there[to]);
+        let at = stadd_of(vcq, STAG)? + 2048;
+        let flags = LOCAL | REMOTE;
+        let len = random.below(600) as usize;
+        match random.below(2) {
+            0 => post::put(hdl, vcq, froms[from], at, len).ok(edata, flags, 0)?,
+            _ => post::armw8(hdl, vcq, ADD, 1, at).ok(edata, flags, 0)?,
+        }
+    }
+    let theirs = [vcq_of(job.left(), TNI, 0)?, vcq_of(job.left(), TNI + 1, 0)?];
+    let mut next = [[[0u64; 2]; 2]; 2];
+    for _ in 0..4 * COUNT {
+        let (mut at, mut found) = (0, None);
+        until("a notice", || {
+            at = 1 - at;
+            match here[at].poll_mrq() {
+                (NOT_FOUND, _) => {}
+                answer => found = Some(answer),
+            }
+            found.is_some()
+        })?;
+        let Some((SUCCESS, notice)) = found else {
+            return Err(format!("{found:?}"));
+        };
+        let remote = usize::from(notice.notice_type % 2);
+        let peers = if remote == 1 { theirs } else { there };
+        let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
+            return Err(format!("a notice of {:#x}", notice.vcq_id));
+        };
+        let next = &mut next[remote][at][peer];
+        ensure_eq!(notice.edata, *next % 256, "EDATA in order");
+        *next += 1;
+    }
+    job.meet();
+    other.mrq_is_empty()?;
+    other.deregister(second)?;
+    job.meet();
+    other.free()
 }

@@ -4,16 +4,16 @@ use super::kit::*;
 use super::session::{Session, session};
 
 laws! {
-    only_puts: "session.only-puts", "§2.2.8, §2.2.8.1", 2, [get, armw8, cswap4, put_piggyback8, put, poll_mrq],
+    only_puts session(1024): "session.only-puts", "§2.2.8, §2.2.8.1", 2, [get, armw8, cswap4, put_piggyback8, put, poll_mrq],
         "gets, ARMWs, piggybacks and puts without SPS reach a session mode VCQ as any other, and start nothing there";
-    every_put: "session.every-put", "§2.2.8.1", 2,
+    every_put session(2048): "session.every-put", "§2.2.8.1", 2,
         [put, put_gap, put_stride, put_stride_gap, prepare_put, prepare_put_stride, post_toq] + ordering,
         "the SPS goes with every function that writes Put descriptors: with each block, delayed, prepared, and without a byte";
-    nops: "session.nop", "§2.2.6, §2.2.8.1", 2, [nop, put, poll_tcq, poll_mrq],
+    nops session(1024): "session.nop", "§2.2.6, §2.2.8.1", 2, [nop, put, poll_tcq, poll_mrq],
         "a NOP takes a step, and its TCQ entry comes with it and not before, in its turn";
-    bad_source: "session.errors.local", "§2.2.8.1, §2.2.12", 2, [put, poll_tcq, poll_mrq],
+    bad_source session(1024): "session.errors.local", "§2.2.8.1, §2.2.12", 2, [put, poll_tcq, poll_mrq],
         "a command whose source is wrong takes its step, gives the TCQ error then, and the next one goes on";
-    bad_target: "session.errors.chain", "§2.2.8.1, §2.2.12", 3, [put, poll_mrq],
+    bad_target session(1024): "session.errors.chain", "§2.2.8.1, §2.2.12", 3, [put, poll_mrq],
         "a relayed put that fails gives its owner the MRQ error and starts nothing further on; the next one does";
 }
 
@@ -39,225 +39,212 @@ fn set_off(
     Ok(last)
 }
 
-fn only_puts(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
+fn only_puts(job: &Job<'_>, session: &Session) -> Verdict {
+    if job.rank == 1 {
+        session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
+        job.memory.set(0, 7);
+    }
+    job.meet();
+    if job.rank == 0 {
+        let (vcq, to) = (session.ids[1], session.at(1, 0)?);
+        let flags = LOCAL | REMOTE;
+        for _ in 0..10 {
+            post::get(job.hdl, vcq, job.stadd + 128, to, 8).ok(1, flags, 0)?;
+            post::armw8(job.hdl, vcq, ADD, 1, to).ok(2, flags, 0)?;
+            post::cswap4(job.hdl, vcq, 0, 0, to + 8).ok(3, flags, 0)?;
+            post::put_piggyback8(job.hdl, vcq, 9, to + 16, 8).ok(4, flags, 0)?;
+            post::put(job.hdl, vcq, job.stadd + 128, to + 24, 8).ok(5, flags, 0)?;
+            for (edata, kind) in [
+                (1, LCL_GET),
+                (2, LCL_ARMW),
+                (3, LCL_ARMW),
+                (4, LCL_PUT),
+                (5, LCL_PUT),
+            ] {
+                ensure_eq!(job.queue.notice(kind)?.edata, edata, "edata");
+            }
+        }
+        pause(2);
+        job.queue.mrq_is_empty()?;
+        ensure_eq!(job.memory.get(512), 0, "a put that nothing has started");
+        // Unordered with the additions.
+        let got = job.memory.get(128);
+        ensure!((7..=17).contains(&got), "{got} in what was got");
+    } else {
+        for _ in 0..10 {
+            for (edata, kind) in [
+                (1, RMT_GET),
+                (2, RMT_ARMW),
+                (3, RMT_ARMW),
+                (4, RMT_PUT),
+                (5, RMT_PUT),
+            ] {
+                ensure_eq!(session.queue.notice(kind)?.edata, edata, "edata there");
+            }
+        }
+    }
+    job.meet();
+    if job.rank == 0 {
+        set_off(job, session, 1, 1)?;
+    }
+    Ok(())
+}
+
+fn every_put(job: &Job<'_>, session: &Session) -> Verdict {
+    let flags = sps(2);
+    for round in 0..7 {
+        // The number of commands that each way starts, in pairs.
+        let blocks = [1, 1, 3, 3, 3, 1, 2][round];
         if job.rank == 1 {
-            session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
-            job.memory.set(0, 7);
-        }
-        job.meet();
-        if job.rank == 0 {
-            let (vcq, to) = (session.ids[1], session.at(1, 0)?);
-            let flags = LOCAL | REMOTE;
-            for _ in 0..10 {
-                post::get(job.hdl, vcq, job.stadd + 128, to, 8).ok(1, flags, 0)?;
-                post::armw8(job.hdl, vcq, ADD, 1, to).ok(2, flags, 0)?;
-                post::cswap4(job.hdl, vcq, 0, 0, to + 8).ok(3, flags, 0)?;
-                post::put_piggyback8(job.hdl, vcq, 9, to + 16, 8).ok(4, flags, 0)?;
-                post::put(job.hdl, vcq, job.stadd + 128, to + 24, 8).ok(5, flags, 0)?;
-                for (edata, kind) in [
-                    (1, LCL_GET),
-                    (2, LCL_ARMW),
-                    (3, LCL_ARMW),
-                    (4, LCL_PUT),
-                    (5, LCL_PUT),
-                ] {
-                    ensure_eq!(job.queue.notice(kind)?.edata, edata, "edata");
-                }
-            }
-            pause(2);
-            job.queue.mrq_is_empty()?;
-            ensure_eq!(job.memory.get(512), 0, "a put that nothing has started");
-            // Unordered with the additions.
-            let got = job.memory.get(128);
-            ensure!((7..=17).contains(&got), "{got} in what was got");
-        } else {
-            for _ in 0..10 {
-                for (edata, kind) in [
-                    (1, RMT_GET),
-                    (2, RMT_ARMW),
-                    (3, RMT_ARMW),
-                    (4, RMT_PUT),
-                    (5, RMT_PUT),
-                ] {
-                    ensure_eq!(session.queue.notice(kind)?.edata, edata, "edata there");
-                }
-            }
-        }
-        job.meet();
-        if job.rank == 0 {
-            set_off(job, session, 1, 1)?;
-        }
-        Ok(())
-    })
-}
-
-fn every_put(ctx: &Ctx) -> Verdict {
-    session(ctx, 2048, |job, session| {
-        let flags = sps(2);
-        for round in 0..7 {
-            // The number of commands that each way starts, in pairs.
-            let blocks = [1, 1, 3, 3, 3, 1, 2][round];
-            if job.rank == 1 {
-                for _ in 0..2 * blocks + 1 {
-                    session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-                }
-            }
-            job.meet();
-            if job.rank == 0 {
-                let (hdl, vcq) = (job.hdl, session.ids[1]);
-                let (from, to, null) = (job.stadd, session.at(1, 1024)?, null_mut());
-                let mut desc = [0u64; 8 * 3];
-                let place = desc.as_mut_ptr().cast();
-                match round {
-                    0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
-                    1 => post::put_gap(hdl, vcq, from, to, 8, 1920, 9).ok(0, flags, 0)?,
-                    2 => post::put_stride(hdl, vcq, from, to, 8, 16, 3).ok(0, flags, 0)?,
-                    3 => {
-                        post::put_stride_gap(hdl, vcq, from, to, 8, 16, 3, 64, 9).ok(0, flags, 0)?
-                    }
-                    4 => {
-                        let size = post::put_stride(hdl, vcq, from, to, 8, 16, 3)
-                            .prepare(0, flags, place)?;
-                        ok!(utofu_post_toq(hdl, place, size, null));
-                    }
-                    5 => {
-                        let size = post::put(hdl, vcq, from, to, 8).prepare(0, flags, place)?;
-                        ok!(utofu_post_toq(hdl, place, size, null));
-                    }
-                    _ => {
-                        let delayed = flags | DELAY;
-                        post::put(hdl, vcq, from, to, 8).ok(0, delayed, 0)?;
-                        post::put(hdl, vcq, from, to, 8).ok(0, flags, 0)?;
-                    }
-                }
-                for _ in 0..2 * blocks {
-                    job.queue.notice(RMT_PUT)?;
-                }
-                pause(1);
-                job.queue.mrq_is_empty()?;
-                // Starts the remaining command, which prepares the next round.
-                set_off(job, session, 1, 1)?;
-            }
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn nops(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        for round in 0..10usize {
-            let first = 10 * round + 1;
-            if job.rank == 1 {
-                let hdl = session.queue.hdl;
-                ok!(utofu_nop(hdl, TCQ | LOCAL | REMOTE, cb(first)));
+            for _ in 0..2 * blocks + 1 {
                 session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-                ok!(utofu_nop(hdl, TCQ, cb(first + 1)));
-                ok!(utofu_nop(hdl, TCQ, cb(first + 2)));
-                pause(1);
-                session.queue.tcq_is_empty()?;
             }
-            for (steps, entry) in [(1, Some(0)), (2, Some(1)), (0, None), (1, Some(2))] {
-                job.meet();
-                if job.rank == 0 {
-                    set_off(job, session, steps, usize::from(steps == 2))?;
-                }
-                job.meet();
-                if job.rank == 1 {
-                    if let Some(nth) = entry {
-                        ensure_eq!(session.queue.tcq()?, first + nth, "cbdata of a NOP");
-                    }
-                    session.queue.tcq_is_empty()?;
-                    session.queue.mrq_is_empty()?;
-                }
-            }
-            job.queue.mrq_is_empty()?;
-        }
-        Ok(())
-    })
-}
-
-fn bad_source(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        if job.rank == 1 {
-            let hdl = session.queue.hdl;
-            let nowhere = stadd_of(session.queue.id, 77)?;
-            let end = session.stadd + 1024 + 256 - 4;
-            for (nth, from) in [nowhere, session.stadd, end].into_iter().enumerate() {
-                let (flags, cbdata) = (if nth == 1 { TCQ | REMOTE } else { 0 }, nth + 1);
-                post::put(hdl, job.vcq(0), from, job.at(0, 512), 8)
-                    .ok(nth as u64, flags, cbdata)?;
-            }
-            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            session.queue.tcq_is_empty()?;
         }
         job.meet();
         if job.rank == 0 {
-            let good = set_off(job, session, 3, 1)?.map(|notice| notice.edata);
-            ensure_eq!(good, Some(1), "the good one");
+            let (hdl, vcq) = (job.hdl, session.ids[1]);
+            let (from, to, null) = (job.stadd, session.at(1, 1024)?, null_mut());
+            let mut desc = [0u64; 8 * 3];
+            let place = desc.as_mut_ptr().cast();
+            match round {
+                0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
+                1 => post::put_gap(hdl, vcq, from, to, 8, 1920, 9).ok(0, flags, 0)?,
+                2 => post::put_stride(hdl, vcq, from, to, 8, 16, 3).ok(0, flags, 0)?,
+                3 => post::put_stride_gap(hdl, vcq, from, to, 8, 16, 3, 64, 9).ok(0, flags, 0)?,
+                4 => {
+                    let size =
+                        post::put_stride(hdl, vcq, from, to, 8, 16, 3).prepare(0, flags, place)?;
+                    ok!(utofu_post_toq(hdl, place, size, null));
+                }
+                5 => {
+                    let size = post::put(hdl, vcq, from, to, 8).prepare(0, flags, place)?;
+                    ok!(utofu_post_toq(hdl, place, size, null));
+                }
+                _ => {
+                    let delayed = flags | DELAY;
+                    post::put(hdl, vcq, from, to, 8).ok(0, delayed, 0)?;
+                    post::put(hdl, vcq, from, to, 8).ok(0, flags, 0)?;
+                }
+            }
+            for _ in 0..2 * blocks {
+                job.queue.notice(RMT_PUT)?;
+            }
             pause(1);
             job.queue.mrq_is_empty()?;
+            // Starts the remaining command, which prepares the next round.
             set_off(job, session, 1, 1)?;
-        } else {
-            for (code, cbdata) in [
-                (UTOFU_ERR_TCQ_STADD, 1),
-                (SUCCESS, 2),
-                (UTOFU_ERR_TCQ_LENGTH, 3),
-            ] {
-                let (seen, which) = session.queue.next_tcq()?;
-                ensure_eq!(
-                    (code_name(seen), which),
-                    (code_name(code), cbdata),
-                    "an entry of the TCQ"
-                );
-            }
         }
         job.meet();
+    }
+    Ok(())
+}
+
+fn nops(job: &Job<'_>, session: &Session) -> Verdict {
+    for round in 0..10usize {
+        let first = 10 * round + 1;
+        if job.rank == 1 {
+            let hdl = session.queue.hdl;
+            ok!(utofu_nop(hdl, TCQ | LOCAL | REMOTE, cb(first)));
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+            ok!(utofu_nop(hdl, TCQ, cb(first + 1)));
+            ok!(utofu_nop(hdl, TCQ, cb(first + 2)));
+            pause(1);
+            session.queue.tcq_is_empty()?;
+        }
+        for (steps, entry) in [(1, Some(0)), (2, Some(1)), (0, None), (1, Some(2))] {
+            job.meet();
+            if job.rank == 0 {
+                set_off(job, session, steps, usize::from(steps == 2))?;
+            }
+            job.meet();
+            if job.rank == 1 {
+                if let Some(nth) = entry {
+                    ensure_eq!(session.queue.tcq()?, first + nth, "cbdata of a NOP");
+                }
+                session.queue.tcq_is_empty()?;
+                session.queue.mrq_is_empty()?;
+            }
+        }
+        job.queue.mrq_is_empty()?;
+    }
+    Ok(())
+}
+
+fn bad_source(job: &Job<'_>, session: &Session) -> Verdict {
+    if job.rank == 1 {
+        let hdl = session.queue.hdl;
+        let nowhere = stadd_of(session.queue.id, 77)?;
+        let end = session.stadd + 1024 + 256 - 4;
+        for (nth, from) in [nowhere, session.stadd, end].into_iter().enumerate() {
+            let (flags, cbdata) = (if nth == 1 { TCQ | REMOTE } else { 0 }, nth + 1);
+            post::put(hdl, job.vcq(0), from, job.at(0, 512), 8).ok(nth as u64, flags, cbdata)?;
+        }
+        session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
         session.queue.tcq_is_empty()?;
-        session.queue.mrq_is_empty()
-    })
+    }
+    job.meet();
+    if job.rank == 0 {
+        let good = set_off(job, session, 3, 1)?.map(|notice| notice.edata);
+        ensure_eq!(good, Some(1), "the good one");
+        pause(1);
+        job.queue.mrq_is_empty()?;
+        set_off(job, session, 1, 1)?;
+    } else {
+        for (code, cbdata) in [
+            (UTOFU_ERR_TCQ_STADD, 1),
+            (SUCCESS, 2),
+            (UTOFU_ERR_TCQ_LENGTH, 3),
+        ] {
+            let (seen, which) = session.queue.next_tcq()?;
+            ensure_eq!(
+                (code_name(seen), which),
+                (code_name(code), cbdata),
+                "an entry of the TCQ"
+            );
+        }
+    }
+    job.meet();
+    session.queue.tcq_is_empty()?;
+    session.queue.mrq_is_empty()
 }
 
 /// 0 begins and 1 relays to 2. The command of 2 goes back to 0.
-fn bad_target(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        let nowhere = stadd_of(session.ids[2], 99)?;
-        if job.rank == 1 {
-            for to in [nowhere, session.at(2, 1024 + 256 - 4)?, session.at(2, 0)?] {
-                session.relay(session.ids[2], 0, to, 8, sps(1))?;
-            }
+fn bad_target(job: &Job<'_>, session: &Session) -> Verdict {
+    let nowhere = stadd_of(session.ids[2], 99)?;
+    if job.rank == 1 {
+        for to in [nowhere, session.at(2, 1024 + 256 - 4)?, session.at(2, 0)?] {
+            session.relay(session.ids[2], 0, to, 8, sps(1))?;
         }
-        if job.rank == 2 {
-            for _ in 0..2 {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
+    }
+    if job.rank == 2 {
+        for _ in 0..2 {
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
         }
-        job.meet();
-        if job.rank == 0 {
-            set_off(job, session, 2, 0)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        set_off(job, session, 2, 0)?;
+    }
+    if job.rank == 1 {
+        for code in [UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH] {
+            let (seen, notice) = session.queue.next_mrq()?;
+            ensure_eq!(code_name(seen), code_name(code), "a failed relay");
+            ensure_eq!(
+                (notice.notice_type, notice.vcq_id),
+                (LCL_PUT, session.ids[2]),
+                "its notice"
+            );
         }
-        if job.rank == 1 {
-            for code in [UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH] {
-                let (seen, notice) = session.queue.next_mrq()?;
-                ensure_eq!(code_name(seen), code_name(code), "a failed relay");
-                ensure_eq!(
-                    (notice.notice_type, notice.vcq_id),
-                    (LCL_PUT, session.ids[2]),
-                    "its notice"
-                );
-            }
-        }
-        job.meet();
-        if job.rank == 0 {
-            pause(2);
-            job.queue.mrq_is_empty()?;
-            let from = set_off(job, session, 1, 1)?.map(|notice| notice.vcq_id);
-            ensure_eq!(from, Some(session.ids[2]), "who has put");
-            pause(1);
-            job.queue.mrq_is_empty()?;
-        }
-        job.meet();
-        session.queue.mrq_is_empty()
-    })
+    }
+    job.meet();
+    if job.rank == 0 {
+        pause(2);
+        job.queue.mrq_is_empty()?;
+        let from = set_off(job, session, 1, 1)?.map(|notice| notice.vcq_id);
+        ensure_eq!(from, Some(session.ids[2]), "who has put");
+        pause(1);
+        job.queue.mrq_is_empty()?;
+    }
+    job.meet();
+    session.queue.mrq_is_empty()
 }

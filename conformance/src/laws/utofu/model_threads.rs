@@ -7,149 +7,136 @@ use super::kit::*;
 use crate::kit::Child;
 
 laws! {
-    for_another: "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
+    for_another with(TABLE.next_multiple_of(256) + 256): "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
         "what one thread has started another one finds completed: TCQ, MRQ and barriers, without a thread-safe flag";
-    several_cqs: "threads.several-cqs", "§2.5", 2, [create_vcq_with_cmp_id, put, armw8, reg_mem, dereg_mem] + ordering,
+    several_cqs with(256): "threads.several-cqs", "§2.5", 2, [create_vcq_with_cmp_id, put, armw8, reg_mem, dereg_mem] + ordering,
         "threads use VCQs without flags, on a CQ each, at the same time: they communicate, and register the same memory";
-    managing: "threads.managing", "§2.5", 2,
+    managing with(512): "threads.managing", "§2.5", 2,
         [create_vcq, free_vcq, query_vcq_id, query_vcq_info, construct_vcq_id, get_path_id, alloc_vbg, free_vbg, query_stadd] + ordering,
         "while a thread communicates by a VCQ without flags others manage VCQs of the same CQ, VBGs and ids";
     first: "threads.first", "§2.5", 1, [create_vcq, query_my_coords, get_onesided_tnis, alloc_vbg, put_piggyback8] + bare,
         "the very first calls of a process come from several threads at once";
     counting: "threads.counting", "§2.5, §3.7.5.1", 1, [query_num_unread_tcq, create_vcq, free_vcq],
         "a thread asks for the unread entries of a CQ while another one creates and frees VCQs there";
-    beside_a_safe_one: "threads.beside-safe", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, armw8, poll_tcq, poll_mrq] + ordering,
+    beside_a_safe_one with(256): "threads.beside-safe", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, armw8, poll_tcq, poll_mrq] + ordering,
         "a thread-safe VCQ is used by threads while another one uses a VCQ without the flag on the same CQ";
 }
 
-fn for_another(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE.next_multiple_of(256) + 256, |job| {
-        let circuit = Circuit::build(job, butterfly(2), TNI)?;
-        let end = circuit.ends()[0];
-        let (vcq, word) = (job.vcq(job.right()), TABLE.next_multiple_of(256));
-        // A separate thread makes each step, and ends before the next step.
-        let apart = |work: &(dyn Fn() -> Verdict + Sync)| threads(1, |_| work());
-        for round in 1..=20u64 {
-            apart(&|| {
-                let (to, from) = (job.at(job.right(), word), job.stadd + word as u64 + 64);
-                post::armw8(job.hdl, vcq, ADD, 1, to).ok(1, LOCAL | TCQ, 1)?;
-                let to = job.at(job.right(), word + 8);
-                post::put(job.hdl, vcq, from, to, 8).ok(2, LOCAL | TCQ, 2)?;
-                ok!(utofu_barrier(end, 0));
-                Ok(())
-            })?;
-            apart(&|| {
-                ensure_eq!((job.queue.tcq()?, job.queue.tcq()?), (1, 2), "cbdata");
-                Ok(())
-            })?;
-            apart(&|| {
-                let (first, second) = (job.queue.mrq()?, job.queue.mrq()?);
-                ensure_eq!((first.edata, second.edata), (1, 2), "edata");
-                ensure_eq!(first.rmt_value, round - 1, "the value before");
-                Ok(())
-            })?;
-            apart(&|| completed("the barrier", || c!(utofu_poll_barrier(end, 0))))?;
-        }
-        job.meet();
-        circuit.free()
-    })
-}
-
-fn several_cqs(ctx: &Ctx) -> Verdict {
-    const EACH: u64 = 100;
-    with(ctx, 256, |job| {
-        // Component 0 of different TNIs: separate CQs, without a flag.
-        let queues: Vec<Queue> = (1..4)
-            .map(|tni| Queue::with_component(tni, 0, 0))
-            .collect::<Result<_, _>>()?;
-        let shared = Memory::new(1024);
-        job.meet();
-        threads(3, |nth| {
-            let (queue, peer) = (queues[nth], job.right());
-            let (vcq, sum) = (job.vcq(peer), job.at(peer, 0));
-            for round in 1..=EACH {
-                // All threads register the same memory, and parts of it.
-                let stadd = queue.register(shared)?;
-                let part = Memory {
-                    base: shared.base.wrapping_add(256 * nth),
-                    len: 512,
-                };
-                let also = queue.register(part)?;
-                shared.set(256 * nth, round);
-                post::armw8(queue.hdl, vcq, ADD, 1, sum).ok(1, LOCAL | TCQ, 1)?;
-                let to = job.at(peer, 64 + 8 * nth);
-                post::put(queue.hdl, vcq, also, to, 8).ok(2, LOCAL | TCQ, 2)?;
-                ensure_eq!((queue.tcq()?, queue.tcq()?), (1, 2), "cbdata");
-                let notices = (queue.mrq()?, queue.mrq()?);
-                ensure_eq!((notices.0.edata, notices.1.edata), (1, 2), "edata");
-                queue.deregister(stadd)?;
-                queue.deregister(also)?;
-            }
-            queue.tcq_is_empty()?;
-            queue.mrq_is_empty()
-        })?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
-        for nth in 0..3 {
-            ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
-        }
-        for queue in queues {
-            queue.free()?;
-        }
-        shared.free();
-        Ok(())
-    })
-}
-
-fn managing(ctx: &Ctx) -> Verdict {
-    with(ctx, 512, |job| {
-        let done = AtomicBool::new(false);
-        threads(3, |nth| {
-            let peer = job.right();
-            if nth == 0 {
-                let result = (1..=300u64).try_for_each(|round| {
-                    let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
-                    job.memory.set(64, round);
-                    post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(
-                        round % 256,
-                        LOCAL | TCQ,
-                        round as usize,
-                    )?;
-                    ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
-                    ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
-                    Ok(())
-                });
-                done.store(true, Ordering::Release);
-                return result;
-            }
-            while !done.load(Ordering::Acquire) {
-                // All are on one CQ: the first one of the TNI has room for these.
-                let queue = Queue::with_component(TNI, nth as u16, 0)?;
-                ensure_eq!(queue.id, vcq_of(job.rank, TNI, nth as u16)?, "the id");
-                let (mut at, mut tni, mut cq, mut extra) = ([0; 6], 9, 9, 0);
-                ok!(utofu_query_vcq_info(
-                    queue.id,
-                    at.as_mut_ptr(),
-                    &mut tni,
-                    &mut cq,
-                    &mut extra
-                ));
-                ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
-                got!(utofu_get_path_id(job.vcq(peer), null_mut()));
-                let mut vbgs = [0u64; 3];
-                ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
-                ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
-                stadd_of(queue.id, 3)?;
-                ok!(utofu_free_vbg(vbgs.as_ptr().cast_mut(), 3));
-                queue.free()?;
-            }
+fn for_another(job: &Job<'_>) -> Verdict {
+    let circuit = Circuit::build(job, butterfly(2), TNI)?;
+    let end = circuit.ends()[0];
+    let (vcq, word) = (job.vcq(job.right()), TABLE.next_multiple_of(256));
+    // A separate thread makes each step, and ends before the next step.
+    let apart = |work: &(dyn Fn() -> Verdict + Sync)| threads(1, |_| work());
+    for round in 1..=20u64 {
+        apart(&|| {
+            let (to, from) = (job.at(job.right(), word), job.stadd + word as u64 + 64);
+            post::armw8(job.hdl, vcq, ADD, 1, to).ok(1, LOCAL | TCQ, 1)?;
+            let to = job.at(job.right(), word + 8);
+            post::put(job.hdl, vcq, from, to, 8).ok(2, LOCAL | TCQ, 2)?;
+            ok!(utofu_barrier(end, 0));
             Ok(())
         })?;
-        job.meet();
-        ensure_eq!(job.memory.get(8), 300, "the last put");
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()
-    })
+        apart(&|| {
+            ensure_eq!((job.queue.tcq()?, job.queue.tcq()?), (1, 2), "cbdata");
+            Ok(())
+        })?;
+        apart(&|| {
+            let (first, second) = (job.queue.mrq()?, job.queue.mrq()?);
+            ensure_eq!((first.edata, second.edata), (1, 2), "edata");
+            ensure_eq!(first.rmt_value, round - 1, "the value before");
+            Ok(())
+        })?;
+        apart(&|| completed("the barrier", || c!(utofu_poll_barrier(end, 0))))?;
+    }
+    job.meet();
+    circuit.free()
+}
+
+fn several_cqs(job: &Job<'_>) -> Verdict {
+    const EACH: u64 = 100;
+    // Component 0 of different TNIs: separate CQs, without a flag.
+    let queues: Vec<Queue> = (1..4)
+        .map(|tni| Queue::with_component(tni, 0, 0))
+        .collect::<Result<_, _>>()?;
+    let shared = Memory::new(1024);
+    job.meet();
+    threads(3, |nth| {
+        let (queue, peer) = (queues[nth], job.right());
+        let (vcq, sum) = (job.vcq(peer), job.at(peer, 0));
+        for round in 1..=EACH {
+            // All threads register the same memory, and parts of it.
+            let stadd = queue.register(shared)?;
+            let part = Memory {
+                base: shared.base.wrapping_add(256 * nth),
+                len: 512,
+            };
+            let also = queue.register(part)?;
+            shared.set(256 * nth, round);
+            post::armw8(queue.hdl, vcq, ADD, 1, sum).ok(1, LOCAL | TCQ, 1)?;
+            let to = job.at(peer, 64 + 8 * nth);
+            post::put(queue.hdl, vcq, also, to, 8).ok(2, LOCAL | TCQ, 2)?;
+            ensure_eq!((queue.tcq()?, queue.tcq()?), (1, 2), "cbdata");
+            let notices = (queue.mrq()?, queue.mrq()?);
+            ensure_eq!((notices.0.edata, notices.1.edata), (1, 2), "edata");
+            queue.deregister(stadd)?;
+            queue.deregister(also)?;
+        }
+        queue.tcq_is_empty()?;
+        queue.mrq_is_empty()
+    })?;
+    job.meet();
+    ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
+    for nth in 0..3 {
+        ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
+    }
+    for queue in queues {
+        queue.free()?;
+    }
+    shared.free();
+    Ok(())
+}
+
+fn managing(job: &Job<'_>) -> Verdict {
+    let done = AtomicBool::new(false);
+    threads(3, |nth| {
+        let peer = job.right();
+        if nth == 0 {
+            let result = (1..=300u64).try_for_each(|round| {
+                let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
+                job.memory.set(64, round);
+                post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(
+                    round % 256,
+                    LOCAL | TCQ,
+                    round as usize,
+                )?;
+                ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
+                ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
+                Ok(())
+            });
+            done.store(true, Ordering::Release);
+            return result;
+        }
+        while !done.load(Ordering::Acquire) {
+            // All are on one CQ: the first one of the TNI has room for these.
+            let queue = Queue::with_component(TNI, nth as u16, 0)?;
+            ensure_eq!(queue.id, vcq_of(job.rank, TNI, nth as u16)?, "the id");
+            let (at, tni, cq, _) = vcq_info(queue.id)?;
+            ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
+            got!(utofu_get_path_id(job.vcq(peer), null_mut()));
+            let mut vbgs = [0u64; 3];
+            ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
+            ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
+            stadd_of(queue.id, 3)?;
+            ok!(utofu_free_vbg(vbgs.as_ptr().cast_mut(), 3));
+            queue.free()?;
+        }
+        Ok(())
+    })?;
+    job.meet();
+    ensure_eq!(job.memory.get(8), 300, "the last put");
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()
 }
 
 fn first(_: &Ctx) -> Verdict {
@@ -216,35 +203,33 @@ fn counting(ctx: &Ctx) -> Verdict {
     queue.free()
 }
 
-fn beside_a_safe_one(ctx: &Ctx) -> Verdict {
+fn beside_a_safe_one(job: &Job<'_>) -> Verdict {
     const EACH: u64 = 150;
-    with(ctx, 256, |job| {
-        let safe = Queue::with_component(TNI, 1, THREAD_SAFE)?;
-        let alone = Queue::with_component(TNI, 2, 0)?;
-        let seen = AtomicU64::new(0);
-        job.meet();
-        threads(3, |nth| {
-            let queue = if nth == 2 { alone } else { safe };
-            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-            for _ in 0..EACH {
-                post::armw8(queue.hdl, vcq, ADD, 1, to).ok(nth as u64, LOCAL | TCQ, nth + 1)?;
-                // Each user of the shared VCQ may take the entry of another one.
-                let cbdata = queue.tcq()?;
-                ensure!((cbdata == 3) == (nth == 2), "cbdata {cbdata} for {nth}");
-                let edata = queue.notice(LCL_ARMW)?.edata;
-                ensure!((edata == 2) == (nth == 2), "edata {edata} for {nth}");
-                seen.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
-        job.meet();
-        ensure_eq!(seen.into_inner(), 3 * EACH, "completions");
-        ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
-        for queue in [safe, alone] {
-            queue.tcq_is_empty()?;
-            queue.mrq_is_empty()?;
-            queue.free()?;
+    let safe = Queue::with_component(TNI, 1, THREAD_SAFE)?;
+    let alone = Queue::with_component(TNI, 2, 0)?;
+    let seen = AtomicU64::new(0);
+    job.meet();
+    threads(3, |nth| {
+        let queue = if nth == 2 { alone } else { safe };
+        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        for _ in 0..EACH {
+            post::armw8(queue.hdl, vcq, ADD, 1, to).ok(nth as u64, LOCAL | TCQ, nth + 1)?;
+            // Each user of the shared VCQ may take the entry of another one.
+            let cbdata = queue.tcq()?;
+            ensure!((cbdata == 3) == (nth == 2), "cbdata {cbdata} for {nth}");
+            let edata = queue.notice(LCL_ARMW)?.edata;
+            ensure!((edata == 2) == (nth == 2), "edata {edata} for {nth}");
+            seen.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
-    })
+    })?;
+    job.meet();
+    ensure_eq!(seen.into_inner(), 3 * EACH, "completions");
+    ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
+    for queue in [safe, alone] {
+        queue.tcq_is_empty()?;
+        queue.mrq_is_empty()?;
+        queue.free()?;
+    }
+    Ok(())
 }

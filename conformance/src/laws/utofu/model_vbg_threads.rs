@@ -6,9 +6,9 @@ use super::circuit::completed;
 use super::kit::*;
 
 laws! {
-    one_vbg: "threads.one-vbg", "§2.5, §3.4.5.1", 2, [alloc_vbg, reduce_uint64, poll_reduce_uint64] + ordering,
+    one_vbg with(256): "threads.one-vbg", "§2.5, §3.4.5.1", 2, [alloc_vbg, reduce_uint64, poll_reduce_uint64] + ordering,
         "threads that start and poll on one thread-safe VBG: every round is started by one, and ended by one";
-    vbgs: "threads.vbgs", "§2.5", 2, [alloc_vbg, barrier, poll_barrier, reduce_uint64, poll_reduce_uint64] + ordering,
+    vbgs with(256): "threads.vbgs", "§2.5", 2, [alloc_vbg, barrier, poll_barrier, reduce_uint64, poll_reduce_uint64] + ordering,
         "threads use a VBG each at the same time, without a flag";
 }
 
@@ -31,87 +31,83 @@ fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
     Ok(id)
 }
 
-fn one_vbg(ctx: &Ctx) -> Verdict {
+fn one_vbg(job: &Job<'_>) -> Verdict {
     const THREADS: usize = 3;
-    let each = if ctx.is_quick() { 3000 } else { 100 };
+    let each = if job.ctx.is_quick() { 3000 } else { 100 };
     let all = each * THREADS as u64;
-    with(ctx, 256, |job| {
-        let id = pair(job, TNI, THREAD_SAFE, 8)?;
-        let ended = AtomicU64::new(0);
-        threads(THREADS, |_| {
-            let mut left = each;
-            let what = format!("{all} rounds on one VBG");
-            let mut try_both = || {
-                if left > 0 {
-                    let data = [1u64, 5];
-                    match c!(utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 2, 0)) {
-                        SUCCESS => left -= 1,
-                        BUSY => {}
-                        code => return Err(format!("starting gave {}", code_name(code))),
+    let id = pair(job, TNI, THREAD_SAFE, 8)?;
+    let ended = AtomicU64::new(0);
+    threads(THREADS, |_| {
+        let mut left = each;
+        let what = format!("{all} rounds on one VBG");
+        let mut try_both = || {
+            if left > 0 {
+                let data = [1u64, 5];
+                match c!(utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 2, 0)) {
+                    SUCCESS => left -= 1,
+                    BUSY => {}
+                    code => return Err(format!("starting gave {}", code_name(code))),
+                }
+            }
+            let mut data = [0u64; 2];
+            match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
+                SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
+                SUCCESS => return Err(format!("a sum of {data:?}")),
+                code if code == BUSY || code == UTOFU_ERR_NOT_COMPLETED => {}
+                code => return Err(format!("polling gave {}", code_name(code))),
+            }
+            Ok(left == 0 && ended.load(Ordering::Acquire) >= all)
+        };
+        let mut failure: Verdict = Ok(());
+        until(&what, || {
+            // Repeats often before it yields: the scheduler may stop a thread at any instruction.
+            for _ in 0..500 {
+                match try_both() {
+                    Ok(false) => {}
+                    Ok(true) => return true,
+                    Err(why) => {
+                        failure = Err(why);
+                        return true;
                     }
                 }
-                let mut data = [0u64; 2];
-                match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
-                    SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
-                    SUCCESS => return Err(format!("a sum of {data:?}")),
-                    code if code == BUSY || code == UTOFU_ERR_NOT_COMPLETED => {}
-                    code => return Err(format!("polling gave {}", code_name(code))),
-                }
-                Ok(left == 0 && ended.load(Ordering::Acquire) >= all)
-            };
-            let mut failure: Verdict = Ok(());
-            until(&what, || {
-                // Repeats often before it yields: the scheduler may stop a thread at any instruction.
-                for _ in 0..500 {
-                    match try_both() {
-                        Ok(false) => {}
-                        Ok(true) => return true,
-                        Err(why) => {
-                            failure = Err(why);
-                            return true;
-                        }
-                    }
-                }
-                false
-            })?;
-            failure
+            }
+            false
         })?;
-        ensure_eq!(ended.into_inner(), all, "rounds that have ended");
-        gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(id, 0));
-        job.meet();
-        ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
-        Ok(())
-    })
+        failure
+    })?;
+    ensure_eq!(ended.into_inner(), all, "rounds that have ended");
+    gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(id, 0));
+    job.meet();
+    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
+    Ok(())
 }
 
-fn vbgs(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut ids = Vec::new();
-        for nth in 0..3 {
-            // Two on one TNI, one on another.
-            ids.push(pair(job, TNI + nth as u16 / 2, 0, 8 + 8 * nth)?);
-        }
-        threads(3, |nth| {
-            let end = ids[nth];
-            for round in 0..if ctx.is_quick() { 200u64 } else { 50 } {
-                if nth == 0 {
-                    ok!(utofu_barrier(end, 0));
-                    completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
-                    continue;
-                }
-                let mut data = [round * nth as u64];
-                ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, 0));
-                completed("a sum", || {
-                    c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-                })?;
-                ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
+fn vbgs(job: &Job<'_>) -> Verdict {
+    let mut ids = Vec::new();
+    for nth in 0..3 {
+        // Two on one TNI, one on another.
+        ids.push(pair(job, TNI + nth as u16 / 2, 0, 8 + 8 * nth)?);
+    }
+    threads(3, |nth| {
+        let end = ids[nth];
+        for round in 0..if job.ctx.is_quick() { 200u64 } else { 50 } {
+            if nth == 0 {
+                ok!(utofu_barrier(end, 0));
+                completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
+                continue;
             }
-            Ok(())
-        })?;
-        job.meet();
-        for id in &ids {
-            ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
+            let mut data = [round * nth as u64];
+            reduce_uint64(end, 7, &data, 1)?;
+            completed("a sum", || {
+                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+            })?;
+            ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
         }
         Ok(())
-    })
+    })?;
+    job.meet();
+    for id in &ids {
+        ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
+    }
+    Ok(())
 }

@@ -3,17 +3,17 @@
 use super::kit::*;
 
 laws! {
-    fields: "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
+    fields with(256): "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
         "type, peer, EDATA, the STADD of the data's end and the value before, for each kind and both sides";
-    blocks: "mrq.stride", "§3.7", 2, [put_stride, get_stride, poll_mrq],
+    blocks with(8192): "mrq.stride", "§3.7", 2, [put_stride, get_stride, poll_mrq],
         "each block has its notices, with the end of its own data";
-    edata: "mrq.edata", "§3.7.1.1, table 6.4", 2, [put, get, armw8, put_piggyback8],
+    edata with(256): "mrq.edata", "§3.7.1.1, table 6.4", 2, [put, get, armw8, put_piggyback8],
         "EDATA is any byte, and comes back on both sides; more than a byte is refused";
-    wanted: "mrq.wanted", "§3.7.9.1", 2, [poll_mrq, put_piggyback8] + ordering,
+    wanted with(256): "mrq.wanted", "§3.7.9.1", 2, [poll_mrq, put_piggyback8] + ordering,
         "local and remote notices come where their flags were set, each once";
-    mixed: "mrq.mixed", "§3.7.4.2", 4, [poll_mrq, put, armw8, get] + ordering,
+    mixed with(4096): "mrq.mixed", "§3.7.4.2", 4, [poll_mrq, put, armw8, get] + ordering,
         "local and remote notices of many peers, mixed in one MRQ, each come exactly once";
-    unread: "mrq.unread", "§3.7.5", 2, [query_num_unread_mrq, poll_mrq],
+    unread with(256): "mrq.unread", "§3.7.5", 2, [query_num_unread_mrq, poll_mrq],
         "the number of notices not looked at counts them";
 }
 
@@ -22,7 +22,7 @@ type Post = fn(&Job<'_>, u64, u64) -> i32;
 
 pub(super) const FLAGS: u64 = LOCAL | REMOTE;
 
-fn fields(ctx: &Ctx) -> Verdict {
+fn fields(job: &Job<'_>) -> Verdict {
     const DATA: [u8; 32] = [3; 32];
     let kinds: [(&str, u8, u64, Post); 8] = [
         ("put", RMT_PUT, 24, |job, vcq, to| {
@@ -50,255 +50,211 @@ fn fields(ctx: &Ctx) -> Verdict {
             post::cswap8(job.hdl, vcq, 1, 1, to).code(200, FLAGS, 0)
         }),
     ];
-    with(ctx, 256, |job| {
-        for (name, remote, distance, post) in kinds {
-            job.memory.set(8, 0xaaaa_bbbb_cccc_dddd);
-            job.meet();
-            // With another path in the ID: notices contain the default one.
-            let mut vcq = job.vcq(job.right());
-            ok!(utofu_set_vcq_id_path(
-                &mut vcq,
-                [0u8, 2, 1].as_ptr().cast_mut()
-            ));
-            let code = post(job, vcq, job.at(job.right(), 8));
-            ensure_eq!(code, SUCCESS, "{name}");
-            let mut seen = [false; 2];
-            for _ in 0..2 {
-                let notice = job.queue.mrq()?;
-                let is_remote = notice.notice_type == remote;
-                ensure!(
-                    is_remote || notice.notice_type == remote - 1,
-                    "{name}: type {}",
-                    notice.notice_type
+    for (name, remote, distance, post) in kinds {
+        job.memory.set(8, 0xaaaa_bbbb_cccc_dddd);
+        job.meet();
+        // With another path in the ID: notices contain the default one.
+        let mut vcq = job.vcq(job.right());
+        set_path(&mut vcq, &[0u8, 2, 1])?;
+        let code = post(job, vcq, job.at(job.right(), 8));
+        ensure_eq!(code, SUCCESS, "{name}");
+        let mut seen = [false; 2];
+        for _ in 0..2 {
+            let notice = job.queue.mrq()?;
+            let is_remote = notice.notice_type == remote;
+            ensure!(
+                is_remote || notice.notice_type == remote - 1,
+                "{name}: type {}",
+                notice.notice_type
+            );
+            seen[usize::from(is_remote)] = true;
+            ensure_eq!(notice.edata, 200, "{name}: edata");
+            let peer = if is_remote { job.left() } else { job.right() };
+            ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
+            match notice.notice_type {
+                LCL_PUT | LCL_ARMW => {
+                    ensure_eq!(
+                        notice.rmt_stadd,
+                        job.at(peer, 8) + distance,
+                        "{name}: remote STADD"
+                    );
+                }
+                RMT_PUT | RMT_ARMW | RMT_GET => {
+                    ensure_eq!(
+                        notice.rmt_stadd,
+                        job.stadd + 8 + distance,
+                        "{name}: remote STADD at the target"
+                    );
+                }
+                _ => {}
+            }
+            if notice.notice_type == LCL_GET {
+                ensure_eq!(notice.lcl_stadd, job.stadd + 128 + 24, "{name}: local");
+            }
+            if notice.notice_type == RMT_GET {
+                let theirs = job.at(peer, 128) + 24;
+                ensure_eq!(notice.lcl_stadd, theirs, "{name}: local at the target");
+            }
+            if notice.notice_type == LCL_ARMW {
+                let old = if name.ends_with('4') {
+                    0xcccc_dddd
+                } else {
+                    0xaaaa_bbbb_cccc_dddd
+                };
+                ensure_eq!(notice.rmt_value, old, "{name}: value before");
+            }
+            if notice.notice_type == RMT_ARMW {
+                ensure_eq!(
+                    notice.rmt_value,
+                    job.stadd + 8,
+                    "{name}: the STADD as value at the target"
                 );
-                seen[usize::from(is_remote)] = true;
-                ensure_eq!(notice.edata, 200, "{name}: edata");
-                let peer = if is_remote { job.left() } else { job.right() };
-                ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
-                match notice.notice_type {
-                    LCL_PUT | LCL_ARMW => {
-                        ensure_eq!(
-                            notice.rmt_stadd,
-                            job.at(peer, 8) + distance,
-                            "{name}: remote STADD"
-                        );
-                    }
-                    RMT_PUT | RMT_ARMW | RMT_GET => {
-                        ensure_eq!(
-                            notice.rmt_stadd,
-                            job.stadd + 8 + distance,
-                            "{name}: remote STADD at the target"
-                        );
-                    }
-                    _ => {}
-                }
-                if notice.notice_type == LCL_GET {
-                    ensure_eq!(
-                        notice.lcl_stadd,
-                        job.stadd + 128 + 24,
-                        "{name}: local STADD"
-                    );
-                }
-                if notice.notice_type == RMT_GET {
-                    let theirs = job.at(peer, 128) + 24;
-                    ensure_eq!(
-                        notice.lcl_stadd,
-                        theirs,
-                        "{name}: local STADD at the target"
-                    );
-                }
-                if notice.notice_type == LCL_ARMW {
-                    let old = if name.ends_with('4') {
-                        0xcccc_dddd
-                    } else {
-                        0xaaaa_bbbb_cccc_dddd
-                    };
-                    ensure_eq!(notice.rmt_value, old, "{name}: value before");
-                }
-                if notice.notice_type == RMT_ARMW {
-                    ensure_eq!(
-                        notice.rmt_value,
-                        job.stadd + 8,
-                        "{name}: the STADD as value at the target"
-                    );
-                }
             }
-            ensure_eq!(seen, [true, true], "{name}: a local and a remote notice");
-            job.queue.mrq_is_empty()?;
-            job.meet();
         }
-        Ok(())
-    })
+        ensure_eq!(seen, [true, true], "{name}: a local and a remote notice");
+        job.queue.mrq_is_empty()?;
+        job.meet();
+    }
+    Ok(())
 }
 
-fn blocks(ctx: &Ctx) -> Verdict {
-    with(ctx, 8192, |job| {
-        let peer = job.right();
-        post::put_stride(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd,
-            job.at(peer, 4096),
-            10,
-            100,
-            20,
-        )
-        .ok(1, FLAGS, 0)?;
-        post::get_stride(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + 2048,
-            job.at(peer, 4096),
-            10,
-            100,
-            20,
-        )
+fn blocks(job: &Job<'_>) -> Verdict {
+    let peer = job.right();
+    job.put_stride(peer, 0, 4096, 10, 100, 20).ok(1, FLAGS, 0)?;
+    job.get_stride(peer, 2048, 4096, 10, 100, 20)
         .ok(2, FLAGS, 0)?;
-        let mut next = [0u64; 4];
-        for _ in 0..80 {
-            let notice = job.queue.mrq()?;
-            let kind = usize::from(notice.notice_type);
-            let end = next[kind] * 100 + 10;
-            next[kind] += 1;
-            let (seen, expected) = match notice.notice_type {
-                LCL_PUT => (notice.rmt_stadd, job.at(peer, 4096) + end),
-                RMT_PUT | RMT_GET => (notice.rmt_stadd, job.stadd + 4096 + end),
-                _ => (notice.lcl_stadd, job.stadd + 2048 + end),
-            };
-            ensure_eq!(seen, expected, "end of block {} in type {kind}", next[kind]);
-        }
-        ensure_eq!(next, [20; 4], "notices of each type");
-        job.queue.mrq_is_empty()
-    })
+    let mut next = [0u64; 4];
+    for _ in 0..80 {
+        let notice = job.queue.mrq()?;
+        let kind = usize::from(notice.notice_type);
+        let end = next[kind] * 100 + 10;
+        next[kind] += 1;
+        let (seen, expected) = match notice.notice_type {
+            LCL_PUT => (notice.rmt_stadd, job.at(peer, 4096) + end),
+            RMT_PUT | RMT_GET => (notice.rmt_stadd, job.stadd + 4096 + end),
+            _ => (notice.lcl_stadd, job.stadd + 2048 + end),
+        };
+        ensure_eq!(seen, expected, "end of block {} in type {kind}", next[kind]);
+    }
+    ensure_eq!(next, [20; 4], "notices of each type");
+    job.queue.mrq_is_empty()
 }
 
-fn edata(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        for edata in 0..=255 {
-            match edata % 4 {
-                0 => post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
-                1 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(edata, FLAGS, 0)?,
-                2 => post::get(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
-                _ => post::armw8(job.hdl, vcq, ADD, 1, to).ok(edata, FLAGS, 0)?,
-            }
-            for _ in 0..2 {
-                ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
-            }
-            job.meet();
+fn edata(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    for edata in 0..=255 {
+        match edata % 4 {
+            0 => post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
+            1 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(edata, FLAGS, 0)?,
+            2 => post::get(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
+            _ => post::armw8(job.hdl, vcq, ADD, 1, to).ok(edata, FLAGS, 0)?,
         }
-        gives! { UTOFU_ERR_INVALID_EDATA:
-            utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut());
-            utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut());
+        for _ in 0..2 {
+            ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
         }
-        job.queue.mrq_is_empty()
-    })
+        job.meet();
+    }
+    gives! { UTOFU_ERR_INVALID_EDATA:
+        utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut());
+        utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut());
+    }
+    job.queue.mrq_is_empty()
 }
 
-fn wanted(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        // The same on all ranks, so this rank knows the choices of the right one.
-        let mut random = ctx.random(1);
-        let mut expected = [Vec::new(), Vec::new()];
-        for nth in 0..200u64 {
-            let flags = [0, LOCAL, REMOTE, LOCAL | REMOTE][random.below(4) as usize];
-            if flags & LOCAL != 0 {
-                expected[0].push(nth);
-            }
-            if flags & REMOTE != 0 {
-                expected[1].push(nth);
-            }
-            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?;
+fn wanted(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    // The same on all ranks, so this rank knows the choices of the right one.
+    let mut random = job.ctx.random(1);
+    let mut expected = [Vec::new(), Vec::new()];
+    for nth in 0..200u64 {
+        let flags = [0, LOCAL, REMOTE, LOCAL | REMOTE][random.below(4) as usize];
+        if flags & LOCAL != 0 {
+            expected[0].push(nth);
         }
-        let mut seen = [Vec::new(), Vec::new()];
-        for _ in 0..expected[0].len() + expected[1].len() {
-            let notice = job.queue.mrq()?;
-            seen[usize::from(notice.notice_type)].push(notice.edata);
+        if flags & REMOTE != 0 {
+            expected[1].push(nth);
         }
-        ensure_eq!(seen, expected, "EDATA of local and of remote notices");
-        pause(2);
-        job.queue.mrq_is_empty()
-    })
+        post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?;
+    }
+    let mut seen = [Vec::new(), Vec::new()];
+    for _ in 0..expected[0].len() + expected[1].len() {
+        let notice = job.queue.mrq()?;
+        seen[usize::from(notice.notice_type)].push(notice.edata);
+    }
+    ensure_eq!(seen, expected, "EDATA of local and of remote notices");
+    pause(2);
+    job.queue.mrq_is_empty()
 }
 
-fn mixed(ctx: &Ctx) -> Verdict {
+fn mixed(job: &Job<'_>) -> Verdict {
     const EACH: usize = 60;
-    with(ctx, 4096, |job| {
-        let peers = job.size as usize - 1;
-        let mut posted = [0usize; 6];
-        let mut seen = [0usize; 6];
-        // The types that arrive here: the peers make the same calls.
-        let take = |seen: &mut [usize; 6]| -> Result<bool, String> {
-            match job.queue.poll_mrq() {
-                (SUCCESS, notice) => {
-                    seen[usize::from(notice.notice_type)] += 1;
-                    Ok(true)
-                }
-                (NOT_FOUND, _) => Ok(false),
-                (code, _) => Err(code_name(code)),
+    let peers = job.size as usize - 1;
+    let mut posted = [0usize; 6];
+    let mut seen = [0usize; 6];
+    // The types that arrive here: the peers make the same calls.
+    let take = |seen: &mut [usize; 6]| -> Result<bool, String> {
+        match job.queue.poll_mrq() {
+            (SUCCESS, notice) => {
+                seen[usize::from(notice.notice_type)] += 1;
+                Ok(true)
             }
-        };
-        for nth in 0..EACH {
-            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let (vcq, to) = (job.vcq(peer), job.at(peer, 8 * job.rank as usize));
-                let kind = nth % 3;
-                match kind {
-                    0 => post::put(job.hdl, vcq, job.stadd + 2048, to, 8).ok(0, FLAGS, 0)?,
-                    1 => post::get(job.hdl, vcq, job.stadd + 2056, to, 8).ok(0, FLAGS, 0)?,
-                    _ => post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 1024)).ok(0, FLAGS, 0)?,
-                }
-                posted[2 * kind] += 1;
-                posted[2 * kind + 1] += 1;
-            }
-            take(&mut seen)?;
+            (NOT_FOUND, _) => Ok(false),
+            (code, _) => Err(code_name(code)),
         }
-        let mut failure = None;
-        until("all notices", || {
-            match take(&mut seen) {
-                Ok(_) => {}
-                Err(code) => failure = Some(code),
+    };
+    for nth in 0..EACH {
+        for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+            let (vcq, to) = (job.vcq(peer), job.at(peer, 8 * job.rank as usize));
+            let kind = nth % 3;
+            match kind {
+                0 => post::put(job.hdl, vcq, job.stadd + 2048, to, 8).ok(0, FLAGS, 0)?,
+                1 => post::get(job.hdl, vcq, job.stadd + 2056, to, 8).ok(0, FLAGS, 0)?,
+                _ => post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 1024)).ok(0, FLAGS, 0)?,
             }
-            failure.is_some() || seen.iter().sum::<usize>() >= 2 * EACH * peers
-        })?;
-        ensure!(
-            failure.is_none(),
-            "a notice with {}",
-            failure.unwrap_or_default()
-        );
-        ensure_eq!(seen, posted, "notices of each type");
-        job.meet();
-        pause(1);
-        job.queue.mrq_is_empty()
-    })
+            posted[2 * kind] += 1;
+            posted[2 * kind + 1] += 1;
+        }
+        take(&mut seen)?;
+    }
+    let mut failure = None;
+    until("all notices", || {
+        match take(&mut seen) {
+            Ok(_) => {}
+            Err(code) => failure = Some(code),
+        }
+        failure.is_some() || seen.iter().sum::<usize>() >= 2 * EACH * peers
+    })?;
+    ensure!(failure.is_none(), "notice: {}", failure.unwrap_or_default());
+    ensure_eq!(seen, posted, "notices of each type");
+    job.meet();
+    pause(1);
+    job.queue.mrq_is_empty()
 }
 
-fn unread(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let count = || {
-            let mut count = usize::MAX;
-            ok!(utofu_query_num_unread_mrq(job.hdl, &mut count));
-            Ok::<_, String>(count)
-        };
-        ensure_eq!(count()?, 0, "notices of a new VCQ");
-        job.meet();
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        for _ in 0..6 {
-            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, REMOTE | TCQ, 0)?;
+fn unread(job: &Job<'_>) -> Verdict {
+    let count = || {
+        let mut count = usize::MAX;
+        ok!(utofu_query_num_unread_mrq(job.hdl, &mut count));
+        Ok::<_, String>(count)
+    };
+    ensure_eq!(count()?, 0, "notices of a new VCQ");
+    job.meet();
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    for _ in 0..6 {
+        post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, REMOTE | TCQ, 0)?;
+    }
+    let mut failure = None;
+    until("six notices", || match count() {
+        Ok(count) => count == 6,
+        Err(why) => {
+            failure = Some(why);
+            true
         }
-        let mut failure = None;
-        until("six notices", || match count() {
-            Ok(count) => count == 6,
-            Err(why) => {
-                failure = Some(why);
-                true
-            }
-        })?;
-        ensure!(failure.is_none(), "{}", failure.unwrap_or_default());
-        for left in (0..6).rev() {
-            job.queue.notice(RMT_PUT)?;
-            ensure_eq!(count()?, left, "notices left");
-        }
-        Ok(())
-    })
+    })?;
+    ensure!(failure.is_none(), "{}", failure.unwrap_or_default());
+    for left in (0..6).rev() {
+        job.queue.notice(RMT_PUT)?;
+        ensure_eq!(count()?, left, "notices left");
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use super::kit::*;
 laws! {
     too_early: "mrq.early", "§2.2.12, §3.7", 2, [put_piggyback8, put, get, armw8, query_stadd, construct_vcq_id] + ordering,
         "to a VCQ that is not there yet, or has not registered yet, is an error notice; later the same succeeds";
-    error_fields: "mrq.errors", "§2.2.12, §3.7.4.2", 2, [poll_mrq, put, get, armw8],
+    error_fields with(256): "mrq.errors", "§2.2.12, §3.7.4.2", 2, [poll_mrq, put, get, armw8],
         "errors at the remote end come through the local MRQ, also unwanted, and name peer and EDATA; the target hears nothing";
 }
 
@@ -53,11 +53,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
     }
     ctx.sync();
     if let Some(queue) = made {
-        ensure_eq!(
-            memory.get(16),
-            u64::from(ctx.size),
-            "the additions that succeeded"
-        );
+        memory.shows(16, u64::from(ctx.size), "the additions that succeeded")?;
         queue.mrq_is_empty()?;
         queue.deregister(stadd_of(queue.id, 40)?)?;
         queue.free()?;
@@ -70,46 +66,40 @@ fn too_early(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn error_fields(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let vcq = job.vcq(job.right());
-        let nowhere = stadd_of(vcq, 99)?;
-        let end = job.at(job.right(), 252);
-        job.meet();
-        let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
-        for flags in [0, REMOTE, LOCAL | REMOTE] {
-            for (edata, expected) in [
-                (11, stadd),
-                (12, length),
-                (13, stadd),
-                (14, length),
-                (15, stadd),
-            ] {
-                match edata {
-                    11 => post::put(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
-                    12 => post::put(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
-                    13 => post::get(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
-                    14 => post::get(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
-                    _ => post::armw8(job.hdl, vcq, ADD, 1, nowhere).ok(edata, flags, 0)?,
-                }
-                let (code, notice) = job.queue.next_mrq()?;
-                ensure!(
-                    code == expected,
-                    "command {edata}: {} instead of {}",
-                    code_name(code),
-                    code_name(expected)
-                );
-                ensure_eq!(
-                    (notice.edata, notice.vcq_id),
-                    (edata, vcq),
-                    "edata and peer"
-                );
-                ensure!(notice.notice_type % 2 == 0, "a remote notice of an error");
+fn error_fields(job: &Job<'_>) -> Verdict {
+    let vcq = job.vcq(job.right());
+    let nowhere = stadd_of(vcq, 99)?;
+    let end = job.at(job.right(), 252);
+    job.meet();
+    let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
+    for flags in [0, REMOTE, LOCAL | REMOTE] {
+        for (edata, expected) in [
+            (11, stadd),
+            (12, length),
+            (13, stadd),
+            (14, length),
+            (15, stadd),
+        ] {
+            match edata {
+                11 => post::put(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
+                12 => post::put(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
+                13 => post::get(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
+                14 => post::get(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
+                _ => post::armw8(job.hdl, vcq, ADD, 1, nowhere).ok(edata, flags, 0)?,
             }
+            let (code, notice) = job.queue.next_mrq()?;
+            ensure!(
+                code == expected,
+                "command {edata}: {} instead of {}",
+                code_name(code),
+                code_name(expected)
+            );
+            ensure_eq!((notice.edata, notice.vcq_id), (edata, vcq), "both");
+            ensure!(notice.notice_type % 2 == 0, "a remote notice of an error");
         }
-        job.meet();
-        pause(1);
-        job.queue.mrq_is_empty()?;
-        job.memory.all(0, 256, 0, "after errors")
-    })
+    }
+    job.meet();
+    pause(1);
+    job.queue.mrq_is_empty()?;
+    job.memory.all(0, 256, 0, "after errors")
 }

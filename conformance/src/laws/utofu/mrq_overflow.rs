@@ -121,11 +121,7 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
             looks.pause(Duration::from_millis(1));
         }
         for _ in 0..3000 {
-            ensure_eq!(
-                send(0, REMOTE)?,
-                SUCCESS,
-                "a put to a peer who does not look"
-            );
+            ensure_eq!(send(0, REMOTE)?, SUCCESS, "a put to an idle peer");
             while queue.poll_tcq().0 == SUCCESS {}
         }
         ensure_eq!(send(8, 0)?, SUCCESS, "the last put");

@@ -4,75 +4,61 @@ use super::kit::*;
 use super::mrq::FLAGS;
 
 laws! {
-    target_written: "mrq.remote.put", "§2.2.10", 2, [put, poll_mrq] + ordering,
+    target_written with(2 * 8192): "mrq.remote.put", "§2.2.10", 2, [put, poll_mrq] + ordering,
         "with the remote notice of a put all its data are in the target's memory";
-    read_all: "mrq.remote.get", "§2.2.10", 2, [get, poll_mrq] + ordering,
+    read_all with(2 * 8192): "mrq.remote.get", "§2.2.10", 2, [get, poll_mrq] + ordering,
         "with the remote notice of a get its source can be overwritten; with the local one the data are there";
 }
 
-fn target_written(ctx: &Ctx) -> Verdict {
+fn target_written(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 5000;
-    with(ctx, 2 * 8192, |job| {
-        for round in 1..=30u8 {
-            if job.rank == 0 {
-                for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
-                    byte.store(round, std::sync::atomic::Ordering::Relaxed);
-                }
-                post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 5), LENGTH)
-                    .ok(0, REMOTE, 0)?;
-                job.queue.notice(RMT_PUT)?;
-            } else {
-                job.queue.notice(RMT_PUT)?;
-                job.memory
-                    .all(5, LENGTH, round, "the data of a put that was notified")?;
-                post::put_piggyback8(job.hdl, job.vcq(0), 0, job.at(0, 0), 8).ok(0, REMOTE, 0)?;
+    for round in 1..=30u8 {
+        if job.rank == 0 {
+            for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
+                byte.store(round, std::sync::atomic::Ordering::Relaxed);
             }
+            job.put(1, 8192, 5, LENGTH).ok(0, REMOTE, 0)?;
+            job.queue.notice(RMT_PUT)?;
+        } else {
+            job.queue.notice(RMT_PUT)?;
+            job.memory
+                .all(5, LENGTH, round, "the data of a put that was notified")?;
+            job.put8(0, 0, 0).ok(0, REMOTE, 0)?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn read_all(ctx: &Ctx) -> Verdict {
+fn read_all(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 5000;
-    with(ctx, 2 * 8192, |job| {
-        for round in 1..=30u8 {
-            let mut bytes = job.memory.bytes()[..LENGTH].iter();
-            bytes
-                .by_ref()
-                .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
-            job.meet();
-            post::get(
-                job.hdl,
-                job.vcq(job.right()),
-                job.stadd + 8192,
-                job.at(job.right(), 0),
-                LENGTH,
-            )
-            .ok(0, FLAGS, 0)?;
-            for _ in 0..2 {
-                match job.queue.mrq()?.notice_type {
-                    LCL_GET => job.memory.all(
-                        8192,
-                        LENGTH,
-                        round,
-                        "the data of a get that was notified",
-                    )?,
-                    RMT_GET => {
-                        for byte in &job.memory.bytes()[..LENGTH] {
-                            byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
-                        }
-                    }
-                    other => return Err(format!("a notice of type {other}")),
+    for round in 1..=30u8 {
+        let mut bytes = job.memory.bytes()[..LENGTH].iter();
+        bytes
+            .by_ref()
+            .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
+        job.meet();
+        job.get(job.right(), 8192, 0, LENGTH).ok(0, FLAGS, 0)?;
+        for _ in 0..2 {
+            match job.queue.mrq()?.notice_type {
+                LCL_GET => {
+                    job.memory
+                        .all(8192, LENGTH, round, "the data of a get that was notified")?
                 }
+                RMT_GET => {
+                    for byte in &job.memory.bytes()[..LENGTH] {
+                        byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
+                    }
+                }
+                other => return Err(format!("a notice of type {other}")),
             }
-            job.memory.all(
-                8192,
-                LENGTH,
-                round,
-                "the data of a get whose source was overwritten",
-            )?;
-            job.meet();
         }
-        Ok(())
-    })
+        job.memory.all(
+            8192,
+            LENGTH,
+            round,
+            "the data of a get whose source was overwritten",
+        )?;
+        job.meet();
+    }
+    Ok(())
 }

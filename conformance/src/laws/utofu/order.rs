@@ -5,330 +5,277 @@ use std::sync::atomic::Ordering;
 use super::kit::*;
 
 laws! {
-    notices: "order.notices", "§2.2.10", 2, [poll_mrq, put, get, armw8, put_piggyback8] + ordering,
+    notices with(8192): "order.notices", "§2.2.10", 2, [poll_mrq, put, get, armw8, put_piggyback8] + ordering,
         "local notices, and remote ones, come in the order of posting for one remote VCQ and path, whatever the kinds";
-    several_peers: "order.peers", "§2.2.10", 3, [poll_mrq, put_piggyback8] + ordering,
+    several_peers with(256): "order.peers", "§2.2.10", 3, [poll_mrq, put_piggyback8] + ordering,
         "for each of several remote VCQs, notices come in the order of posting";
-    strong_writes: "order.strong", "§2.2.10, §3.7.9.1", 2, [put, put_piggyback8] + ordering,
+    strong_writes with(16_384): "order.strong", "§2.2.10, §3.7.9.1", 2, [put, put_piggyback8] + ordering,
         "a strongly ordered put writes after the writes of those before it: who polls it sees theirs";
-    last_byte: "order.strong.last-byte", "§6.1.3.1", 2, [put] + ordering,
+    last_byte with(65_536): "order.strong.last-byte", "§6.1.3.1", 2, [put] + ordering,
         "when the last byte of a strongly ordered put is seen, the whole put is there";
-    last_byte_of_get: "order.strong.get.last-byte", "§6.1.3.1", 2, [get] + ordering,
+    last_byte_of_get with(65_536): "order.strong.get.last-byte", "§6.1.3.1", 2, [get] + ordering,
         "when the last byte of a strongly ordered get is seen, the whole get is there";
-    strong_armw: "order.strong.armw", "§2.2.10", 2, [put, armw8] + ordering,
+    strong_armw with(16_384): "order.strong.armw", "§2.2.10", 2, [put, armw8] + ordering,
         "a strongly ordered ARMW updates after the puts before it have written";
-    one_line: "order.line", "§2.2.10", 2, [put] + ordering,
+    one_line with(1024): "order.line", "§2.2.10", 2, [put] + ordering,
         "within a cache line of the target, a put is seen whole";
-    hints: "order.hints", "§3.7.9.1", 2, [put, get, armw8, put_piggyback8],
+    hints with(4096): "order.hints", "§3.7.9.1", 2, [put, get, armw8, put_piggyback8],
         "cache injection, padding and packet response change nothing that is written or notified";
-    strong_get: "order.strong.get", "§2.2.10", 2, [get] + ordering,
+    strong_get with(256): "order.strong.get", "§2.2.10", 2, [get] + ordering,
         "a strongly ordered get reads after the gets before it have read";
 }
 
-fn notices(ctx: &Ctx) -> Verdict {
-    with(ctx, 8192, |job| {
-        let mut random = ctx.random(u64::from(job.rank));
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 4096));
-        const COUNT: u64 = 250;
-        for nth in 0..COUNT {
-            let kind = random.below(4);
-            let flags = LOCAL
-                | REMOTE
-                | if random.below(4) == 0 {
-                    STRONG_ORDER
-                } else {
-                    0
-                };
-            let length = random.below(1200) as usize;
-            match kind {
-                0 => post::put(job.hdl, vcq, job.stadd, to, length).ok(nth, flags, 0)?,
-                1 => post::get(job.hdl, vcq, job.stadd + 2048, to, length).ok(nth, flags, 0)?,
-                2 => post::armw8(job.hdl, vcq, ADD, 1, to + 2048).ok(nth, flags, 0)?,
-                _ => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?,
-            }
-        }
-        let mut next = [0; 2];
-        for _ in 0..2 * COUNT {
-            let notice = job.queue.mrq()?;
-            let side = usize::from(notice.notice_type % 2);
-            ensure_eq!(
-                notice.edata,
-                next[side],
-                "EDATA in order (local, remote: {side})"
-            );
-            next[side] += 1;
-        }
-        Ok(())
-    })
-}
-
-fn several_peers(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        const COUNT: u64 = 100;
-        for nth in 0..COUNT {
-            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let flags = LOCAL | REMOTE;
-                post::put_piggyback8(job.hdl, job.vcq(peer), nth, job.at(peer, 0), 8)
-                    .ok(nth, flags, 0)?;
-            }
-        }
-        let peers: Vec<u64> = (0..job.size).map(|rank| job.vcq(rank)).collect();
-        let mut next = vec![[0; 2]; peers.len()];
-        for _ in 0..4 * COUNT {
-            let notice = job.queue.mrq()?;
-            let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
-                return Err(format!("a notice of {:#x}", notice.vcq_id));
+fn notices(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 4096));
+    const COUNT: u64 = 250;
+    for nth in 0..COUNT {
+        let kind = random.below(4);
+        let flags = LOCAL
+            | REMOTE
+            | if random.below(4) == 0 {
+                STRONG_ORDER
+            } else {
+                0
             };
-            let next = &mut next[peer][usize::from(notice.notice_type % 2)];
-            ensure_eq!(notice.edata, *next, "EDATA in order for rank {peer}");
-            *next += 1;
+        let length = random.below(1200) as usize;
+        match kind {
+            0 => post::put(job.hdl, vcq, job.stadd, to, length).ok(nth, flags, 0)?,
+            1 => post::get(job.hdl, vcq, job.stadd + 2048, to, length).ok(nth, flags, 0)?,
+            2 => post::armw8(job.hdl, vcq, ADD, 1, to + 2048).ok(nth, flags, 0)?,
+            _ => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?,
         }
-        Ok(())
-    })
+    }
+    let mut next = [0; 2];
+    for _ in 0..2 * COUNT {
+        let notice = job.queue.mrq()?;
+        let side = usize::from(notice.notice_type % 2);
+        ensure_eq!(notice.edata, next[side], "EDATA (local, remote: {side})");
+        next[side] += 1;
+    }
+    Ok(())
 }
 
-fn strong_writes(ctx: &Ctx) -> Verdict {
+fn several_peers(job: &Job<'_>) -> Verdict {
+    const COUNT: u64 = 100;
+    for nth in 0..COUNT {
+        for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+            let flags = LOCAL | REMOTE;
+            job.put8(peer, 0, nth).ok(nth, flags, 0)?;
+        }
+    }
+    let peers: Vec<u64> = (0..job.size).map(|rank| job.vcq(rank)).collect();
+    let mut next = vec![[0; 2]; peers.len()];
+    for _ in 0..4 * COUNT {
+        let notice = job.queue.mrq()?;
+        let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
+            return Err(format!("a notice of {:#x}", notice.vcq_id));
+        };
+        let next = &mut next[peer][usize::from(notice.notice_type % 2)];
+        ensure_eq!(notice.edata, *next, "EDATA in order for rank {peer}");
+        *next += 1;
+    }
+    Ok(())
+}
+
+fn strong_writes(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 3000;
-    with(ctx, 16_384, |job| {
-        for round in 1..=40u64 {
-            if job.rank == 0 {
-                let here = 8192;
-                for byte in &job.memory.bytes()[here..here + LENGTH] {
-                    byte.store(round as u8, Ordering::Relaxed);
-                }
-                let vcq = job.vcq(1);
-                post::put(job.hdl, vcq, job.stadd + here as u64, job.at(1, 64), LENGTH)
-                    .ok(0, 0, 0)?;
-                post::put_stride(
-                    job.hdl,
-                    vcq,
-                    job.stadd + here as u64,
-                    job.at(1, 4096),
-                    8,
-                    64,
-                    20,
-                )
-                .ok(0, 0, 0)?;
-                post::put_piggyback8(job.hdl, vcq, round, job.at(1, 0), 8).ok(
-                    0,
-                    STRONG_ORDER,
-                    0,
-                )?;
-                job.await_word(0, round)?;
-            } else {
-                job.await_word(0, round)?;
-                job.memory.all(
-                    64,
-                    LENGTH,
-                    round as u8,
-                    "a put before the one that was seen",
-                )?;
-                for block in 0..20 {
-                    job.memory.all(
-                        4096 + 64 * block,
-                        8,
-                        round as u8,
-                        "a block before the put that was seen",
-                    )?;
-                }
-                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
+    for round in 1..=40u64 {
+        if job.rank == 0 {
+            let here = 8192;
+            for byte in &job.memory.bytes()[here..here + LENGTH] {
+                byte.store(round as u8, Ordering::Relaxed);
             }
-        }
-        Ok(())
-    })
-}
-
-fn last_byte(ctx: &Ctx) -> Verdict {
-    let lengths = [255usize, 256, 300, 4097, 20_000];
-    with(ctx, 65_536, |job| {
-        for round in 1..=40u64 {
-            let length = lengths[round as usize % lengths.len()];
-            if job.rank == 0 {
-                for byte in &job.memory.bytes()[32_768..32_768 + length] {
-                    byte.store(round as u8, Ordering::Relaxed);
-                }
-                post::put(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 32_768,
-                    job.at(1, 256),
-                    length,
-                )
-                .ok(0, STRONG_ORDER, 0)?;
-                job.await_word(0, round)?;
-            } else {
-                let last = &job.memory.bytes()[256 + length - 1];
-                until("the last byte", || {
-                    last.load(Ordering::Acquire) == round as u8
-                })?;
-                job.memory
-                    .all(256, length, round as u8, "a put whose last byte was seen")?;
-                job.memory.fill(0);
-                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn last_byte_of_get(ctx: &Ctx) -> Verdict {
-    let lengths = [3usize, 8, 255, 256, 300, 4097, 20_000];
-    with(ctx, 65_536, |job| {
-        job.memory.fill_range(32_768, 32_768, 1 + job.rank as u8);
-        job.meet();
-        let (theirs, peer) = (1 + job.right() as u8, job.right());
-        for round in 0..40usize {
-            let (length, at) = (lengths[round % lengths.len()], 256 + round % 3);
-            job.memory.fill_range(0, 32_768, 0);
-            post::get(
+            let vcq = job.vcq(1);
+            post::put(job.hdl, vcq, job.stadd + here as u64, job.at(1, 64), LENGTH).ok(0, 0, 0)?;
+            post::put_stride(
                 job.hdl,
-                job.vcq(peer),
-                job.stadd + at as u64,
-                job.at(peer, 32_768 + round),
-                length,
+                vcq,
+                job.stadd + here as u64,
+                job.at(1, 4096),
+                8,
+                64,
+                20,
             )
-            .ok(0, STRONG_ORDER, 0)?;
-            let last = &job.memory.bytes()[at + length - 1];
-            until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
-            job.memory
-                .all(at, length, theirs, "a get whose last byte was seen")?;
-        }
-        Ok(())
-    })
-}
-
-fn strong_armw(ctx: &Ctx) -> Verdict {
-    const LENGTH: usize = 3000;
-    with(ctx, 16_384, |job| {
-        for round in 1..=30u64 {
-            if job.rank == 0 {
-                for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
-                    byte.store(round as u8, Ordering::Relaxed);
-                }
-                post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 64), LENGTH)
-                    .ok(0, 0, 0)?;
-                post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
-                job.await_word(0, round)?;
-            } else {
-                job.await_word(0, round)?;
-                job.memory.all(
-                    64,
-                    LENGTH,
-                    round as u8,
-                    "a put before the addition that was seen",
-                )?;
-                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn one_line(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        for round in 1..=60u64 {
-            // A whole line of 256 bytes, or a part of it.
-            let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
-            if job.rank == 0 {
-                for word in 0..words {
-                    job.memory.set(512 + 8 * word, round);
-                }
-                post::put(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 512,
-                    job.at(1, at),
-                    8 * words,
-                )
-                .ok(0, 0, 0)?;
-                job.await_word(0, round)?;
-            } else {
-                // Any word may be polled: the line arrives in one write.
-                let last = at + 8 * (words - 1);
-                until("the last word", || job.memory.get(last) == round)?;
-                for word in 0..words {
-                    ensure_eq!(
-                        job.memory.get(at + 8 * word),
-                        round,
-                        "word {word} of a line of {words}"
-                    );
-                }
-                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn hints(ctx: &Ctx) -> Verdict {
-    with(ctx, 4096, |job| {
-        let (vcq, peer) = (job.vcq(job.right()), job.right());
-        for hints in [
-            CACHE_INJECTION,
-            PACKET_RESPONSE,
-            PADDING | CACHE_INJECTION,
-            CACHE_INJECTION | PACKET_RESPONSE | STRONG_ORDER,
-        ] {
-            let flags = hints | LOCAL | REMOTE | TCQ;
-            job.memory.fill(0);
-            job.memory.set(0, 77);
-            job.meet();
-            post::put_piggyback8(job.hdl, vcq, 5, job.at(peer, 1024), 8).ok(0, flags, 1)?;
-            let flags = flags & !PADDING;
-            post::put(job.hdl, vcq, job.stadd, job.at(peer, 2048), 8).ok(1, flags, 2)?;
-            post::get(job.hdl, vcq, job.stadd + 8, job.at(peer, 0), 8).ok(2, flags, 3)?;
-            post::armw8(job.hdl, vcq, ADD, 9, job.at(peer, 3072)).ok(3, flags, 4)?;
-            for cbdata in 1..=4 {
-                ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
-            }
-            let mut count = 0;
-            for _ in 0..8 {
-                count += job.queue.mrq()?.edata;
-            }
-            ensure_eq!(count, 12, "sum of the EDATA");
-            job.meet();
-            ensure_eq!(
-                (
-                    job.memory.get(1024),
-                    job.memory.get(2048),
-                    job.memory.get(8),
-                    job.memory.get(3072)
-                ),
-                (5, 77, 77, 9),
-                "what was written with hints {hints:#x}"
-            );
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn strong_get(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        if job.rank == 1 {
-            // Counts up word 8, then word 0: a reader of 0, then 8, must not find 8 behind.
-            let mut value = 1;
-            until("the end", || {
-                job.memory.set(8, value);
-                job.memory.set(0, value);
-                value += 1;
-                job.memory.get(128) != 0
-            })?;
+            .ok(0, 0, 0)?;
+            post::put_piggyback8(job.hdl, vcq, round, job.at(1, 0), 8).ok(0, STRONG_ORDER, 0)?;
+            job.await_word(0, round)?;
         } else {
-            for _ in 0..300 {
-                post::get(job.hdl, job.vcq(1), job.stadd + 64, job.at(1, 0), 8).ok(0, 0, 0)?;
-                post::get(job.hdl, job.vcq(1), job.stadd + 72, job.at(1, 8), 8).ok(
-                    0,
-                    STRONG_ORDER | LOCAL,
-                    0,
+            job.await_word(0, round)?;
+            job.memory.all(
+                64,
+                LENGTH,
+                round as u8,
+                "a put before the one that was seen",
+            )?;
+            for block in 0..20 {
+                job.memory.all(
+                    4096 + 64 * block,
+                    8,
+                    round as u8,
+                    "a block before the put that was seen",
                 )?;
-                job.queue.notice(LCL_GET)?;
-                // The write of the second get comes after that of the first one too.
-                let (first, second) = (job.memory.get(64), job.memory.get(72));
-                ensure!(second >= first, "{second} was read after {first}");
             }
-            job.write(1, 128, 1)?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
+}
+
+fn last_byte(job: &Job<'_>) -> Verdict {
+    let lengths = [255usize, 256, 300, 4097, 20_000];
+    for round in 1..=40u64 {
+        let length = lengths[round as usize % lengths.len()];
+        if job.rank == 0 {
+            for byte in &job.memory.bytes()[32_768..32_768 + length] {
+                byte.store(round as u8, Ordering::Relaxed);
+            }
+            job.put(1, 32_768, 256, length).ok(0, STRONG_ORDER, 0)?;
+            job.await_word(0, round)?;
+        } else {
+            let last = &job.memory.bytes()[256 + length - 1];
+            until("the last byte", || {
+                last.load(Ordering::Acquire) == round as u8
+            })?;
+            job.memory
+                .all(256, length, round as u8, "a put whose last byte was seen")?;
+            job.memory.fill(0);
+            job.put8(0, 0, round).ok(0, 0, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn last_byte_of_get(job: &Job<'_>) -> Verdict {
+    let lengths = [3usize, 8, 255, 256, 300, 4097, 20_000];
+    job.memory.fill_range(32_768, 32_768, 1 + job.rank as u8);
+    job.meet();
+    let (theirs, peer) = (1 + job.right() as u8, job.right());
+    for round in 0..40usize {
+        let (length, at) = (lengths[round % lengths.len()], 256 + round % 3);
+        job.memory.fill_range(0, 32_768, 0);
+        job.get(peer, at, 32_768 + round, length)
+            .ok(0, STRONG_ORDER, 0)?;
+        let last = &job.memory.bytes()[at + length - 1];
+        until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
+        job.memory
+            .all(at, length, theirs, "a get whose last byte was seen")?;
+    }
+    Ok(())
+}
+
+fn strong_armw(job: &Job<'_>) -> Verdict {
+    const LENGTH: usize = 3000;
+    for round in 1..=30u64 {
+        if job.rank == 0 {
+            for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
+                byte.store(round as u8, Ordering::Relaxed);
+            }
+            job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
+            post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
+            job.await_word(0, round)?;
+        } else {
+            job.await_word(0, round)?;
+            job.memory.all(
+                64,
+                LENGTH,
+                round as u8,
+                "a put before the addition that was seen",
+            )?;
+            job.put8(0, 0, round).ok(0, 0, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_line(job: &Job<'_>) -> Verdict {
+    for round in 1..=60u64 {
+        // A whole line of 256 bytes, or a part of it.
+        let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
+        if job.rank == 0 {
+            for word in 0..words {
+                job.memory.set(512 + 8 * word, round);
+            }
+            job.put(1, 512, at, 8 * words).ok(0, 0, 0)?;
+            job.await_word(0, round)?;
+        } else {
+            // Any word may be polled: the line arrives in one write.
+            let last = at + 8 * (words - 1);
+            until("the last word", || job.memory.get(last) == round)?;
+            for word in 0..words {
+                ensure_eq!(
+                    job.memory.get(at + 8 * word),
+                    round,
+                    "word {word} of a line of {words}"
+                );
+            }
+            job.put8(0, 0, round).ok(0, 0, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn hints(job: &Job<'_>) -> Verdict {
+    let (vcq, peer) = (job.vcq(job.right()), job.right());
+    for hints in [
+        CACHE_INJECTION,
+        PACKET_RESPONSE,
+        PADDING | CACHE_INJECTION,
+        CACHE_INJECTION | PACKET_RESPONSE | STRONG_ORDER,
+    ] {
+        let flags = hints | LOCAL | REMOTE | TCQ;
+        job.memory.fill(0);
+        job.memory.set(0, 77);
+        job.meet();
+        post::put_piggyback8(job.hdl, vcq, 5, job.at(peer, 1024), 8).ok(0, flags, 1)?;
+        let flags = flags & !PADDING;
+        post::put(job.hdl, vcq, job.stadd, job.at(peer, 2048), 8).ok(1, flags, 2)?;
+        post::get(job.hdl, vcq, job.stadd + 8, job.at(peer, 0), 8).ok(2, flags, 3)?;
+        post::armw8(job.hdl, vcq, ADD, 9, job.at(peer, 3072)).ok(3, flags, 4)?;
+        for cbdata in 1..=4 {
+            ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
+        }
+        let mut count = 0;
+        for _ in 0..8 {
+            count += job.queue.mrq()?.edata;
+        }
+        ensure_eq!(count, 12, "sum of the EDATA");
+        job.meet();
+        ensure_eq!(
+            (
+                job.memory.get(1024),
+                job.memory.get(2048),
+                job.memory.get(8),
+                job.memory.get(3072)
+            ),
+            (5, 77, 77, 9),
+            "what was written with hints {hints:#x}"
+        );
+        job.meet();
+    }
+    Ok(())
+}
+
+fn strong_get(job: &Job<'_>) -> Verdict {
+    if job.rank == 1 {
+        // Counts up word 8, then word 0: a reader of 0, then 8, must not find 8 behind.
+        let mut value = 1;
+        until("the end", || {
+            job.memory.set(8, value);
+            job.memory.set(0, value);
+            value += 1;
+            job.memory.get(128) != 0
+        })?;
+    } else {
+        for _ in 0..300 {
+            job.get(1, 64, 0, 8).ok(0, 0, 0)?;
+            job.get(1, 72, 8, 8).ok(0, STRONG_ORDER | LOCAL, 0)?;
+            job.queue.notice(LCL_GET)?;
+            // The write of the second get comes after that of the first one too.
+            let (first, second) = (job.memory.get(64), job.memory.get(72));
+            ensure!(second >= first, "{second} was read after {first}");
+        }
+        job.write(1, 128, 1)?;
+    }
+    Ok(())
 }

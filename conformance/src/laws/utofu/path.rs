@@ -11,9 +11,9 @@ laws! {
         "there are at most 12 paths: every coordinate is refused or gives one of so many ids";
     chosen: "path.null", "§3.5.1.1", 2, [get_path_id, get_path_coords],
         "without coordinates a path of the network is chosen";
-    any_path_delivers: "path.put", "§3.7.9.2", 2, [put, get, armw8, get_path_id],
+    any_path_delivers with(256): "path.put", "§3.7.9.2", 2, [put, get, armw8, get_path_id],
         "communication works over every path, and notices name the peer with its own default path";
-    flags_before_id: "path.flags", "§3.7", 2, [put, set_vcq_id_path, get_path_id],
+    flags_before_id with(256): "path.flags", "§3.7", 2, [put, set_vcq_id_path, get_path_id],
         "a path in the flags and one in the id may be given together";
 }
 
@@ -65,11 +65,7 @@ fn at_most_twelve(ctx: &Ctx) -> Verdict {
                     &mut id
                 )) {
                     SUCCESS => drop(ids.insert(id)),
-                    code => ensure_eq!(
-                        code,
-                        UTOFU_ERR_INVALID_PATH,
-                        "the code for path {a}, {b}, {c}"
-                    ),
+                    code => ensure_eq!(code, UTOFU_ERR_INVALID_PATH, "for path {a}, {b}, {c}"),
                 }
             }
         }
@@ -93,58 +89,45 @@ fn chosen(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn any_path_delivers(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let peer = job.right();
-        let vcq = job.vcq(peer);
-        for (nth, (coords, id)) in paths(vcq).into_iter().enumerate() {
-            let flags = LOCAL | REMOTE | path(id);
-            let value = nth as u64 + 1;
-            job.memory.set(0, value);
-            post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, flags, 0)?;
-            post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 16)).ok(0, flags, 0)?;
-            post::get(job.hdl, vcq, job.stadd + 24, job.at(peer, 32), 8).ok(0, flags, 0)?;
-            let mut named = vcq;
-            ok!(utofu_set_vcq_id_path(
-                &mut named,
-                coords.as_ptr().cast_mut()
-            ));
-            post::put(job.hdl, named, job.stadd, job.at(peer, 40), 8).ok(0, LOCAL | REMOTE, 0)?;
-            for _ in 0..8 {
-                let notice = job.queue.mrq()?;
-                let local = notice.notice_type % 2 == 0;
-                let expected = if local { vcq } else { job.vcq(job.left()) };
-                ensure_eq!(notice.vcq_id, expected, "the peer in a notice");
-            }
-            job.meet();
-            ensure_eq!(job.memory.get(8), value, "the put over {coords:?}");
-            ensure_eq!(job.memory.get(16), value, "the sum over {coords:?}");
-            ensure_eq!(
-                job.memory.get(40),
-                value,
-                "the put to an id with {coords:?}"
-            );
-            job.meet();
+fn any_path_delivers(job: &Job<'_>) -> Verdict {
+    let peer = job.right();
+    let vcq = job.vcq(peer);
+    for (nth, (coords, id)) in paths(vcq).into_iter().enumerate() {
+        let flags = LOCAL | REMOTE | path(id);
+        let value = nth as u64 + 1;
+        job.memory.set(0, value);
+        post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, flags, 0)?;
+        post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 16)).ok(0, flags, 0)?;
+        post::get(job.hdl, vcq, job.stadd + 24, job.at(peer, 32), 8).ok(0, flags, 0)?;
+        let mut named = vcq;
+        set_path(&mut named, &coords)?;
+        post::put(job.hdl, named, job.stadd, job.at(peer, 40), 8).ok(0, LOCAL | REMOTE, 0)?;
+        for _ in 0..8 {
+            let notice = job.queue.mrq()?;
+            let local = notice.notice_type % 2 == 0;
+            let expected = if local { vcq } else { job.vcq(job.left()) };
+            ensure_eq!(notice.vcq_id, expected, "the peer in a notice");
         }
-        Ok(())
-    })
+        job.meet();
+        ensure_eq!(job.memory.get(8), value, "the put over {coords:?}");
+        ensure_eq!(job.memory.get(16), value, "the sum over {coords:?}");
+        job.memory
+            .shows(40, value, format!("the put to an id with {coords:?}"))?;
+        job.meet();
+    }
+    Ok(())
 }
 
-fn flags_before_id(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let peer = job.right();
-        let mut vcq = job.vcq(peer);
-        ok!(utofu_set_vcq_id_path(
-            &mut vcq,
-            [0u8, 1, 1].as_ptr().cast_mut()
-        ));
-        let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
-        job.memory.set(0, 5);
-        post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
-        let notice = job.queue.notice(LCL_PUT)?;
-        ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
-        job.meet();
-        ensure_eq!(job.memory.get(8), 5, "what was put");
-        Ok(())
-    })
+fn flags_before_id(job: &Job<'_>) -> Verdict {
+    let peer = job.right();
+    let mut vcq = job.vcq(peer);
+    set_path(&mut vcq, &[0u8, 1, 1])?;
+    let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
+    job.memory.set(0, 5);
+    post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
+    let notice = job.queue.notice(LCL_PUT)?;
+    ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
+    job.meet();
+    ensure_eq!(job.memory.get(8), 5, "what was put");
+    Ok(())
 }

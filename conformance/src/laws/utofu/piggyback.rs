@@ -3,56 +3,50 @@
 use super::kit::*;
 
 laws! {
-    piggybacks: "piggyback", "§3.7.1.5", 2, [put_piggyback] + ordering,
+    piggybacks with(256): "piggyback", "§3.7.1.5", 2, [put_piggyback] + ordering,
         "0 to 32 bytes of any alignment arrive at any alignment, and nothing beside them changes";
     reusable: "piggyback.reuse", "§3.7.1.5", 2, [put_piggyback] + ordering,
         "the memory of the data can be reused when the function returns";
-    eight: "piggyback8", "§3.7.1.6", 2, [put_piggyback8] + ordering,
+    eight with(256): "piggyback8", "§3.7.1.6", 2, [put_piggyback8] + ordering,
         "of 0 to 8 bytes the less significant bits go";
-    padded: "piggyback.padding", "§2.2.11, §3.7.9.1", 2, [put_piggyback8, put_piggyback],
+    padded with(1024): "piggyback.padding", "§2.2.11, §3.7.9.1", 2, [put_piggyback8, put_piggyback],
         "with padding and cache injection the data arrive; only their cache line may have changed beside them";
-    polled: "piggyback.polled", "§2.2.10", 2, [put_piggyback8] + ordering,
+    polled with(256): "piggyback.polled", "§2.2.10", 2, [put_piggyback8] + ordering,
         "who polls a word in memory sees a piggyback of 8 bytes whole";
-    too_long: "piggyback.too-long", "§3.7.1.5, §3.7.1.6", 2, [put_piggyback, put_piggyback8, prepare_put_piggyback, prepare_put_piggyback8],
+    too_long with(256): "piggyback.too-long", "§3.7.1.5, §3.7.1.6", 2, [put_piggyback, put_piggyback8, prepare_put_piggyback, prepare_put_piggyback8],
         "more than 32 bytes, and more than 8, are refused and nothing goes";
 }
 
-fn piggybacks(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut random = ctx.random(1);
-        for length in 0..=32 {
-            for to in [0usize, 1, 3, 8, 60] {
-                let data = random_bytes(&mut random, 40);
-                let from = random.below(8) as usize;
-                job.memory.fill(0x5a);
-                job.meet();
-                post::put_piggyback(
-                    job.hdl,
-                    job.vcq(job.right()),
-                    post::bytes(&data[from..]),
-                    job.at(job.right(), 8 + to),
-                    length,
-                )
-                .ok(0, LOCAL, 0)?;
-                let notice = job.queue.notice(LCL_PUT)?;
-                ensure_eq!(
-                    notice.rmt_stadd,
-                    job.at(job.right(), 8 + to + length),
-                    "the end"
-                );
-                job.meet();
-                let what = format!("{length} bytes to {to}");
-                job.memory
-                    .holds(8 + to, &data[from..from + length], &what)?;
-                job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-                let end = 8 + to + length;
-                job.memory
-                    .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
-                job.meet();
-            }
+fn piggybacks(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(1);
+    for length in 0..=32 {
+        for to in [0usize, 1, 3, 8, 60] {
+            let data = random_bytes(&mut random, 40);
+            let from = random.below(8) as usize;
+            job.memory.fill(0x5a);
+            job.meet();
+            post::put_piggyback(
+                job.hdl,
+                job.vcq(job.right()),
+                post::bytes(&data[from..]),
+                job.at(job.right(), 8 + to),
+                length,
+            )
+            .ok(0, LOCAL, 0)?;
+            let notice = job.queue.notice(LCL_PUT)?;
+            ensure_eq!(notice.rmt_stadd, job.at(job.right(), 8 + to + length), "it");
+            job.meet();
+            let what = format!("{length} bytes to {to}");
+            job.memory
+                .holds(8 + to, &data[from..from + length], &what)?;
+            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
+            let end = 8 + to + length;
+            job.memory
+                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+            job.meet();
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 fn reusable(ctx: &Ctx) -> Verdict {
@@ -62,19 +56,9 @@ fn reusable(ctx: &Ctx) -> Verdict {
         let mut data = [0u8; 32];
         for i in 0..PUTS {
             data.fill(i as u8);
-            job.queue.post_seen(
-                |_| {},
-                || {
-                    post::put_piggyback(
-                        job.hdl,
-                        job.vcq(peer),
-                        post::bytes(&data),
-                        job.at(peer, 32 * i),
-                        32,
-                    )
-                    .code(0, LOCAL, 0)
-                },
-            )?;
+            let (to, at) = (job.vcq(peer), job.at(peer, 32 * i));
+            let put = post::put_piggyback(job.hdl, to, post::bytes(&data), at, 32);
+            job.queue.post(|| put.code(0, LOCAL, 0))?;
             data.fill(0xff);
         }
         for _ in 0..PUTS {
@@ -93,122 +77,107 @@ fn reusable(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn eight(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut random = ctx.random(1);
-        for length in 0..=8usize {
-            for to in 0..9usize {
-                let data = random.next();
-                job.memory.fill(0x5a);
-                job.meet();
-                post::put_piggyback8(
-                    job.hdl,
-                    job.vcq(job.right()),
-                    data,
-                    job.at(job.right(), 8 + to),
-                    length,
-                )
-                .ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_PUT)?;
-                job.meet();
-                let what = format!("{length} bytes of {data:#x} to {to}");
-                job.memory
-                    .holds(8 + to, &data.to_le_bytes()[..length], &what)?;
-                job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-                let end = 8 + to + length;
-                job.memory
-                    .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
-                job.meet();
-            }
+fn eight(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(1);
+    for length in 0..=8usize {
+        for to in 0..9usize {
+            let data = random.next();
+            job.memory.fill(0x5a);
+            job.meet();
+            post::put_piggyback8(
+                job.hdl,
+                job.vcq(job.right()),
+                data,
+                job.at(job.right(), 8 + to),
+                length,
+            )
+            .ok(0, LOCAL, 0)?;
+            job.queue.notice(LCL_PUT)?;
+            job.meet();
+            let what = format!("{length} bytes of {data:#x} to {to}");
+            job.memory
+                .holds(8 + to, &data.to_le_bytes()[..length], &what)?;
+            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
+            let end = 8 + to + length;
+            job.memory
+                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+            job.meet();
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn padded(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        job.memory.fill(1);
-        job.meet();
-        let peer = job.right();
-        let flags = LOCAL | PADDING | CACHE_INJECTION;
-        post::put_piggyback8(job.hdl, job.vcq(peer), 77, job.at(peer, 512 + 64), 8)
-            .ok(0, flags, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        let data = [9u8; 32];
-        post::put_piggyback(
-            job.hdl,
-            job.vcq(peer),
-            post::bytes(&data),
-            job.at(peer, 512 + 128),
-            32,
-        )
-        .ok(0, flags | STRONG_ORDER, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        job.meet();
-        job.memory.holds(512 + 128, &data, "32 bytes")?;
-        job.memory.all(0, 512, 1, "other cache lines")?;
-        job.memory.all(768, 256, 1, "other cache lines")
-    })
+fn padded(job: &Job<'_>) -> Verdict {
+    job.memory.fill(1);
+    job.meet();
+    let peer = job.right();
+    let flags = LOCAL | PADDING | CACHE_INJECTION;
+    job.put8(peer, 512 + 64, 77).ok(0, flags, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    let data = [9u8; 32];
+    post::put_piggyback(
+        job.hdl,
+        job.vcq(peer),
+        post::bytes(&data),
+        job.at(peer, 512 + 128),
+        32,
+    )
+    .ok(0, flags | STRONG_ORDER, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    job.meet();
+    job.memory.holds(512 + 128, &data, "32 bytes")?;
+    job.memory.all(0, 512, 1, "other cache lines")?;
+    job.memory.all(768, 256, 1, "other cache lines")
 }
 
-fn polled(ctx: &Ctx) -> Verdict {
+fn polled(job: &Job<'_>) -> Verdict {
     const ROUNDS: u64 = 250;
-    with(ctx, 256, |job| {
-        for round in 1..=ROUNDS {
-            let value = round * 0x0101_0101_0101_0101;
-            if job.rank == 0 {
-                post::put_piggyback8(job.hdl, job.vcq(1), value, job.at(1, 8), 8)
-                    .ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_PUT)?;
-                job.await_word(8, value)?;
-            } else {
-                let before = (round - 1) * 0x0101_0101_0101_0101;
-                let mut torn = None;
-                until("the value", || match job.memory.get(8) {
-                    seen if seen == value => true,
-                    seen if seen == before => false,
-                    seen => {
-                        torn = Some(seen);
-                        true
-                    }
-                })?;
-                ensure!(
-                    torn.is_none(),
-                    "{:#x} is neither value",
-                    torn.unwrap_or_default()
-                );
-                post::put_piggyback8(job.hdl, job.vcq(0), value, job.at(0, 8), 8)
-                    .ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_PUT)?;
-            }
+    for round in 1..=ROUNDS {
+        let value = round * 0x0101_0101_0101_0101;
+        if job.rank == 0 {
+            job.put8(1, 8, value).ok(0, LOCAL, 0)?;
+            job.queue.notice(LCL_PUT)?;
+            job.await_word(8, value)?;
+        } else {
+            let before = (round - 1) * 0x0101_0101_0101_0101;
+            let mut torn = None;
+            until("the value", || match job.memory.get(8) {
+                seen if seen == value => true,
+                seen if seen == before => false,
+                seen => {
+                    torn = Some(seen);
+                    true
+                }
+            })?;
+            ensure!(torn.is_none(), "{:#x} is torn", torn.unwrap_or_default());
+            job.put8(0, 8, value).ok(0, LOCAL, 0)?;
+            job.queue.notice(LCL_PUT)?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn too_long(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let data = [1u8; 64];
-        let flags = LOCAL | REMOTE | TCQ;
-        post::put_piggyback(job.hdl, peer, post::bytes(&data), to, 33).gives(
-            UTOFU_ERR_INVALID_SIZE,
-            0,
-            flags,
-            0,
-        )?;
-        post::put_piggyback8(job.hdl, peer, 1, to, 9).gives(UTOFU_ERR_INVALID_SIZE, 0, flags, 0)?;
-        let mut desc = [0u64; 8];
-        let mut size = 0;
-        let desc = desc.as_mut_ptr().cast();
-        gives! { UTOFU_ERR_INVALID_SIZE:
-            utofu_prepare_put_piggyback(job.hdl, peer, data.as_ptr().cast_mut().cast(), to, 33, 0, flags, desc, &mut size);
-            utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size);
-        }
-        pause(2);
-        job.meet();
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()?;
-        job.memory.all(0, 256, 0, "after refusals")
-    })
+fn too_long(job: &Job<'_>) -> Verdict {
+    let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let data = [1u8; 64];
+    let flags = LOCAL | REMOTE | TCQ;
+    post::put_piggyback(job.hdl, peer, post::bytes(&data), to, 33).gives(
+        UTOFU_ERR_INVALID_SIZE,
+        0,
+        flags,
+        0,
+    )?;
+    post::put_piggyback8(job.hdl, peer, 1, to, 9).gives(UTOFU_ERR_INVALID_SIZE, 0, flags, 0)?;
+    let mut desc = [0u64; 8];
+    let mut size = 0;
+    let desc = desc.as_mut_ptr().cast();
+    gives! { UTOFU_ERR_INVALID_SIZE:
+        utofu_prepare_put_piggyback(job.hdl, peer, data.as_ptr().cast_mut().cast(), to, 33, 0, flags, desc, &mut size);
+        utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size);
+    }
+    pause(2);
+    job.meet();
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()?;
+    job.memory.all(0, 256, 0, "after refusals")
 }

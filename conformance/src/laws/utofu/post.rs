@@ -85,6 +85,41 @@ commands! {
     cswap8: utofu_cswap8, utofu_prepare_cswap8(old: u64, new: u64, remote: u64);
 }
 
+macro_rules! of_jobs {
+    ($($name:ident($job:ident, $rank:ident, $($parameter:ident: $ty:ty),*) => $command:expr;)*) => {
+        impl Job<'_> {$(
+            /// To or from byte `there` of a rank's memory, and byte `here` of the own memory.
+            pub(crate) fn $name(&self, $rank: u32, $($parameter: $ty),*) -> Command<
+                impl Fn(u64, u64, *mut c_void) -> i32,
+                impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
+            > {
+                let $job = self;
+                $command
+            }
+        )*}
+    };
+}
+
+of_jobs! {
+    put(job, rank, here: usize, there: usize, len: usize) =>
+        put(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len);
+    get(job, rank, here: usize, there: usize, len: usize) =>
+        get(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len);
+    put_stride(job, rank, here: usize, there: usize, len: usize, stride: usize, blocks: usize) =>
+        put_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
+    get_stride(job, rank, here: usize, there: usize, len: usize, stride: usize, blocks: usize) =>
+        get_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
+    put8(job, rank, there: usize, value: u64) =>
+        put_piggyback8(job.hdl, job.vcq(rank), value, job.at(rank, there), 8);
+}
+
+/// Posts the descriptors in these bytes.
+pub(crate) fn toq<T>(hdl: usize, descs: *const T, size: usize, cbdata: usize) -> Verdict {
+    let descs = descs.cast_mut().cast();
+    ok!(utofu_post_toq(hdl, descs, size, cb(cbdata)));
+    Ok(())
+}
+
 /// Pointer to these bytes, as `put_piggyback` takes it.
 pub(crate) fn bytes(data: &[u8]) -> *mut c_void {
     data.as_ptr().cast_mut().cast()

@@ -9,7 +9,7 @@ laws! {
         "a get of any length and alignment reads those bytes, writes no others, and leaves its source alone";
     longest: "put-get.longest", "§3.2.2.1, table 6.4", 2, [put, get],
         "16777215 bytes go in one put and one get, at odd addresses";
-    nothing: "put-get.empty", "§3.7.1.1", 2, [put, get, put_piggyback, put_piggyback8],
+    nothing with(256): "put-get.empty", "§3.7.1.1", 2, [put, get, put_piggyback, put_piggyback8],
         "a length of 0 changes nothing and is notified like any other";
     put_gaps: "put-gap", "§2.2.9, §3.7.1.2", 2, [put_gap],
         "MTU and transmission gap change when packets go, and not what arrives";
@@ -19,11 +19,11 @@ laws! {
         "block i comes from and goes to i strides behind the first one; nothing between is touched";
     get_strides: "get-stride", "§3.7, §3.7.1.9", 2, [get_stride, get_stride_gap] + ordering,
         "block i comes from and goes to i strides behind the first one; nothing between is touched";
-    overlapping_blocks: "put-stride.small-strides", "§3.7.1.3", 2, [put_stride, get_stride],
+    overlapping_blocks with(1024): "put-stride.small-strides", "§3.7.1.3", 2, [put_stride, get_stride],
         "the stride may be 0, or less than the length";
-    own_vcq: "put-get.self", "§2.1, §3.7.1.1", 2, [put, get],
+    own_vcq with(512): "put-get.self", "§2.1, §3.7.1.1", 2, [put, get],
         "the remote VCQ may be the own one: both notices come to it";
-    all_pairs: "put.everybody", "§3.3", 5, [put] + ordering,
+    all_pairs with(4096): "put.everybody", "§3.3", 5, [put] + ordering,
         "a VCQ communicates with any other VCQs any number of times: everybody puts to everybody";
 }
 
@@ -72,14 +72,7 @@ fn sweep(
 fn puts(ctx: &Ctx) -> Verdict {
     sweep(ctx, true, |job, from, to, length| {
         let peer = job.right();
-        post::put(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + from as u64,
-            job.at(peer, to),
-            length,
-        )
-        .ok(3, LOCAL, 0)?;
+        job.put(peer, from, to, length).ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         Ok(())
     })
@@ -88,14 +81,7 @@ fn puts(ctx: &Ctx) -> Verdict {
 fn gets(ctx: &Ctx) -> Verdict {
     sweep(ctx, false, |job, to, from, length| {
         let peer = job.right();
-        post::get(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + to as u64,
-            job.at(peer, from),
-            length,
-        )
-        .ok(3, LOCAL, 0)?;
+        job.get(peer, to, from, length).ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_GET)?;
         Ok(())
     })
@@ -152,7 +138,7 @@ fn longest(ctx: &Ctx) -> Verdict {
             let bytes = random_bytes(&mut ctx.random(2), MOST);
             job.memory.store(1, &bytes);
             // The put goes to an odd address, the get to another one.
-            post::put(job.hdl, job.vcq(1), job.stadd + 1, job.at(1, 3), MOST).ok(0, LOCAL, 0)?;
+            job.put(1, 1, 3, MOST).ok(0, LOCAL, 0)?;
             let notice = job.queue.notice(LCL_PUT)?;
             ensure_eq!(notice.rmt_stadd, job.at(1, 3 + MOST), "the end of the put");
             post::get(
@@ -172,44 +158,33 @@ fn longest(ctx: &Ctx) -> Verdict {
             job.memory.all(0, 3, 0, "before the target")?;
             job.memory.all(3 + MOST, MOST - 1, 0, "behind the target")?;
         }
-        post::put(job.hdl, job.vcq(1), job.stadd, job.at(1, 0), MOST + 1).gives(
-            UTOFU_ERR_INVALID_SIZE,
-            0,
-            0,
-            0,
-        )?;
-        Ok(())
+        job.put(1, 0, 0, MOST + 1)
+            .gives(UTOFU_ERR_INVALID_SIZE, 0, 0, 0)
     })
 }
 
-fn nothing(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        job.memory.fill(7);
-        job.meet();
-        let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-        let flags = LOCAL | REMOTE | TCQ;
-        post::put(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 1)?;
-        post::put_piggyback8(job.hdl, peer, 0, to, 0).ok(1, flags, 2)?;
-        let byte = [0u8; 32];
-        post::put_piggyback(job.hdl, peer, post::bytes(&byte), to, 0).ok(1, flags, 3)?;
-        post::get(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 4)?;
-        for cbdata in 1..=4 {
-            ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
-        }
-        let mut seen = [0; 4];
-        for _ in 0..8 {
-            let notice = job.queue.mrq()?;
-            ensure_eq!(notice.edata, 1, "edata");
-            seen[usize::from(notice.notice_type)] += 1;
-        }
-        ensure_eq!(
-            seen,
-            [3, 3, 1, 1],
-            "notices of puts (local, remote) and gets"
-        );
-        job.meet();
-        job.memory.all(0, 256, 7, "after nothing was written")
-    })
+fn nothing(job: &Job<'_>) -> Verdict {
+    job.memory.fill(7);
+    job.meet();
+    let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 8));
+    let flags = LOCAL | REMOTE | TCQ;
+    post::put(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 1)?;
+    post::put_piggyback8(job.hdl, peer, 0, to, 0).ok(1, flags, 2)?;
+    let byte = [0u8; 32];
+    post::put_piggyback(job.hdl, peer, post::bytes(&byte), to, 0).ok(1, flags, 3)?;
+    post::get(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 4)?;
+    for cbdata in 1..=4 {
+        ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
+    }
+    let mut seen = [0; 4];
+    for _ in 0..8 {
+        let notice = job.queue.mrq()?;
+        ensure_eq!(notice.edata, 1, "edata");
+        seen[usize::from(notice.notice_type)] += 1;
+    }
+    ensure_eq!(seen, [3, 3, 1, 1], "notices of puts (two) and gets");
+    job.meet();
+    job.memory.all(0, 256, 7, "after nothing was written")
 }
 
 fn strides(
@@ -296,101 +271,75 @@ fn get_strides(ctx: &Ctx) -> Verdict {
     )
 }
 
-fn overlapping_blocks(ctx: &Ctx) -> Verdict {
-    with(ctx, 1024, |job| {
-        let bytes = random_bytes(&mut ctx.random(4), 256);
-        job.memory.store(0, &bytes);
+fn overlapping_blocks(job: &Job<'_>) -> Verdict {
+    let bytes = random_bytes(&mut job.ctx.random(4), 256);
+    job.memory.store(0, &bytes);
+    job.meet();
+    let peer = job.right();
+    // All blocks write bytes of the same distance: the order does not matter.
+    for (length, stride, blocks) in [(64, 0, 5), (64, 16, 9), (7, 1, 100)] {
+        job.put_stride(peer, 0, 256, length, stride, blocks)
+            .ok(0, LOCAL, 0)?;
+        job.get_stride(peer, 512, 0, length, stride, blocks)
+            .ok(0, LOCAL, 0)?;
+        for _ in 0..2 * blocks {
+            job.queue.mrq()?;
+        }
         job.meet();
-        let peer = job.right();
-        // All blocks write bytes of the same distance: the order does not matter.
-        for (length, stride, blocks) in [(64, 0, 5), (64, 16, 9), (7, 1, 100)] {
-            post::put_stride(
-                job.hdl,
-                job.vcq(peer),
-                job.stadd,
-                job.at(peer, 256),
-                length,
-                stride,
-                blocks,
-            )
-            .ok(0, LOCAL, 0)?;
-            post::get_stride(
-                job.hdl,
-                job.vcq(peer),
-                job.stadd + 512,
-                job.at(peer, 0),
-                length,
-                stride,
-                blocks,
-            )
-            .ok(0, LOCAL, 0)?;
-            for _ in 0..2 * blocks {
-                job.queue.mrq()?;
-            }
-            job.meet();
-            let end = (blocks - 1) * stride + length;
-            job.memory.holds(256, &bytes[..end], "what was put")?;
-            job.memory.holds(512, &bytes[..end], "what was got")?;
-            job.memory
-                .all(256 + end, 256 - end, 0, "behind what was put")?;
-            job.meet();
-            for at in 256..1024 {
-                job.memory.store(at, &[0]);
-            }
-            job.meet();
+        let end = (blocks - 1) * stride + length;
+        job.memory.holds(256, &bytes[..end], "what was put")?;
+        job.memory.holds(512, &bytes[..end], "what was got")?;
+        job.memory
+            .all(256 + end, 256 - end, 0, "behind what was put")?;
+        job.meet();
+        for at in 256..1024 {
+            job.memory.store(at, &[0]);
         }
-        Ok(())
-    })
+        job.meet();
+    }
+    Ok(())
 }
 
-fn own_vcq(ctx: &Ctx) -> Verdict {
-    with(ctx, 512, |job| {
-        let bytes = random_bytes(&mut ctx.random(u64::from(job.rank)), 100);
-        job.memory.store(0, &bytes);
-        let flags = LOCAL | REMOTE;
-        post::put(job.hdl, job.queue.id, job.stadd, job.stadd + 101, 100).ok(0, flags, 0)?;
-        let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-        types.sort();
-        ensure_eq!(types, [LCL_PUT, RMT_PUT], "types of the notices of a put");
-        job.memory.holds(101, &bytes, "the put")?;
-        post::get(job.hdl, job.queue.id, job.stadd + 301, job.stadd + 101, 100).ok(0, flags, 0)?;
-        let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-        types.sort();
-        ensure_eq!(types, [LCL_GET, RMT_GET], "types of the notices of a get");
-        job.memory.holds(301, &bytes, "the get")
-    })
+fn own_vcq(job: &Job<'_>) -> Verdict {
+    let bytes = random_bytes(&mut job.ctx.random(u64::from(job.rank)), 100);
+    job.memory.store(0, &bytes);
+    let flags = LOCAL | REMOTE;
+    post::put(job.hdl, job.queue.id, job.stadd, job.stadd + 101, 100).ok(0, flags, 0)?;
+    let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+    types.sort();
+    ensure_eq!(types, [LCL_PUT, RMT_PUT], "types of the notices of a put");
+    job.memory.holds(101, &bytes, "the put")?;
+    post::get(job.hdl, job.queue.id, job.stadd + 301, job.stadd + 101, 100).ok(0, flags, 0)?;
+    let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+    types.sort();
+    ensure_eq!(types, [LCL_GET, RMT_GET], "types of the notices of a get");
+    job.memory.holds(301, &bytes, "the get")
 }
 
-fn all_pairs(ctx: &Ctx) -> Verdict {
+fn all_pairs(job: &Job<'_>) -> Verdict {
     const ROUNDS: u64 = 20;
-    with(ctx, 4096, |job| {
-        for round in 1..=ROUNDS {
-            job.memory.set(2048, round << 8 | u64::from(job.rank));
-            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let to = job.at(peer, 8 * job.rank as usize);
-                post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8).ok(
-                    round,
-                    LOCAL | REMOTE,
-                    0,
-                )?;
-            }
-            let mut seen = [0; 2];
-            for _ in 0..2 * (job.size - 1) {
-                let notice = job.queue.mrq()?;
-                ensure_eq!(notice.edata, round, "edata");
-                seen[usize::from(notice.notice_type)] += 1;
-            }
-            ensure_eq!(seen, [job.size - 1; 2], "local and remote notices");
-            for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let word = job.memory.get(8 * peer as usize);
-                ensure_eq!(
-                    word,
-                    round << 8 | u64::from(peer),
-                    "what rank {peer} has put"
-                );
-            }
-            job.meet();
+    for round in 1..=ROUNDS {
+        job.memory.set(2048, round << 8 | u64::from(job.rank));
+        for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+            let to = job.at(peer, 8 * job.rank as usize);
+            post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8).ok(
+                round,
+                LOCAL | REMOTE,
+                0,
+            )?;
         }
-        Ok(())
-    })
+        let mut seen = [0; 2];
+        for _ in 0..2 * (job.size - 1) {
+            let notice = job.queue.mrq()?;
+            ensure_eq!(notice.edata, round, "edata");
+            seen[usize::from(notice.notice_type)] += 1;
+        }
+        ensure_eq!(seen, [job.size - 1; 2], "local and remote notices");
+        for peer in (0..job.size).filter(|peer| *peer != job.rank) {
+            let word = job.memory.get(8 * peer as usize);
+            ensure_eq!(word, round << 8 | u64::from(peer), "what rank {peer} put");
+        }
+        job.meet();
+    }
+    Ok(())
 }

@@ -6,13 +6,13 @@ use super::kit::*;
 use crate::law::Random;
 
 laws! {
-    integers: "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+    integers with(TABLE + 8): "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
         "BAND, BOR, BXOR, MAX, MAXLOC and SUM of 1 to 6 integers give the same right values everywhere and change no element more";
-    ties: "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
+    ties with(TABLE + 8): "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
         "MAXLOC takes pairs: of equal values the smaller location wins, whoever has it";
-    doubles: "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
+    doubles with(TABLE + 8): "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM of 1 to 3 doubles is the exact sum rounded once, the same bits everywhere and in every circuit";
-    special_doubles: "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],
+    special_doubles with(TABLE + 8): "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],
         "BFPSUM cancels exactly, keeps subnormal numbers, and gives infinities and NaN where they belong";
 }
 
@@ -56,66 +56,62 @@ fn reduced(op: u32, inputs: &[Vec<u64>]) -> Vec<u64> {
     result
 }
 
-fn integers(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        let mut round = 0;
-        for (name, plan) in shapes(4) {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            for op in [BAND, BOR, BXOR, MAX, MAXLOC, SUM] {
-                for count in (1..=6).filter(|count| op != MAXLOC || count % 2 == 0) {
-                    round += 1;
-                    let inputs: Vec<Vec<u64>> = (0..circuit.participants())
-                        .map(|who| contribution(ctx, round, who))
-                        .collect();
-                    let expected = reduced(op, &inputs);
-                    circuit
-                        .integers(op, count, |who| inputs[who].clone(), &expected)
-                        .map_err(|e| format!("{name}: {e}"))?;
-                }
+fn integers(job: &Job<'_>) -> Verdict {
+    let mut round = 0;
+    for (name, plan) in shapes(4) {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        for op in [BAND, BOR, BXOR, MAX, MAXLOC, SUM] {
+            for count in (1..=6).filter(|count| op != MAXLOC || count % 2 == 0) {
+                round += 1;
+                let inputs: Vec<Vec<u64>> = (0..circuit.participants())
+                    .map(|who| contribution(job.ctx, round, who))
+                    .collect();
+                let expected = reduced(op, &inputs);
+                circuit
+                    .integers(op, count, |who| inputs[who].clone(), &expected)
+                    .map_err(|e| format!("{name}: {e}"))?;
             }
-            circuit.free()?;
-            job.meet();
         }
-        Ok(())
-    })
+        circuit.free()?;
+        job.meet();
+    }
+    Ok(())
 }
 
-fn ties(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for plan in [butterfly(4), ring(4), tree(4)] {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            for winner in 0..4 {
-                let input = |who: usize| {
-                    let far = (who + 4 - winner) as u64 % 4;
-                    // All equal; one greater at the winner; equal at all but the winner.
-                    let below = u64::from(who == winner);
-                    vec![
-                        9,
-                        100 + far,
-                        u64::from(who == winner),
-                        u64::MAX - far,
-                        u64::MAX - below,
-                        10 * far,
-                    ]
-                };
-                let expected = [9, 100, 1, u64::MAX, u64::MAX, 10];
-                circuit.integers(MAXLOC, 6, input, &expected)?;
-            }
-            // An odd number has no pairs.
-            for end in circuit.ends() {
-                let data = [1u64; 6];
-                for count in [1, 3, 5] {
-                    gives!(
-                        UTOFU_ERR_INVALID_NUMBER,
-                        utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0)
-                    );
-                }
-            }
-            circuit.free()?;
-            job.meet();
+fn ties(job: &Job<'_>) -> Verdict {
+    for plan in [butterfly(4), ring(4), tree(4)] {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        for winner in 0..4 {
+            let input = |who: usize| {
+                let far = (who + 4 - winner) as u64 % 4;
+                // All equal; one greater at the winner; equal at all but the winner.
+                let below = u64::from(who == winner);
+                vec![
+                    9,
+                    100 + far,
+                    u64::from(who == winner),
+                    u64::MAX - far,
+                    u64::MAX - below,
+                    10 * far,
+                ]
+            };
+            let expected = [9, 100, 1, u64::MAX, u64::MAX, 10];
+            circuit.integers(MAXLOC, 6, input, &expected)?;
         }
-        Ok(())
-    })
+        // An odd number has no pairs.
+        for end in circuit.ends() {
+            let data = [1u64; 6];
+            for count in [1, 3, 5] {
+                gives!(
+                    UTOFU_ERR_INVALID_NUMBER,
+                    utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0)
+                );
+            }
+        }
+        circuit.free()?;
+        job.meet();
+    }
+    Ok(())
 }
 
 /// An integer of up to 53 significant bits, at a scale from 2^0 to 2^93.
@@ -125,41 +121,41 @@ fn wide_integer(random: &mut Random) -> i128 {
     if random.below(2) == 0 { value } else { -value }
 }
 
-fn doubles(ctx: &Ctx) -> Verdict {
-    with(ctx, TABLE + 8, |job| {
-        for (index, (name, plan)) in shapes(4).into_iter().enumerate() {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            for round in 0..if ctx.is_quick() { 30u64 } else { 9 } {
-                let count = 1 + (round % 3) as usize;
-                // Sums of integers that i128 holds exactly; its conversion rounds once, to even. Scaling by a power of two is exact.
-                let scale = 2f64.powi(ctx.random(round).below(1000) as i32 - 500);
-                let inputs: Vec<Vec<i128>> = (0..circuit.participants())
-                    .map(|who| {
-                        let mut random = ctx.random((index as u64) << 32 | round << 8 | who as u64);
-                        (0..3).map(|_| wide_integer(&mut random)).collect()
-                    })
-                    .collect();
-                let expected: Vec<f64> = (0..3)
-                    .map(|nth| inputs.iter().map(|input| input[nth]).sum::<i128>() as f64 * scale)
-                    .collect();
-                let input = |who: usize| {
-                    inputs[who]
-                        .iter()
-                        .map(|value| *value as f64 * scale)
-                        .collect()
-                };
-                circuit
-                    .doubles(count, input, &expected)
-                    .map_err(|e| format!("{name}: {e}"))?;
-            }
-            circuit.free()?;
-            job.meet();
+fn doubles(job: &Job<'_>) -> Verdict {
+    for (index, (name, plan)) in shapes(4).into_iter().enumerate() {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        for round in 0..if job.ctx.is_quick() { 30u64 } else { 9 } {
+            let count = 1 + (round % 3) as usize;
+            // Sums of integers that i128 holds exactly; its conversion rounds once, to even. Scaling by a power of two is exact.
+            let scale = 2f64.powi(job.ctx.random(round).below(1000) as i32 - 500);
+            let inputs: Vec<Vec<i128>> = (0..circuit.participants())
+                .map(|who| {
+                    let mut random = job
+                        .ctx
+                        .random((index as u64) << 32 | round << 8 | who as u64);
+                    (0..3).map(|_| wide_integer(&mut random)).collect()
+                })
+                .collect();
+            let expected: Vec<f64> = (0..3)
+                .map(|nth| inputs.iter().map(|input| input[nth]).sum::<i128>() as f64 * scale)
+                .collect();
+            let input = |who: usize| {
+                inputs[who]
+                    .iter()
+                    .map(|value| *value as f64 * scale)
+                    .collect()
+            };
+            circuit
+                .doubles(count, input, &expected)
+                .map_err(|e| format!("{name}: {e}"))?;
         }
-        Ok(())
-    })
+        circuit.free()?;
+        job.meet();
+    }
+    Ok(())
 }
 
-fn special_doubles(ctx: &Ctx) -> Verdict {
+fn special_doubles(job: &Job<'_>) -> Verdict {
     let (big, tiny, inf) = (f64::MAX, f64::from_bits(1), f64::INFINITY);
     let cases = [
         ([big, big, -big, -big], 0.0),
@@ -183,23 +179,21 @@ fn special_doubles(ctx: &Ctx) -> Verdict {
         ([-0.0, 0.0, -0.0, -0.0], 0.0),
         ([1e-300, 1e300, -1e300, 0.0], 1e-300),
     ];
-    with(ctx, TABLE + 8, |job| {
-        for plan in [butterfly(4), ring(4), tree(4)] {
-            let circuit = Circuit::build(job, plan, TNI)?;
-            for (nth, (terms, sum)) in cases.iter().enumerate() {
-                // If rounds take long, only one rank has the first term; the seed selects it.
-                let turns = if ctx.is_quick() { 4 } else { 1 };
-                for turn in (nth + (ctx.seed % 4) as usize..).take(turns) {
-                    // A sum of very different magnitudes between simple ones.
-                    let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
-                    circuit
-                        .doubles(3, input, &[6.0, *sum, -1.0])
-                        .map_err(|e| format!("case {nth}, {terms:?}: {e}"))?;
-                }
+    for plan in [butterfly(4), ring(4), tree(4)] {
+        let circuit = Circuit::build(job, plan, TNI)?;
+        for (nth, (terms, sum)) in cases.iter().enumerate() {
+            // If rounds take long, only one rank has the first term; the seed selects it.
+            let turns = if job.ctx.is_quick() { 4 } else { 1 };
+            for turn in (nth + (job.ctx.seed % 4) as usize..).take(turns) {
+                // A sum of very different magnitudes between simple ones.
+                let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
+                circuit
+                    .doubles(3, input, &[6.0, *sum, -1.0])
+                    .map_err(|e| format!("case {nth}, {terms:?}: {e}"))?;
             }
-            circuit.free()?;
-            job.meet();
         }
-        Ok(())
-    })
+        circuit.free()?;
+        job.meet();
+    }
+    Ok(())
 }

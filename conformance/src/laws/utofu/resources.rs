@@ -23,14 +23,7 @@ laws! {
 
 /// TNI, CQ and component.
 pub(super) fn whereabouts(id: u64) -> Result<(u16, u16, u16), String> {
-    let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
-    ok!(utofu_query_vcq_info(
-        id,
-        at.as_mut_ptr(),
-        &mut tni,
-        &mut cq,
-        &mut component
-    ));
+    let (_, tni, cq, component) = vcq_info(id)?;
     Ok((tni, cq, component))
 }
 
@@ -66,11 +59,7 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
         for tni in 0..6 {
             let (mut queues, code) = exhaust(tni, 0)?;
             ensure_eq!(code, UTOFU_ERR_FULL, "the VCQ after the last of TNI {tni}");
-            ensure_eq!(
-                queues.len(),
-                6 * 8,
-                "free mode VCQs of TNI {tni}, round {round}"
-            );
+            ensure_eq!(queues.len(), 6 * 8, "VCQs of TNI {tni}, round {round}");
             // Frees one and creates it again, with its component.
             let again = queues.swap_remove(round * 17 + usize::from(tni));
             again.free()?;
@@ -120,11 +109,7 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
         let mut hdl = 0;
         for flags in [EXCLUSIVE, SESSION_MODE, EXCLUSIVE | SESSION_MODE] {
             let code = c!(utofu_create_vcq_with_cmp_id(0, component, flags, &mut hdl));
-            ensure!(
-                code < 0,
-                "flags {flags} with a component gave {}",
-                code_name(code)
-            );
+            ensure!(code < 0, "{flags} with a component: {}", code_name(code));
         }
         Queue::with_component(0, component, THREAD_SAFE)?.free()?;
     }
@@ -135,37 +120,23 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
     let (more, _) = exhaust(0, 0)?;
     all.extend(more);
     let ids: BTreeSet<u64> = all.iter().map(|queue| queue.id).collect();
-    ensure_eq!(
-        ids.len(),
-        48,
-        "different VCQs with and without component ids"
-    );
+    ensure_eq!(ids.len(), 48, "VCQs with and without component ids");
     free_all(all)
 }
 
 fn exclusive_ends(_ctx: &Ctx) -> Verdict {
     let shared = Queue::create(0, 0)?;
     let (exclusive, code) = exhaust(0, EXCLUSIVE)?;
-    ensure_eq!(
-        code,
-        UTOFU_ERR_NOT_AVAILABLE,
-        "after the last CQ-exclusive VCQ"
-    );
+    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the last exclusive");
     ensure!(!exclusive.is_empty(), "no CQ-exclusive VCQ at all");
     let (others, code) = exhaust(0, 0)?;
     ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
     let mut cqs = BTreeSet::new();
     for queue in &exclusive {
-        ensure!(
-            cqs.insert(whereabouts(queue.id)?.1),
-            "two exclusive VCQs on a CQ"
-        );
+        ensure!(cqs.insert(whereabouts(queue.id)?.1), "two VCQs on a CQ");
     }
     for queue in others.iter().chain([&shared]) {
-        ensure!(
-            !cqs.contains(&whereabouts(queue.id)?.1),
-            "an exclusive VCQ shares its CQ"
-        );
+        ensure!(!cqs.contains(&whereabouts(queue.id)?.1), "a shared CQ");
     }
     // A freed VCQ can be shared again.
     let count = exclusive.len();
@@ -183,11 +154,7 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
 fn session_ends(_ctx: &Ctx) -> Verdict {
     for tni in 0..6 {
         let (queues, code) = exhaust(tni, SESSION_MODE)?;
-        ensure_eq!(
-            code,
-            UTOFU_ERR_NOT_AVAILABLE,
-            "after the last session mode VCQ"
-        );
+        ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the last session VCQ");
         ensure_eq!(queues.len(), 3 * 8, "session mode VCQs of TNI {tni}");
         let free = Queue::create(tni, 0)?;
         for queue in &queues {
@@ -201,11 +168,7 @@ fn session_ends(_ctx: &Ctx) -> Verdict {
     }
     let mut hdl = 0;
     let both = c!(utofu_create_vcq(0, SESSION_MODE | EXCLUSIVE, &mut hdl));
-    ensure!(
-        both < 0,
-        "session mode and exclusive gave {}",
-        code_name(both)
-    );
+    ensure!(both < 0, "both modes at once gave {}", code_name(both));
     Ok(())
 }
 

@@ -57,11 +57,7 @@ fn environment(_ctx: &Ctx) -> Verdict {
             ("UTOFU_NUM_SESSION_MODE_CQS", session),
         ];
         succeeds(&variables, || {
-            ensure_eq!(
-                kinds()?,
-                expected,
-                "free mode, session mode, exclusive VCQs"
-            );
+            ensure_eq!(kinds()?, expected, "free, session, exclusive VCQs");
             Ok(())
         })?;
     }
@@ -169,17 +165,10 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         // SAFETY:
         // - mapped memory of this process.
         let code = unsafe { libc::mlock(own.base.cast(), own.len) };
-        ensure_eq!(
-            code,
-            0,
-            "mlock of what a program without privileges may lock"
-        );
+        ensure_eq!(code, 0, "mlock of what the program may lock");
         let more = |expected: u64, what: &str| -> Verdict {
             let seen = locked()?.saturating_sub(before) / 4;
-            ensure!(
-                seen == expected,
-                "{seen} pages locked {what}, not {expected}"
-            );
+            ensure!(seen == expected, "{seen} locked {what}, not {expected}");
             Ok(())
         };
         more(24, "by the program")?;
@@ -307,10 +296,7 @@ fn shape(ctx: &Ctx) -> Verdict {
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
     ensure_eq!(at[6], 9, "the byte behind the coordinates");
     for (axis, length) in [2, 1, 3, 1, 3, 2].into_iter().enumerate() {
-        ensure!(
-            at[axis] < length,
-            "coordinates {at:?} are outside of the shape"
-        );
+        ensure!(at[axis] < length, "{at:?} is outside of the shape");
     }
     ensure_eq!(at[..6], coords(ctx.rank)?, "coordinates of the rank");
     ctx.sync();
@@ -318,16 +304,12 @@ fn shape(ctx: &Ctx) -> Verdict {
     let mut found = 0;
     for node in 0..36u8 {
         let at = [node / 18, 0, node / 6 % 3, 0, node / 2 % 3, node % 2];
-        let id = got!(utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 0));
+        let id = vcq_id(&at, 0, 0, 0)?;
         let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
         post::put_piggyback8(queue.hdl, id, 1, to, 8).ok(0, LOCAL, 0)?;
         match queue.next_mrq()?.0 {
             SUCCESS => found += 1,
-            code => ensure_eq!(
-                code,
-                UTOFU_ERR_MRQ_PEER,
-                "a put to a node without a process"
-            ),
+            code => ensure_eq!(code, UTOFU_ERR_MRQ_PEER, "a put to an empty node"),
         }
     }
     ensure_eq!(found, 4, "processes found");
@@ -359,10 +341,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     ensure_eq!(at, coords(ctx.rank)?, "coordinates of the node");
     let partner = coords(ctx.rank ^ 1)?;
     ensure_eq!(at, partner, "coordinates of the other process of the node");
-    ensure!(
-        coords((ctx.rank + 2) % 4)? != at,
-        "both nodes are at {at:?}"
-    );
+    ensure!(coords((ctx.rank + 2) % 4)? != at, "both are at {at:?}");
     // The processes of a node share its CQs.
     let memory = Memory::new(4096);
     let mut mine = BTreeSet::new();
@@ -388,23 +367,14 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         let mut reached = 0;
         for place in 0..2 * 9 * 8u16 {
             let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
-            let id = got!(utofu_construct_vcq_id(
-                at.as_ptr().cast_mut(),
-                tni,
-                cq,
-                component
-            ));
+            let id = vcq_id(&at, tni, cq, component)?;
             let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
             post::armw8(queue.hdl, id, ADD, 1, to).ok(0, LOCAL | TCQ, 0)?;
             queue.tcq()?;
             match queue.next_mrq()?.0 {
                 SUCCESS => reached += 1,
                 code => {
-                    ensure_eq!(
-                        code,
-                        UTOFU_ERR_MRQ_PEER,
-                        "an add to a VCQ that is not there"
-                    );
+                    ensure_eq!(code, UTOFU_ERR_MRQ_PEER, "an add to a missing VCQ");
                     let own = at == coords(ctx.rank)? && mine.contains(&(tni, cq, component));
                     ensure!(!own, "an own VCQ is not found: {tni}, {cq}, {component}");
                 }
@@ -419,11 +389,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     ctx.sync();
     // Each VCQ of this process got one addition from each rank, so no ID leads to two processes.
     for rank in 0..4 {
-        ensure_eq!(
-            memory.get(8 * rank),
-            all.len() as u64,
-            "adds of rank {rank}"
-        );
+        memory.shows(8 * rank, all.len() as u64, format!("adds of rank {rank}"))?;
     }
     ctx.sync();
     // The two processes share the 16 VBGs of a TNI, first come, first served.
@@ -455,12 +421,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         if mine.contains(&(tni, cq, component)) {
             continue;
         }
-        let id = got!(utofu_construct_vcq_id(
-            at.as_ptr().cast_mut(),
-            tni,
-            cq,
-            component
-        ));
+        let id = vcq_id(&at, tni, cq, component)?;
         post::get(queue.hdl, id, stadd + 2048, stadd_of(id, STAG)? + 1024, 8).ok(0, LOCAL, 0)?;
         if queue.next_mrq()?.0 == SUCCESS {
             theirs = Some(memory.get(2048));

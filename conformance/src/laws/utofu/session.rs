@@ -3,25 +3,25 @@
 use super::kit::*;
 
 laws! {
-    waits: "session.waits", "§2.2.8", 2, [create_vcq, put, put_stride] + ordering,
+    waits session(1024): "session.waits", "§2.2.8", 2, [create_vcq, put, put_stride] + ordering,
         "what is posted to a session mode VCQ starts when a put arrives: as many as its SPS, in order";
-    steps: "session.steps", "§2.2.8.1, §3.7.9.3", 2, [put],
+    steps session(1024): "session.steps", "§2.2.8.1, §3.7.9.3", 2, [put],
         "an SPS is 0 to 15; without one it is 0 and nothing starts";
-    forks: "session.fork", "§2.2.8.2", 4, [put] + ordering,
+    forks session(2048): "session.fork", "§2.2.8.2", 4, [put] + ordering,
         "one put with SPS 2 goes on to two processes; the relay calls nothing meanwhile";
-    joins: "session.join", "§2.2.8.3", 4, [put, nop] + ordering,
+    joins session(1024): "session.join", "§2.2.8.3", 4, [put, nop] + ordering,
         "two NOPs and a put: the third arrival starts the put, and all three's data are there";
     pipeline: "session.pipeline", "§2.2.8.4", 4, [put, put_stride] + ordering,
         "parts go through two relays that call nothing, each exactly as it arrived";
-    afterwards: "session.afterwards", "§2.2.8.1", 2, [put, post_toq, prepare_put] + ordering,
+    afterwards session(1024): "session.afterwards", "§2.2.8.1", 2, [put, post_toq, prepare_put] + ordering,
         "steps that were lacking start the descriptors that are posted later, by whichever function";
-    lacking: "session.lacking", "§2.2.8.1", 2, [put],
+    lacking session(1024): "session.lacking", "§2.2.8.1", 2, [put],
         "2000 steps may be lacking";
-    free_mode: "session.free-mode", "§3.7.9.3", 2, [put],
+    free_mode with(256): "session.free-mode", "§3.7.9.3", 2, [put],
         "a free mode VCQ ignores the SPS and starts at once";
-    errors: "session.errors", "§2.2.8.1", 2, [put, poll_mrq],
+    errors session(1024): "session.errors", "§2.2.8.1", 2, [put, poll_mrq],
         "a put with an error starts nothing";
-    completions: "session.completions", "§2.2.8.1", 2, [put, poll_tcq, poll_mrq] + ordering,
+    completions session(1024): "session.completions", "§2.2.8.1", 2, [put, poll_tcq, poll_mrq] + ordering,
         "completions of what was started by an arrival are those of free mode";
     flags: "session.flags", "§3.3.4.1", 1, [create_vcq, create_vcq_with_cmp_id],
         "session mode goes neither with EXCLUSIVE nor with a component id";
@@ -75,8 +75,7 @@ impl Session {
         length: usize,
         flags: u64,
     ) -> Verdict {
-        post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)?;
-        Ok(())
+        post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)
     }
 
     /// A put from the free mode VCQ to a rank's session mode VCQ; waits for completion.
@@ -95,144 +94,136 @@ impl Session {
     }
 }
 
-fn waits(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        if job.rank == 1 {
-            // Five puts back to rank 0; starts 3 of them, then 2.
-            for i in 0..5 {
-                job.memory.set(256 + 8 * i, i as u64 + 1);
-            }
-            session.relay(job.vcq(0), 256, job.at(0, 512), 8, 0)?;
-            post::put_stride(
-                session.queue.hdl,
-                job.vcq(0),
-                session.stadd + 264,
-                job.at(0, 520),
-                8,
-                8,
-                4,
-            )
-            .ok(0, 0, 0)?;
+fn waits(job: &Job<'_>, session: &Session) -> Verdict {
+    if job.rank == 1 {
+        // Five puts back to rank 0; starts 3 of them, then 2.
+        for i in 0..5 {
+            job.memory.set(256 + 8 * i, i as u64 + 1);
         }
-        job.meet();
-        if job.rank == 0 {
-            for (steps, there) in [(0, 0), (3, 3), (2, 5)] {
-                session.begin(job, 1, (0, 8), 8, sps(steps))?;
-                until("the puts that were started", || {
-                    job.memory.get(512 + 8 * 4) != 0 || there < 5
-                })?;
-                if there == 3 {
-                    job.await_word(528, 3)?;
-                }
-                pause(2);
-                for i in 0..5u64 {
-                    let expected = if i < there { i + 1 } else { 0 };
-                    ensure_eq!(
-                        job.memory.get(512 + 8 * i as usize),
-                        expected,
-                        "put {i} after {there} steps"
-                    );
-                }
-            }
-        }
-        Ok(())
-    })
-}
-
-fn steps(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        let total: u64 = (0..16).sum();
-        if job.rank == 1 {
-            for _ in 0..total {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
-        }
-        job.meet();
-        if job.rank == 0 {
-            for steps in 0..16u64 {
-                // An SPS of 0 in the flags has the same effect as no SPS.
-                session.begin(job, 1, (0, 8), 8, sps(steps))?;
-                for _ in 0..steps {
-                    job.queue.notice(RMT_PUT)?;
-                }
-                session.begin(job, 1, (0, 8), 8, 0)?;
-                job.queue.mrq_is_empty()?;
+        session.relay(job.vcq(0), 256, job.at(0, 512), 8, 0)?;
+        post::put_stride(
+            session.queue.hdl,
+            job.vcq(0),
+            session.stadd + 264,
+            job.at(0, 520),
+            8,
+            8,
+            4,
+        )
+        .ok(0, 0, 0)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        for (steps, there) in [(0, 0), (3, 3), (2, 5)] {
+            session.begin(job, 1, (0, 8), 8, sps(steps))?;
+            until("the puts that were started", || {
+                job.memory.get(512 + 8 * 4) != 0 || there < 5
+            })?;
+            if there == 3 {
+                job.await_word(528, 3)?;
             }
             pause(2);
+            for i in 0..5u64 {
+                let expected = if i < there { i + 1 } else { 0 };
+                ensure_eq!(
+                    job.memory.get(512 + 8 * i as usize),
+                    expected,
+                    "put {i} after {there} steps"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn steps(job: &Job<'_>, session: &Session) -> Verdict {
+    let total: u64 = (0..16).sum();
+    if job.rank == 1 {
+        for _ in 0..total {
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+        }
+    }
+    job.meet();
+    if job.rank == 0 {
+        for steps in 0..16u64 {
+            // An SPS of 0 in the flags has the same effect as no SPS.
+            session.begin(job, 1, (0, 8), 8, sps(steps))?;
+            for _ in 0..steps {
+                job.queue.notice(RMT_PUT)?;
+            }
+            session.begin(job, 1, (0, 8), 8, 0)?;
             job.queue.mrq_is_empty()?;
         }
-        Ok(())
-    })
+        pause(2);
+        job.queue.mrq_is_empty()?;
+    }
+    Ok(())
 }
 
 /// Rank 0 begins, rank 1 relays to 2 and 3.
-fn forks(ctx: &Ctx) -> Verdict {
+fn forks(job: &Job<'_>, session: &Session) -> Verdict {
     const LENGTH: usize = 600;
-    session(ctx, 2048, |job, session| {
-        for round in 1..=20u8 {
-            if job.rank == 1 {
-                for to in [2, 3] {
-                    session.relay(job.vcq(to), 0, job.at(to, 0), LENGTH, REMOTE)?;
-                }
-            }
-            job.meet();
-            match job.rank {
-                0 => {
-                    for byte in &job.memory.bytes()[1024..1024 + LENGTH] {
-                        byte.store(round, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    session.begin(job, 1, (1024, 0), LENGTH, sps(2))?;
-                }
-                // The relay only waits, without library calls.
-                1 => {}
-                _ => {
-                    let notice = job.queue.notice(RMT_PUT)?;
-                    ensure_eq!(notice.vcq_id, session.ids[1], "the peer");
-                    job.memory.all(0, LENGTH, round, "what was relayed")?;
-                }
-            }
-            job.meet();
-            if job.rank == 1 {
-                // Makes room in its queue.
-                session.queue.tcq_is_empty()?;
+    for round in 1..=20u8 {
+        if job.rank == 1 {
+            for to in [2, 3] {
+                session.relay(job.vcq(to), 0, job.at(to, 0), LENGTH, REMOTE)?;
             }
         }
-        Ok(())
-    })
+        job.meet();
+        match job.rank {
+            0 => {
+                for byte in &job.memory.bytes()[1024..1024 + LENGTH] {
+                    byte.store(round, std::sync::atomic::Ordering::Relaxed);
+                }
+                session.begin(job, 1, (1024, 0), LENGTH, sps(2))?;
+            }
+            // The relay only waits, without library calls.
+            1 => {}
+            _ => {
+                let notice = job.queue.notice(RMT_PUT)?;
+                ensure_eq!(notice.vcq_id, session.ids[1], "the peer");
+                job.memory.all(0, LENGTH, round, "what was relayed")?;
+            }
+        }
+        job.meet();
+        if job.rank == 1 {
+            // Makes room in its queue.
+            session.queue.tcq_is_empty()?;
+        }
+    }
+    Ok(())
 }
 
 /// Ranks 0 and 3 begin (3 twice), rank 1 relays to 2.
-fn joins(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        for round in 1..=20u64 {
-            if job.rank == 1 {
-                ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
-                ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
-                session.relay(job.vcq(2), 0, job.at(2, 0), 24, REMOTE)?;
-            }
-            job.memory.set(512, round);
-            job.meet();
-            match job.rank {
-                0 => session.begin(job, 1, (512, 0), 8, sps(1))?,
-                3 => {
-                    session.begin(job, 1, (512, 8), 8, sps(1))?;
-                    session.begin(job, 1, (512, 16), 8, sps(1))?;
-                }
-                2 => {
-                    job.queue.notice(RMT_PUT)?;
-                    let words = [0, 8, 16].map(|at| job.memory.get(at));
-                    ensure_eq!(words, [round; 3], "what three puts have brought");
-                    job.queue.mrq_is_empty()?;
-                }
-                _ => {}
-            }
-            job.meet();
-            if job.rank == 1 {
-                session.queue.tcq_is_empty()?;
-            }
+fn joins(job: &Job<'_>, session: &Session) -> Verdict {
+    for round in 1..=20u64 {
+        if job.rank == 1 {
+            ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
+            ok!(utofu_nop(session.queue.hdl, 0, null_mut()));
+            session.relay(job.vcq(2), 0, job.at(2, 0), 24, REMOTE)?;
         }
-        Ok(())
-    })
+        job.memory.set(512, round);
+        job.meet();
+        match job.rank {
+            0 => session.begin(job, 1, (512, 0), 8, sps(1))?,
+            3 => {
+                session.begin(job, 1, (512, 8), 8, sps(1))?;
+                session.begin(job, 1, (512, 16), 8, sps(1))?;
+            }
+            2 => {
+                job.queue.notice(RMT_PUT)?;
+                let words = [0, 8, 16].map(|at| job.memory.get(at));
+                ensure_eq!(words, [round; 3], "what three puts have brought");
+                job.queue.mrq_is_empty()?;
+            }
+            _ => {}
+        }
+        job.meet();
+        if job.rank == 1 {
+            session.queue.tcq_is_empty()?;
+        }
+    }
+    Ok(())
 }
 
 /// 0 begins, 1 and 2 relay, 3 ends.
@@ -297,184 +288,159 @@ fn pipeline(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn afterwards(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        for round in 1..=20u64 {
-            if job.rank == 0 {
-                session.begin(job, 1, (0, 8), 8, sps(5))?;
-            }
-            job.meet();
-            if job.rank == 1 {
-                job.memory.set(256, round);
-                // One command, then three at once, then two: one more than can start.
-                session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
-                let mut desc = [0u64; 8 * 3];
-                let size = post::put_stride(
-                    session.queue.hdl,
-                    job.vcq(0),
-                    session.stadd + 256,
-                    job.at(0, 520),
-                    8,
-                    0,
-                    3,
-                )
-                .prepare(0, REMOTE, desc.as_mut_ptr())?;
-                ok!(utofu_post_toq(
-                    session.queue.hdl,
-                    desc.as_mut_ptr().cast(),
-                    size,
-                    null_mut()
-                ));
-                session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
-                session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;
-            } else {
-                for _ in 0..5 {
-                    job.queue.notice(RMT_PUT)?;
-                }
-                ensure_eq!(job.memory.get(528), round, "the last put that was started");
-            }
-            job.meet();
-            if job.rank == 0 {
-                pause(1);
-                job.queue.mrq_is_empty()?;
-                ensure_eq!(
-                    job.memory.get(536),
-                    round - 1,
-                    "the put for which there was no step"
-                );
-                session.begin(job, 1, (0, 8), 8, sps(1))?;
-                job.queue.notice(RMT_PUT)?;
-                ensure_eq!(job.memory.get(536), round, "the put after another step");
-            }
-            job.meet();
-            session.queue.tcq_is_empty()?;
-        }
-        Ok(())
-    })
-}
-
-fn lacking(ctx: &Ctx) -> Verdict {
-    const STEPS: u64 = 2000;
-    session(ctx, 1024, |job, session| {
+fn afterwards(job: &Job<'_>, session: &Session) -> Verdict {
+    for round in 1..=20u64 {
         if job.rank == 0 {
-            for _ in 0..STEPS / 10 {
-                session.begin(job, 1, (0, 8), 8, sps(10))?;
-            }
+            session.begin(job, 1, (0, 8), 8, sps(5))?;
         }
         job.meet();
         if job.rank == 1 {
-            for _ in 0..STEPS {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
-            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-        } else {
-            for _ in 0..STEPS {
-                job.queue.notice(RMT_PUT)?;
-            }
-            pause(2);
-            job.queue.mrq_is_empty()?;
-        }
-        Ok(())
-    })
-}
-
-fn free_mode(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        for steps in 0..16 {
-            post::put(job.hdl, vcq, job.stadd + 8, to, 8).ok(
-                steps,
-                LOCAL | REMOTE | sps(steps),
+            job.memory.set(256, round);
+            // One command, then three at once, then two: one more than can start.
+            session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
+            let mut desc = [0u64; 8 * 3];
+            let size = post::put_stride(
+                session.queue.hdl,
+                job.vcq(0),
+                session.stadd + 256,
+                job.at(0, 520),
+                8,
                 0,
-            )?;
-            for _ in 0..2 {
-                ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
+                3,
+            )
+            .prepare(0, REMOTE, desc.as_mut_ptr())?;
+            ok!(utofu_post_toq(
+                session.queue.hdl,
+                desc.as_mut_ptr().cast(),
+                size,
+                null_mut()
+            ));
+            session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
+            session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;
+        } else {
+            for _ in 0..5 {
+                job.queue.notice(RMT_PUT)?;
             }
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn errors(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        if job.rank == 1 {
-            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+            ensure_eq!(job.memory.get(528), round, "the last put that was started");
         }
         job.meet();
         if job.rank == 0 {
-            let nowhere = stadd_of(session.ids[1], 99)?;
-            let end = session.at(1, 1024 + 256 - 4)?;
-            for wrong in [nowhere, end] {
-                post::put(job.hdl, session.ids[1], job.stadd, wrong, 8).ok(0, LOCAL | sps(1), 0)?;
-                let (code, _) = job.queue.next_mrq()?;
-                ensure!(code != SUCCESS, "a put to nowhere succeeded");
-            }
-            pause(2);
+            pause(1);
             job.queue.mrq_is_empty()?;
+            job.memory
+                .shows(536, round - 1, "the put for which there was no step")?;
             session.begin(job, 1, (0, 8), 8, sps(1))?;
             job.queue.notice(RMT_PUT)?;
+            ensure_eq!(job.memory.get(536), round, "the put after another step");
         }
-        Ok(())
-    })
+        job.meet();
+        session.queue.tcq_is_empty()?;
+    }
+    Ok(())
 }
 
-fn completions(ctx: &Ctx) -> Verdict {
-    session(ctx, 1024, |job, session| {
-        for round in 1..=20usize {
-            if job.rank == 1 {
-                for nth in 1..=3 {
-                    post::put(
-                        session.queue.hdl,
-                        job.vcq(0),
-                        session.stadd,
-                        job.at(0, 512),
-                        16,
-                    )
-                    .ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
-                }
-                session.queue.tcq_is_empty()?;
-                session.queue.mrq_is_empty()?;
-            }
-            job.meet();
-            if job.rank == 0 {
-                session.begin(job, 1, (0, 8), 8, REMOTE | sps(3))?;
-                for nth in 1..=3 {
-                    let notice = job.queue.notice(RMT_PUT)?;
-                    ensure_eq!(
-                        (notice.edata, notice.vcq_id),
-                        (nth, session.ids[1]),
-                        "edata and peer"
-                    );
-                    ensure_eq!(notice.rmt_stadd, job.at(0, 528), "the data's end");
-                }
-            } else {
-                let mut next = 1;
-                let mut arrived = 0;
-                for _ in 0..4 {
-                    let notice = session.queue.mrq()?;
-                    if notice.notice_type == RMT_PUT {
-                        ensure_eq!(notice.vcq_id, job.vcq(0), "who has put");
-                        arrived += 1;
-                        continue;
-                    }
-                    ensure_eq!(
-                        (notice.notice_type, notice.edata),
-                        (LCL_PUT, next),
-                        "a local notice"
-                    );
-                    ensure_eq!(notice.vcq_id, job.vcq(0), "the peer");
-                    next += 1;
-                }
-                ensure_eq!((arrived, next), (1, 4), "remote and local notices");
-                for nth in 1..=3 {
-                    ensure_eq!(session.queue.tcq()?, 10 * round + nth, "cbdata");
-                }
-            }
-            job.meet();
+fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
+    const STEPS: u64 = 2000;
+    if job.rank == 0 {
+        for _ in 0..STEPS / 10 {
+            session.begin(job, 1, (0, 8), 8, sps(10))?;
         }
-        Ok(())
-    })
+    }
+    job.meet();
+    if job.rank == 1 {
+        for _ in 0..STEPS {
+            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+        }
+        session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+    } else {
+        for _ in 0..STEPS {
+            job.queue.notice(RMT_PUT)?;
+        }
+        pause(2);
+        job.queue.mrq_is_empty()?;
+    }
+    Ok(())
+}
+
+fn free_mode(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    for steps in 0..16 {
+        post::put(job.hdl, vcq, job.stadd + 8, to, 8).ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
+        for _ in 0..2 {
+            ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
+        }
+        job.meet();
+    }
+    Ok(())
+}
+
+fn errors(job: &Job<'_>, session: &Session) -> Verdict {
+    if job.rank == 1 {
+        session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let nowhere = stadd_of(session.ids[1], 99)?;
+        let end = session.at(1, 1024 + 256 - 4)?;
+        for wrong in [nowhere, end] {
+            post::put(job.hdl, session.ids[1], job.stadd, wrong, 8).ok(0, LOCAL | sps(1), 0)?;
+            let (code, _) = job.queue.next_mrq()?;
+            ensure!(code != SUCCESS, "a put to nowhere succeeded");
+        }
+        pause(2);
+        job.queue.mrq_is_empty()?;
+        session.begin(job, 1, (0, 8), 8, sps(1))?;
+        job.queue.notice(RMT_PUT)?;
+    }
+    Ok(())
+}
+
+fn completions(job: &Job<'_>, session: &Session) -> Verdict {
+    for round in 1..=20usize {
+        if job.rank == 1 {
+            for nth in 1..=3 {
+                post::put(
+                    session.queue.hdl,
+                    job.vcq(0),
+                    session.stadd,
+                    job.at(0, 512),
+                    16,
+                )
+                .ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
+            }
+            session.queue.tcq_is_empty()?;
+            session.queue.mrq_is_empty()?;
+        }
+        job.meet();
+        if job.rank == 0 {
+            session.begin(job, 1, (0, 8), 8, REMOTE | sps(3))?;
+            for nth in 1..=3 {
+                let notice = job.queue.notice(RMT_PUT)?;
+                ensure_eq!((notice.edata, notice.vcq_id), (nth, session.ids[1]), "both");
+                ensure_eq!(notice.rmt_stadd, job.at(0, 528), "the data's end");
+            }
+        } else {
+            let mut next = 1;
+            let mut arrived = 0;
+            for _ in 0..4 {
+                let notice = session.queue.mrq()?;
+                if notice.notice_type == RMT_PUT {
+                    ensure_eq!(notice.vcq_id, job.vcq(0), "who has put");
+                    arrived += 1;
+                    continue;
+                }
+                ensure_eq!((notice.notice_type, notice.edata), (LCL_PUT, next), "it");
+                ensure_eq!(notice.vcq_id, job.vcq(0), "the peer");
+                next += 1;
+            }
+            ensure_eq!((arrived, next), (1, 4), "remote and local notices");
+            for nth in 1..=3 {
+                ensure_eq!(session.queue.tcq()?, 10 * round + nth, "cbdata");
+            }
+        }
+        job.meet();
+    }
+    Ok(())
 }
 
 fn flags(_: &Ctx) -> Verdict {

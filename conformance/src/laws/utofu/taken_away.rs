@@ -3,105 +3,99 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
+use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
 
 laws! {
-    deregistered: "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2, [dereg_mem, reg_mem_with_stag, put, get, armw8, poll_tcq, poll_mrq] + ordering,
+    deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2, [dereg_mem, reg_mem_with_stag, put, get, armw8, poll_tcq, poll_mrq] + ordering,
         "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has one entry of the TCQ";
 }
 
 /// The STag of the memory that is deregistered.
 const TAKEN: u32 = 33;
 
-fn deregistered(ctx: &Ctx) -> Verdict {
-    with_flags(ctx, 4096, THREAD_SAFE, |job| {
-        let lent = Memory::pages(4096)?;
-        job.queue.register_as(lent, TAKEN)?;
-        job.meet();
-        let (stop, posted, ended) = (
-            AtomicBool::new(false),
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-        );
-        let take = || {
-            while job.queue.poll_tcq().0 != NOT_FOUND {
-                ended.fetch_add(1, Ordering::Relaxed);
+fn deregistered(job: &Job<'_>) -> Verdict {
+    let lent = Memory::pages(4096)?;
+    job.queue.register_as(lent, TAKEN)?;
+    job.meet();
+    let (stop, posted, ended) = (
+        AtomicBool::new(false),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    let take = || {
+        while job.queue.poll_tcq().0 != NOT_FOUND {
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+        while job.queue.poll_mrq().0 != NOT_FOUND {}
+    };
+    threads(3, |thread| {
+        if thread == 2 {
+            for round in 0..if job.ctx.is_quick() { 60 } else { 15 } {
+                pause(job.ctx.random(round).below(3));
+                job.queue.deregister(stadd_of(job.queue.id, TAKEN)?)?;
+                pause(job.ctx.random(round).below(2));
+                job.queue.register_as(lent, TAKEN)?;
             }
-            while job.queue.poll_mrq().0 != NOT_FOUND {}
-        };
-        threads(3, |thread| {
-            if thread == 2 {
-                for round in 0..if ctx.is_quick() { 60 } else { 15 } {
-                    pause(ctx.random(round).below(3));
-                    job.queue.deregister(stadd_of(job.queue.id, TAKEN)?)?;
-                    pause(ctx.random(round).below(2));
-                    job.queue.register_as(lent, TAKEN)?;
+            stop.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let vcq = job.vcq(job.right());
+        let (here, there) = (stadd_of(job.queue.id, TAKEN)?, stadd_of(vcq, TAKEN)?);
+        while !stop.load(Ordering::Acquire) {
+            for kind in 0..3 {
+                let flags = TCQ | LOCAL;
+                let code = match kind {
+                    0 => c!(utofu_put(
+                        job.hdl,
+                        vcq,
+                        here,
+                        there + 64,
+                        64,
+                        0,
+                        flags,
+                        cb(1)
+                    )),
+                    1 => c!(utofu_get(
+                        job.hdl,
+                        vcq,
+                        here + 1024,
+                        there,
+                        512,
+                        0,
+                        flags,
+                        cb(1)
+                    )),
+                    _ => c!(utofu_armw8(
+                        job.hdl,
+                        vcq,
+                        ADD,
+                        1,
+                        there + 2048,
+                        0,
+                        flags,
+                        cb(1)
+                    )),
+                };
+                if code == SUCCESS {
+                    posted.fetch_add(1, Ordering::Relaxed);
                 }
-                stop.store(true, Ordering::Release);
-                return Ok(());
+                take();
             }
-            let vcq = job.vcq(job.right());
-            let (here, there) = (stadd_of(job.queue.id, TAKEN)?, stadd_of(vcq, TAKEN)?);
-            while !stop.load(Ordering::Acquire) {
-                for kind in 0..3 {
-                    let flags = TCQ | LOCAL;
-                    let code = match kind {
-                        0 => c!(utofu_put(
-                            job.hdl,
-                            vcq,
-                            here,
-                            there + 64,
-                            64,
-                            0,
-                            flags,
-                            cb(1)
-                        )),
-                        1 => c!(utofu_get(
-                            job.hdl,
-                            vcq,
-                            here + 1024,
-                            there,
-                            512,
-                            0,
-                            flags,
-                            cb(1)
-                        )),
-                        _ => c!(utofu_armw8(
-                            job.hdl,
-                            vcq,
-                            ADD,
-                            1,
-                            there + 2048,
-                            0,
-                            flags,
-                            cb(1)
-                        )),
-                    };
-                    if code == SUCCESS {
-                        posted.fetch_add(1, Ordering::Relaxed);
-                    }
-                    take();
-                }
-            }
-            Ok(())
-        })?;
-        until("an entry of each command", || {
-            take();
-            ended.load(Ordering::Relaxed) >= posted.load(Ordering::Relaxed)
-        })?;
-        ensure!(
-            posted.load(Ordering::Relaxed) > 0,
-            "all commands were refused"
-        );
-        ensure_eq!(
-            ended.load(Ordering::Relaxed),
-            posted.load(Ordering::Relaxed),
-            "entries of the TCQ"
-        );
-        job.meet();
-        let stadd = stadd_of(job.queue.id, TAKEN)?;
-        job.queue.deregister(stadd)?;
+        }
         Ok(())
-    })
+    })?;
+    until("an entry of each command", || {
+        take();
+        ended.load(Ordering::Relaxed) >= posted.load(Ordering::Relaxed)
+    })?;
+    ensure!(posted.load(Ordering::Relaxed) > 0, "all were refused");
+    ensure_eq!(
+        ended.load(Ordering::Relaxed),
+        posted.load(Ordering::Relaxed),
+        "entries of the TCQ"
+    );
+    job.meet();
+    let stadd = stadd_of(job.queue.id, TAKEN)?;
+    job.queue.deregister(stadd)
 }

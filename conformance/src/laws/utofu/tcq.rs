@@ -3,113 +3,105 @@
 use super::kit::*;
 
 laws! {
-    in_order: "tcq.order", "§2.2.10, §3.7.4.1", 3, [poll_tcq, put, get, armw8, put_piggyback8, nop] + ordering,
+    in_order with(4096): "tcq.order", "§2.2.10, §3.7.4.1", 3, [poll_tcq, put, get, armw8, put_piggyback8, nop] + ordering,
         "entries come in the order of posting, with the cbdata of each, whatever the kinds and peers";
-    wanted_only: "tcq.wanted", "§3.7.9.1", 2, [poll_tcq, put_piggyback8, nop] + ordering,
+    wanted_only with(256): "tcq.wanted", "§3.7.9.1", 2, [poll_tcq, put_piggyback8, nop] + ordering,
         "only what was posted with the flag gives an entry, and one each";
-    per_block: "tcq.stride", "§3.7", 2, [put_stride, get_stride, poll_tcq],
+    per_block with(4096): "tcq.stride", "§3.7", 2, [put_stride, get_stride, poll_tcq],
         "a strided command gives as many entries as blocks, all with its cbdata";
-    no_communication: "nop", "§2.2.6, §3.7.1.15", 2, [nop, poll_tcq, poll_mrq],
+    no_communication with(256): "nop", "§2.2.6, §3.7.1.15", 2, [nop, poll_tcq, poll_mrq],
         "a NOP gives a TCQ entry if wanted, and never an MRQ notice";
     overwritable: "tcq.source", "§2.2.10", 2, [put, poll_tcq] + ordering,
         "after the TCQ entry of a put its source can be overwritten";
-    busy: "tcq.busy", "§3.7", 2, [put_piggyback8, poll_tcq] + ordering,
+    busy with(256): "tcq.busy", "§3.7", 2, [put_piggyback8, poll_tcq] + ordering,
         "with the queue full, posting is BUSY and does nothing; polling makes room, and nothing is lost";
-    busy_and_quiet: "tcq.busy.quiet", "§3.7", 2, [put_piggyback8, poll_tcq],
+    busy_and_quiet with(256): "tcq.busy.quiet", "§3.7", 2, [put_piggyback8, poll_tcq],
         "without notices too, posting is BUSY in the end; polling finds nothing and makes room";
     unread: "tcq.unread", "§3.7.5.1", 1, [query_num_unread_tcq, poll_tcq, nop, create_vcq_with_cmp_id],
         "the number of entries not looked at goes up with posting and to 0 with polling, for all VCQs of the CQ";
-    send_errors: "tcq.errors", "§2.2.12, §3.7", 2, [put, poll_tcq] + ordering,
+    send_errors with(256): "tcq.errors", "§2.2.12, §3.7", 2, [put, poll_tcq] + ordering,
         "an error on sending comes through the TCQ with its cbdata, wanted or not, in order";
 }
 
-fn in_order(ctx: &Ctx) -> Verdict {
+fn in_order(job: &Job<'_>) -> Verdict {
     const COMMANDS: usize = 300;
-    with(ctx, 4096, |job| {
-        let mut random = ctx.random(u64::from(job.rank));
-        let mut seen = 0;
-        let check = |cbdata: usize, seen: &mut usize| {
-            *seen += 1;
-            if cbdata == *seen {
-                Ok(())
-            } else {
-                Err(format!("cbdata {cbdata} as entry {seen}"))
-            }
-        };
-        let mut verdict = Ok(());
-        for nth in 1..=COMMANDS {
-            let peer = random.below(u64::from(job.size)) as u32;
-            let (vcq, to, here) = (job.vcq(peer), job.at(peer, 64), job.stadd + 2048);
-            let kind = random.below(5);
-            let length = random.below(1500) as usize;
-            job.queue.post_seen(
-                |cbdata| verdict = verdict.clone().and(check(cbdata, &mut seen)),
-                || match kind {
-                    0 => post::put(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
-                    1 => post::get(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
-                    2 => post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth),
-                    3 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(0, TCQ, nth),
-                    _ => c!(utofu_nop(job.hdl, TCQ, cb(nth))),
-                },
-            )?;
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let mut seen = 0;
+    let check = |cbdata: usize, seen: &mut usize| {
+        *seen += 1;
+        if cbdata == *seen {
+            Ok(())
+        } else {
+            Err(format!("cbdata {cbdata} as entry {seen}"))
         }
-        while seen < COMMANDS {
-            let cbdata = job.queue.tcq()?;
-            verdict = verdict.and(check(cbdata, &mut seen));
-        }
-        verdict?;
-        job.queue.tcq_is_empty()
-    })
+    };
+    let mut verdict = Ok(());
+    for nth in 1..=COMMANDS {
+        let peer = random.below(u64::from(job.size)) as u32;
+        let (vcq, to, here) = (job.vcq(peer), job.at(peer, 64), job.stadd + 2048);
+        let kind = random.below(5);
+        let length = random.below(1500) as usize;
+        job.queue.post_seen(
+            |cbdata| verdict = verdict.clone().and(check(cbdata, &mut seen)),
+            || match kind {
+                0 => post::put(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
+                1 => post::get(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
+                2 => post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth),
+                3 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(0, TCQ, nth),
+                _ => c!(utofu_nop(job.hdl, TCQ, cb(nth))),
+            },
+        )?;
+    }
+    while seen < COMMANDS {
+        let cbdata = job.queue.tcq()?;
+        verdict = verdict.and(check(cbdata, &mut seen));
+    }
+    verdict?;
+    job.queue.tcq_is_empty()
 }
 
-fn wanted_only(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut random = ctx.random(u64::from(job.rank));
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let mut wanted = Vec::new();
-        for nth in 1..=200usize {
-            let flags = if random.below(3) == 0 { TCQ } else { 0 };
-            if flags != 0 {
-                wanted.push(nth);
-            }
-            if random.below(4) == 0 {
-                ok!(utofu_nop(job.hdl, flags, cb(nth)));
-            } else {
-                post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, flags, nth)?;
-            }
+fn wanted_only(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(u64::from(job.rank));
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let mut wanted = Vec::new();
+    for nth in 1..=200usize {
+        let flags = if random.below(3) == 0 { TCQ } else { 0 };
+        if flags != 0 {
+            wanted.push(nth);
         }
-        for expected in wanted {
-            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+        if random.below(4) == 0 {
+            ok!(utofu_nop(job.hdl, flags, cb(nth)));
+        } else {
+            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, flags, nth)?;
         }
-        pause(2);
-        job.queue.tcq_is_empty()
-    })
+    }
+    for expected in wanted {
+        ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+    }
+    pause(2);
+    job.queue.tcq_is_empty()
 }
 
-fn per_block(ctx: &Ctx) -> Verdict {
-    with(ctx, 4096, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
-        post::put_stride(job.hdl, vcq, job.stadd, to, 8, 16, 50).ok(0, TCQ, 1)?;
-        ok!(utofu_nop(job.hdl, TCQ, cb(2)));
-        post::get_stride(job.hdl, vcq, job.stadd + 1024, to, 4, 9, 30).ok(0, TCQ, 3)?;
-        for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
-            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-        }
-        job.queue.tcq_is_empty()
-    })
+fn per_block(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
+    post::put_stride(job.hdl, vcq, job.stadd, to, 8, 16, 50).ok(0, TCQ, 1)?;
+    ok!(utofu_nop(job.hdl, TCQ, cb(2)));
+    post::get_stride(job.hdl, vcq, job.stadd + 1024, to, 4, 9, 30).ok(0, TCQ, 3)?;
+    for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
+        ensure_eq!(job.queue.tcq()?, expected, "cbdata");
+    }
+    job.queue.tcq_is_empty()
 }
 
-fn no_communication(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        ok!(utofu_nop(job.hdl, TCQ | LOCAL | REMOTE, cb(5)));
-        ok!(utofu_nop(job.hdl, 0, cb(6)));
-        ok!(utofu_nop(job.hdl, TCQ, null_mut()));
-        ensure_eq!(job.queue.tcq()?, 5, "cbdata of the first");
-        ensure_eq!(job.queue.tcq()?, 0, "cbdata of the last");
-        job.queue.tcq_is_empty()?;
-        pause(2);
-        job.queue.mrq_is_empty()
-    })
+fn no_communication(job: &Job<'_>) -> Verdict {
+    ok!(utofu_nop(job.hdl, TCQ | LOCAL | REMOTE, cb(5)));
+    ok!(utofu_nop(job.hdl, 0, cb(6)));
+    ok!(utofu_nop(job.hdl, TCQ, null_mut()));
+    ensure_eq!(job.queue.tcq()?, 5, "cbdata of the first");
+    ensure_eq!(job.queue.tcq()?, 0, "cbdata of the last");
+    job.queue.tcq_is_empty()?;
+    pause(2);
+    job.queue.mrq_is_empty()
 }
 
 fn overwritable(ctx: &Ctx) -> Verdict {
@@ -121,14 +113,8 @@ fn overwritable(ctx: &Ctx) -> Verdict {
             for byte in &job.memory.bytes()[source..source + LENGTH] {
                 byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
             }
-            post::put(
-                job.hdl,
-                job.vcq(job.right()),
-                job.stadd + source as u64,
-                job.at(job.right(), round * 4096),
-                LENGTH,
-            )
-            .ok(0, TCQ | LOCAL, round + 1)?;
+            job.put(job.right(), source, round * 4096, LENGTH)
+                .ok(0, TCQ | LOCAL, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
         for byte in &job.memory.bytes()[source..source + LENGTH] {
@@ -162,60 +148,56 @@ fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
     Err("a million commands, and the queue is not full".into())
 }
 
-fn busy(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let mut total = 0;
-        for _ in 0..3 {
-            let posted = fill(|nth| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth))?;
-            ensure!(posted > 0, "BUSY with an empty queue");
-            pause(2);
-            // Still full: completed commands make no room without a poll.
-            let code = post::put_piggyback8(job.hdl, vcq, 0, to, 8).code(0, TCQ, posted + 1);
-            ensure_eq!(code, BUSY, "the code when nothing was polled");
-            gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
-            for expected in 1..=posted {
-                ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-            }
-            job.queue.tcq_is_empty()?;
-            total += posted as u64;
+fn busy(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let mut total = 0;
+    for _ in 0..3 {
+        let posted = fill(|nth| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth))?;
+        ensure!(posted > 0, "BUSY with an empty queue");
+        pause(2);
+        // Still full: completed commands make no room without a poll.
+        let code = post::put_piggyback8(job.hdl, vcq, 0, to, 8).code(0, TCQ, posted + 1);
+        ensure_eq!(code, BUSY, "the code when nothing was polled");
+        gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
+        for expected in 1..=posted {
+            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
         }
-        until("all additions of the left rank", || {
-            job.memory.get(0) >= total
-        })?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), total, "additions of the left rank");
-        Ok(())
-    })
+        job.queue.tcq_is_empty()?;
+        total += posted as u64;
+    }
+    until("all additions of the left rank", || {
+        job.memory.get(0) >= total
+    })?;
+    job.meet();
+    ensure_eq!(job.memory.get(0), total, "additions of the left rank");
+    Ok(())
 }
 
-fn busy_and_quiet(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let mut total = 0;
-        for _ in 0..3 {
-            total += fill(|_| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0))? as u64;
-            until("room after polling", || {
-                let (code, _) = job.queue.poll_tcq();
-                code == NOT_FOUND && {
-                    let code = post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0);
-                    total += u64::from(code == SUCCESS);
-                    code == SUCCESS
-                }
-            })?;
-            // §3.7: poll until no entry is left.
-            job.queue.tcq_is_empty()?;
-        }
-        job.write(job.right(), 8, total)?;
-        job.meet();
-        let theirs = job.memory.get(8);
-        until("all additions of the left rank", || {
-            job.memory.get(0) >= theirs
+fn busy_and_quiet(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let mut total = 0;
+    for _ in 0..3 {
+        total += fill(|_| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0))? as u64;
+        until("room after polling", || {
+            let (code, _) = job.queue.poll_tcq();
+            code == NOT_FOUND && {
+                let code = post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0);
+                total += u64::from(code == SUCCESS);
+                code == SUCCESS
+            }
         })?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), theirs, "additions of the left rank");
-        job.queue.mrq_is_empty()
-    })
+        // §3.7: poll until no entry is left.
+        job.queue.tcq_is_empty()?;
+    }
+    job.write(job.right(), 8, total)?;
+    job.meet();
+    let theirs = job.memory.get(8);
+    until("all additions of the left rank", || {
+        job.memory.get(0) >= theirs
+    })?;
+    job.meet();
+    ensure_eq!(job.memory.get(0), theirs, "additions of the left rank");
+    job.queue.mrq_is_empty()
 }
 
 fn unread(_: &Ctx) -> Verdict {
@@ -251,28 +233,22 @@ fn unread(_: &Ctx) -> Verdict {
     one.free()
 }
 
-fn send_errors(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        let nowhere = stadd_of(job.queue.id, 77)?;
-        post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 1)?;
-        post::put(job.hdl, vcq, nowhere, to, 8).ok(0, 0, 2)?;
-        post::put(job.hdl, vcq, job.stadd + 250, to, 8).ok(0, TCQ, 3)?;
-        post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 4)?;
-        let expected = [
-            (SUCCESS, 1),
-            (UTOFU_ERR_TCQ_STADD, 2),
-            (UTOFU_ERR_TCQ_LENGTH, 3),
-            (SUCCESS, 4),
-        ];
-        for (code, cbdata) in expected {
-            let (seen, which) = job.queue.next_tcq()?;
-            ensure_eq!(
-                (code_name(seen), which),
-                (code_name(code), cbdata),
-                "entry {cbdata}"
-            );
-        }
-        job.queue.tcq_is_empty()
-    })
+fn send_errors(job: &Job<'_>) -> Verdict {
+    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let nowhere = stadd_of(job.queue.id, 77)?;
+    post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 1)?;
+    post::put(job.hdl, vcq, nowhere, to, 8).ok(0, 0, 2)?;
+    post::put(job.hdl, vcq, job.stadd + 250, to, 8).ok(0, TCQ, 3)?;
+    post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 4)?;
+    let expected = [
+        (SUCCESS, 1),
+        (UTOFU_ERR_TCQ_STADD, 2),
+        (UTOFU_ERR_TCQ_LENGTH, 3),
+        (SUCCESS, 4),
+    ];
+    for (code, cbdata) in expected {
+        let (seen, which) = job.queue.next_tcq()?;
+        ensure_eq!((code_name(seen), which), (code_name(code), cbdata), "entry");
+    }
+    job.queue.tcq_is_empty()
 }

@@ -3,64 +3,62 @@
 use super::kit::*;
 
 laws! {
-    one_vcq: "threads.one-vcq", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, put, armw8, poll_tcq] + ordering,
+    one_vcq with_flags(4096, THREAD_SAFE): "threads.one-vcq", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, put, armw8, poll_tcq] + ordering,
         "several threads use one thread-safe VCQ: every command is done once, every entry comes once";
     two_vcqs: "threads.two-vcqs", "§2.5, §3.3.4.1", 2, [create_vcq, armw8, poll_mrq] + ordering,
         "two threads use thread-safe VCQs of one CQ, each its own, at the same time";
     exclusive: "threads.exclusive", "§3.3.4.1", 2, [create_vcq, armw8] + ordering,
         "threads with a CQ-exclusive VCQ each need no other care";
-    registering: "threads.memory", "§2.5", 2, [reg_mem, dereg_mem],
+    registering with_flags(1024, THREAD_SAFE): "threads.memory", "§2.5", 2, [reg_mem, dereg_mem],
         "several threads register and deregister memory with one thread-safe VCQ";
     making: "threads.make", "§2.5", 1, [create_vcq, free_vcq, query_vcq_id],
         "several threads create and free VCQs at the same time";
 }
 
-fn one_vcq(ctx: &Ctx) -> Verdict {
+fn one_vcq(job: &Job<'_>) -> Verdict {
     const EACH: usize = 200;
     const THREADS: usize = 3;
-    with_flags(ctx, 4096, THREAD_SAFE, |job| {
-        let seen = parking_lot::Mutex::new(vec![0u32; EACH * THREADS]);
-        let count = || seen.lock().iter().sum::<u32>();
-        threads(THREADS, |thread| {
-            let take = || {
-                while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-                    seen.lock()[cbdata - 1] += 1;
-                }
-            };
-            for nth in 0..EACH {
-                let (vcq, peer) = (job.vcq(job.right()), job.right());
-                let id = thread * EACH + nth + 1;
-                if nth % 2 == 0 {
-                    post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(0, TCQ, id)?;
-                } else {
-                    let to = job.at(peer, 64 + 8 * thread);
-                    post::put_piggyback8(job.hdl, vcq, id as u64, to, 8).ok(0, TCQ | LOCAL, id)?;
-                }
-                take();
+    let seen = parking_lot::Mutex::new(vec![0u32; EACH * THREADS]);
+    let count = || seen.lock().iter().sum::<u32>();
+    threads(THREADS, |thread| {
+        let take = || {
+            while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
+                seen.lock()[cbdata - 1] += 1;
             }
-            until("all entries of the TCQ", || {
-                take();
-                count() as usize >= EACH * THREADS
-            })
-        })?;
-        let seen = seen.into_inner();
-        ensure_eq!(
-            seen.iter().find(|seen| **seen != 1),
-            None,
-            "entries of a command, other than one"
-        );
-        for _ in 0..THREADS * EACH / 2 {
-            job.queue.notice(LCL_PUT)?;
+        };
+        for nth in 0..EACH {
+            let (vcq, peer) = (job.vcq(job.right()), job.right());
+            let id = thread * EACH + nth + 1;
+            if nth % 2 == 0 {
+                post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(0, TCQ, id)?;
+            } else {
+                let to = job.at(peer, 64 + 8 * thread);
+                post::put_piggyback8(job.hdl, vcq, id as u64, to, 8).ok(0, TCQ | LOCAL, id)?;
+            }
+            take();
         }
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()?;
-        job.meet();
-        until("all additions", || {
-            job.memory.get(0) >= (THREADS * EACH / 2) as u64
-        })?;
-        ensure_eq!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions");
-        Ok(())
-    })
+        until("all entries of the TCQ", || {
+            take();
+            count() as usize >= EACH * THREADS
+        })
+    })?;
+    let seen = seen.into_inner();
+    ensure_eq!(
+        seen.iter().find(|seen| **seen != 1),
+        None,
+        "entries of a command, other than one"
+    );
+    for _ in 0..THREADS * EACH / 2 {
+        job.queue.notice(LCL_PUT)?;
+    }
+    job.queue.tcq_is_empty()?;
+    job.queue.mrq_is_empty()?;
+    job.meet();
+    until("all additions", || {
+        job.memory.get(0) >= (THREADS * EACH / 2) as u64
+    })?;
+    ensure_eq!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions");
+    Ok(())
 }
 
 /// Each thread uses a separate VCQ to add to the word of the right rank.
@@ -104,28 +102,26 @@ fn exclusive(ctx: &Ctx) -> Verdict {
     each_its_own(ctx, EXCLUSIVE)
 }
 
-fn registering(ctx: &Ctx) -> Verdict {
-    with_flags(ctx, 1024, THREAD_SAFE, |job| {
-        threads(3, |thread| {
-            for round in 1..=100u64 {
-                let memory = Memory::new(256);
-                let stadd = if round % 2 == 0 {
-                    job.queue.register(memory)?
-                } else {
-                    job.queue.register_as(memory, 10 + thread as u32)?
-                };
-                memory.set(0, round);
-                // To the own memory; the memory registered just above is the source.
-                let to = job.stadd + 8 * thread as u64;
-                post::put(job.hdl, job.queue.id, stadd, to, 8).ok(0, 0, 0)?;
-                until("the put", || job.memory.get(8 * thread) == round)?;
-                job.queue.deregister(stadd)?;
-                memory.free();
-            }
-            Ok(())
-        })?;
-        job.queue.mrq_is_empty()
-    })
+fn registering(job: &Job<'_>) -> Verdict {
+    threads(3, |thread| {
+        for round in 1..=100u64 {
+            let memory = Memory::new(256);
+            let stadd = if round % 2 == 0 {
+                job.queue.register(memory)?
+            } else {
+                job.queue.register_as(memory, 10 + thread as u32)?
+            };
+            memory.set(0, round);
+            // To the own memory; the memory registered just above is the source.
+            let to = job.stadd + 8 * thread as u64;
+            post::put(job.hdl, job.queue.id, stadd, to, 8).ok(0, 0, 0)?;
+            until("the put", || job.memory.get(8 * thread) == round)?;
+            job.queue.deregister(stadd)?;
+            memory.free();
+        }
+        Ok(())
+    })?;
+    job.queue.mrq_is_empty()
 }
 
 fn making(_: &Ctx) -> Verdict {

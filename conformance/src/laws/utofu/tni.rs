@@ -129,15 +129,7 @@ fn own_coordinates(ctx: &Ctx) -> Verdict {
         ensure!(coords(rank)? != own, "rank {rank} is at the same {own:?}");
     }
     let queue = Queue::create(TNI, 0)?;
-    let mut seen = [u8::MAX; 6];
-    let (mut tni, mut cq, mut extra) = (0, 0, 0);
-    ok!(utofu_query_vcq_info(
-        queue.id,
-        seen.as_mut_ptr(),
-        &mut tni,
-        &mut cq,
-        &mut extra
-    ));
+    let seen = vcq_info(queue.id)?.0;
     ensure_eq!(seen, own, "coordinates that the id of a VCQ names");
     queue.free()
 }

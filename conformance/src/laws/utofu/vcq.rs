@@ -7,15 +7,15 @@ laws! {
         "the id of a VCQ with a component id is the one that is computed, on every TNI, here and for peers";
     taken_apart: "vcq.info", "§3.3.3.1", 3, [query_vcq_info, construct_vcq_id],
         "an id is taken apart to the coordinates, TNI and CQ, whether or not there is such a VCQ, here or remote";
-    unique: "vcq.unique", "§3.3.2.1", 4, [create_vcq, query_vcq_id],
+    unique with(8192): "vcq.unique", "§3.3.2.1", 4, [create_vcq, query_vcq_id],
         "ids of VCQs that live at the same time differ, in the process and in the job";
     components: "vcq.component", "§3.3.1.2", 2, [create_vcq_with_cmp_id, create_vcq, free_vcq],
         "a component id is USED until its VCQ is freed, and create_vcq takes one that nobody has";
     path_is_local: "vcq.path.local", "§3.3.2.3", 2, [set_vcq_id_path, query_vcq_id, construct_vcq_id],
         "a default path changes in the variable alone; the last call counts; coordinates, TNI and CQ stay";
-    path_chosen: "vcq.path.null", "§3.3.2.3", 2, [set_vcq_id_path, put],
+    path_chosen with(256): "vcq.path.null", "§3.3.2.3", 2, [set_vcq_id_path, put],
         "without coordinates a path is chosen, and communication over it works";
-    contexts: "vcq.contexts", "§3.3", 2, [create_vcq, poll_mrq, poll_tcq],
+    contexts with(256): "vcq.contexts", "§3.3", 2, [create_vcq, poll_mrq, poll_tcq],
         "VCQs of one TNI have completions of their own";
     again: "vcq.again", "§3.3.1.3", 2, [free_vcq, create_vcq_with_cmp_id, put_piggyback8],
         "a VCQ that is made again under its id begins empty, and peers reach it";
@@ -27,19 +27,12 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
     for tni in 0..6 {
         for component in [0, 3, 7] {
             let queue = Queue::with_component(tni, component, 0)?;
-            ensure_eq!(
-                queue.id,
-                vcq_of(ctx.rank, tni, component)?,
-                "id on TNI {tni}"
-            );
+            ensure_eq!(queue.id, vcq_of(ctx.rank, tni, component)?, "id on {tni}");
             ctx.sync();
             // The peers' VCQs exist at the same time; this rank computes their IDs.
             for rank in 0..ctx.size {
                 let id = vcq_of(rank, tni, component)?;
-                ensure!(
-                    (id == queue.id) == (rank == ctx.rank),
-                    "rank {rank} has the id {id:#x}"
-                );
+                ensure!((id == queue.id) == (rank == ctx.rank), "{rank}: {id:#x}");
                 post::put_piggyback8(queue.hdl, id, 0, stadd_of(id, 0)?, 0).ok(
                     7,
                     LOCAL | REMOTE,
@@ -65,15 +58,7 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
 }
 
 fn info(id: u64) -> Result<([u8; 6], u16, u16), String> {
-    let mut coords = [u8::MAX; 6];
-    let (mut tni, mut cq, mut extra) = (u16::MAX, u16::MAX, 0);
-    ok!(utofu_query_vcq_info(
-        id,
-        coords.as_mut_ptr(),
-        &mut tni,
-        &mut cq,
-        &mut extra
-    ));
+    let (coords, tni, cq, _) = vcq_info(id)?;
     Ok((coords, tni, cq))
 }
 
@@ -84,12 +69,7 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
         for tni in 0..6 {
             for cq in 0..9 {
                 for component in 0..8 {
-                    let id = got!(utofu_construct_vcq_id(
-                        at.as_ptr().cast_mut(),
-                        tni,
-                        cq,
-                        component
-                    ));
+                    let id = vcq_id(&at, tni, cq, component)?;
                     ensure_eq!(info(id)?, (at, tni, cq), "parts of {id:#x}");
                 }
             }
@@ -98,28 +78,26 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
     queue.free()
 }
 
-fn unique(ctx: &Ctx) -> Verdict {
-    with(ctx, 8192, |job| {
-        let mut queues = Vec::new();
-        for i in 0..24 {
-            queues.push(Queue::create(i % 6, 0)?);
+fn unique(job: &Job<'_>) -> Verdict {
+    let mut queues = Vec::new();
+    for i in 0..24 {
+        queues.push(Queue::create(i % 6, 0)?);
+    }
+    for (i, queue) in queues.iter().enumerate() {
+        for rank in 0..job.size {
+            job.write(rank, 1024 * job.rank as usize + 8 * i, queue.id)?;
         }
-        for (i, queue) in queues.iter().enumerate() {
-            for rank in 0..job.size {
-                job.write(rank, 1024 * job.rank as usize + 8 * i, queue.id)?;
-            }
-        }
-        job.meet();
-        let mut ids = vec![job.queue.id];
-        for rank in 0..job.size as usize {
-            ids.extend((0..queues.len()).map(|i| job.memory.get(1024 * rank + 8 * i)));
-        }
-        let all = ids.len();
-        ids.sort();
-        ids.dedup();
-        ensure_eq!(ids.len(), all, "different ids");
-        queues.into_iter().try_for_each(Queue::free)
-    })
+    }
+    job.meet();
+    let mut ids = vec![job.queue.id];
+    for rank in 0..job.size as usize {
+        ids.extend((0..queues.len()).map(|i| job.memory.get(1024 * rank + 8 * i)));
+    }
+    let all = ids.len();
+    ids.sort();
+    ids.dedup();
+    ensure_eq!(ids.len(), all, "different ids");
+    queues.into_iter().try_for_each(Queue::free)
 }
 
 fn components(_: &Ctx) -> Verdict {
@@ -134,10 +112,7 @@ fn components(_: &Ctx) -> Verdict {
         // The same component on another TNI is another VCQ.
         Queue::with_component(TNI + 1, component, 0)?.free()?;
         let other = Queue::create(TNI, 0)?;
-        ensure!(
-            other.id != queue.id,
-            "create_vcq gave a component that somebody has"
-        );
+        ensure!(other.id != queue.id, "create_vcq gave a taken component");
         other.free()?;
         queue.free()?;
         Queue::with_component(TNI, component, 0)?.free()?;
@@ -151,19 +126,16 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
     for id in [queue.id, peer] {
         let (one, mut two) = (id, id);
         for path in [[0u8, 0, 0], [0, 1, 0], [0, 1, 1], [0, 2, 1]] {
-            ok!(utofu_set_vcq_id_path(&mut two, path.as_ptr().cast_mut()));
+            set_path(&mut two, &path)?;
             ensure_eq!(info(two)?, info(one)?, "parts with path {path:?}");
         }
         let mut last = id;
-        ok!(utofu_set_vcq_id_path(
-            &mut last,
-            [0u8, 2, 1].as_ptr().cast_mut()
-        ));
+        set_path(&mut last, &[0u8, 2, 1])?;
         ensure_eq!(two, last, "an id whose path was set four times");
         ensure_eq!(one, id, "the other variable");
         // The node's own coordinates are the ID's original path.
         let at = info(id)?.0;
-        ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr().cast_mut()));
+        set_path(&mut two, &at[3..])?;
         ensure_eq!(two, id, "the id with the path that it was made with");
     }
     let again = got!(utofu_query_vcq_id(queue.hdl));
@@ -171,56 +143,48 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
     queue.free()
 }
 
-fn path_chosen(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let mut peer = job.vcq(job.right());
-        ok!(utofu_set_vcq_id_path(&mut peer, null_mut()));
-        job.memory.set(0, 0x77);
-        post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        job.meet();
-        ensure_eq!(job.memory.get(8), 0x77, "what was put");
-        Ok(())
-    })
+fn path_chosen(job: &Job<'_>) -> Verdict {
+    let mut peer = job.vcq(job.right());
+    ok!(utofu_set_vcq_id_path(&mut peer, null_mut()));
+    job.memory.set(0, 0x77);
+    post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).ok(0, LOCAL, 0)?;
+    job.queue.notice(LCL_PUT)?;
+    job.meet();
+    ensure_eq!(job.memory.get(8), 0x77, "what was put");
+    Ok(())
 }
 
-fn contexts(ctx: &Ctx) -> Verdict {
-    with(ctx, 256, |job| {
-        let second = Queue::with_component(TNI, 1, 0)?;
-        let memory = second.register_as(job.memory, 0)?;
-        job.meet();
-        // Both ways between the first VCQ and the peer's second one.
-        let to = vcq_of(job.right(), TNI, 1)?;
-        post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
-        post::put_piggyback8(
-            second.hdl,
-            job.vcq(job.right()),
-            5,
-            job.at(job.right(), 0),
-            8,
-        )
-        .ok(2, LOCAL | REMOTE, 0)?;
-        let notice = second.notice(LCL_PUT)?;
-        ensure_eq!(
-            notice.vcq_id,
-            job.vcq(job.right()),
-            "the peer of the local notice"
-        );
-        let notice = job.queue.notice(RMT_PUT)?;
-        ensure_eq!(
-            notice.vcq_id,
-            vcq_of(job.left(), TNI, 1)?,
-            "the peer of the remote notice"
-        );
-        ensure_eq!(notice.edata, 2, "edata");
-        let (_, cbdata) = job.queue.next_tcq()?;
-        ensure_eq!(cbdata, 0, "cbdata");
-        second.tcq_is_empty()?;
-        job.meet();
-        second.mrq_is_empty()?;
-        second.deregister(memory)?;
-        second.free()
-    })
+fn contexts(job: &Job<'_>) -> Verdict {
+    let second = Queue::with_component(TNI, 1, 0)?;
+    let memory = second.register_as(job.memory, 0)?;
+    job.meet();
+    // Both ways between the first VCQ and the peer's second one.
+    let to = vcq_of(job.right(), TNI, 1)?;
+    post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
+    post::put_piggyback8(
+        second.hdl,
+        job.vcq(job.right()),
+        5,
+        job.at(job.right(), 0),
+        8,
+    )
+    .ok(2, LOCAL | REMOTE, 0)?;
+    let notice = second.notice(LCL_PUT)?;
+    ensure_eq!(notice.vcq_id, job.vcq(job.right()), "the local peer");
+    let notice = job.queue.notice(RMT_PUT)?;
+    ensure_eq!(
+        notice.vcq_id,
+        vcq_of(job.left(), TNI, 1)?,
+        "the peer of the remote notice"
+    );
+    ensure_eq!(notice.edata, 2, "edata");
+    let (_, cbdata) = job.queue.next_tcq()?;
+    ensure_eq!(cbdata, 0, "cbdata");
+    second.tcq_is_empty()?;
+    job.meet();
+    second.mrq_is_empty()?;
+    second.deregister(memory)?;
+    second.free()
 }
 
 fn again(ctx: &Ctx) -> Verdict {
