@@ -291,11 +291,7 @@ fn distinct(ctx: &Ctx) -> Verdict {
 fn words(ctx: &Ctx) -> Verdict {
     const AT: usize = 64;
     on_ranks(ctx, 4096, |rank| {
-        let region = rank
-            .engine()
-            .allocate(4096, Rights::FULL | Rights::WORDS)
-            .says("allocate")?;
-        rank.list(7, &region).says("list")?;
+        let region = rank.share(7, 4096, Rights::FULL | Rights::WORDS)?;
         ctx.sync();
         // Regions of this process count, too.
         for owner in [rank.other(), ctx.rank] {
@@ -378,11 +374,7 @@ fn exclusive(ctx: &Ctx) -> Verdict {
     const ELEMENTS: usize = 100;
     const AT: usize = 1000;
     on_ranks(ctx, 64, |rank| {
-        let region = rank
-            .engine()
-            .allocate(4096, Rights::FULL | Rights::EXCLUSIVE)
-            .says("allocate")?;
-        rank.list(7, &region).says("list")?;
+        let region = rank.share(7, 4096, Rights::FULL | Rights::EXCLUSIVE)?;
         ctx.sync();
         let there = rank.listed(0, 7)?;
         let mut random = ctx.random(u64::from(ctx.rank));

@@ -259,26 +259,14 @@ fn bounds(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let group = rank.group_of_all()?;
         let (long, mut result) = (vec![0; PAYLOAD + 8], vec![0; PAYLOAD + 8]);
-        refused(
-            group.all_reduce(&long, &mut result, &mut add, late()),
-            invalid,
-            "a reduction that is too long",
-        )?;
-        refused(
-            group.all_reduce(&long[..8], &mut result[..16], &mut add, late()),
-            invalid,
-            "a reduction of two lengths",
-        )?;
-        refused(
-            group.broadcast(&mut result, 0, late()),
-            invalid,
-            "a broadcast that is too long",
-        )?;
-        refused(
-            group.broadcast(&mut result[..8], 2, late()),
-            invalid,
-            "a broadcast from member 2 of 2",
-        )?;
+        let ended = group.all_reduce(&long, &mut result, &mut add, late());
+        refused(ended, invalid, "a reduction that is too long")?;
+        let ended = group.all_reduce(&long[..8], &mut result[..16], &mut add, late());
+        refused(ended, invalid, "a reduction of two lengths")?;
+        let ended = group.broadcast(&mut result, 0, late());
+        refused(ended, invalid, "a broadcast that is too long")?;
+        let ended = group.broadcast(&mut result[..8], 2, late());
+        refused(ended, invalid, "a broadcast from member 2 of 2")?;
         // None of the refused calls has begun an operation.
         let mut result = [0; 8];
         group

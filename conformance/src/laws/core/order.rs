@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use unipgas_core::{AtomicOp, AtomicType, Flags, Notice, Remote};
 
-use super::ordering;
+use super::law;
 use super::rank::{
     NOTES, Rank, Says, bytes_of, dawdle, late, on_ranks, other_than, read, remote, update, write,
 };
@@ -172,13 +172,16 @@ fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
 }
 
 /// A law that chaos must break. Tests of the framework check that it does.
-pub const BREAKABLE: &[Law] = &[ordering(
-    "selftest.notice-without-order",
-    "unipgas core: Flags::ORDERED",
-    "does not hold: a notice without order comes after all earlier puts",
-    2,
-    |ctx| notice_after_puts(ctx, Flags::empty()),
-)];
+pub const BREAKABLE: &[Law] = &[Law {
+    ordering: true,
+    ..law(
+        "selftest.notice-without-order",
+        "unipgas core: Flags::ORDERED",
+        "does not hold: a notice without order comes after all earlier puts",
+        2,
+        |ctx| notice_after_puts(ctx, Flags::empty()),
+    )
+}];
 
 fn ordered_atomic(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, LEN, |rank| {

@@ -31,16 +31,10 @@ fn depth(ctx: &Ctx) -> Verdict {
         let is_full = |error: &Error| *error == Error::QueueFull;
         let local = rank.scratch.local(0, 64).says("source")?;
         for round in 0..3 {
-            refused(
-                queue.claim(DEPTH + 1),
-                is_full,
-                "more places than there are",
-            )?;
-            refused(
-                queue.claim(u32::MAX),
-                is_full,
-                "as many places as can be said",
-            )?;
+            let ended = queue.claim(DEPTH + 1);
+            refused(ended, is_full, "more places than there are")?;
+            let ended = queue.claim(u32::MAX);
+            refused(ended, is_full, "as many places as can be said")?;
             let seen = queue.posted();
             ensure_eq!(seen, 0, "requests in a queue that refused (round {round})");
             for nth in 0..DEPTH {
@@ -223,11 +217,8 @@ fn full(ctx: &Ctx) -> Verdict {
                 let posted =
                     rank.endpoint
                         .deliver((&inbox).into(), record(1, 99), Flags::empty(), 0);
-                refused(
-                    rank.end(posted),
-                    is(Error::InboxFull),
-                    "a record for a full inbox",
-                )?;
+                let ended = rank.end(posted);
+                refused(ended, is(Error::InboxFull), "a record for a full inbox")?;
             }
             ctx.sync();
         }

@@ -105,6 +105,18 @@ impl<'a> Rank<'a> {
         (0..self.world.size()).try_for_each(|rank| directory.show_region(id, rank as usize))
     }
 
+    /// Allocates a region and publishes it.
+    pub fn share(
+        &self,
+        id: usize,
+        len: usize,
+        rights: Rights,
+    ) -> std::result::Result<Region, String> {
+        let region = self.engine().allocate(len, rights).says("allocate")?;
+        self.list(id, &region).says("list")?;
+        Ok(region)
+    }
+
     /// Imports the region that `rank` has published under `id`, without the cache.
     pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
         let call = self.world.call();

@@ -140,21 +140,13 @@ fn bounds(ctx: &Ctx) -> Verdict {
         for (offset, len) in ranges {
             let at = remote(&there, offset);
             let what = format!("{len} bytes at offset {offset} of {LEN}");
-            refused(
-                rank.try_put(at, len),
-                out_of_bounds,
-                &format!("put of {what}"),
-            )?;
-            refused(
-                rank.try_get(at, len),
-                out_of_bounds,
-                &format!("get of {what}"),
-            )?;
-            refused(
-                rank.try_put_notify(at, len, slot),
-                out_of_bounds,
-                &format!("put with notice of {what}"),
-            )?;
+            for (kind, result) in [
+                ("put", rank.try_put(at, len)),
+                ("get", rank.try_get(at, len)),
+                ("put with notice", rank.try_put_notify(at, len, slot)),
+            ] {
+                refused(result, out_of_bounds, &format!("{kind} of {what}"))?;
+            }
         }
         for offset in [LEN, LEN - 3, usize::MAX, usize::MAX - 3] {
             let slot = remote(&there, offset);
@@ -220,8 +212,7 @@ fn rights(ctx: &Ctx) -> Verdict {
         let each = [Rights::READ, Rights::WRITE, Rights::ATOMIC, Rights::empty()];
         let mut regions = Vec::new();
         for (nth, rights) in each.into_iter().enumerate() {
-            let region = rank.engine().allocate(4096, rights).says("allocate")?;
-            rank.list(EXTRA + nth, &region).says("list")?;
+            let region = rank.share(EXTRA + nth, 4096, rights)?;
             regions.push(region);
         }
         ctx.sync();
@@ -240,16 +231,10 @@ fn rights(ctx: &Ctx) -> Verdict {
             if !rights.contains(Rights::WRITE) {
                 refused(rank.try_put(at, 8), denied, &format!("put {what}"))?;
                 refused(rank.notify(at, 1), denied, &format!("notice {what}"))?;
-                refused(
-                    rank.try_put_notify(at, 8, slot),
-                    denied,
-                    &format!("put with notice {what}"),
-                )?;
-                refused(
-                    rank.try_put_notify(data, 8, at),
-                    denied,
-                    &format!("put with its notice {what}"),
-                )?;
+                let ended = rank.try_put_notify(at, 8, slot);
+                refused(ended, denied, &format!("put with notice {what}"))?;
+                let ended = rank.try_put_notify(data, 8, at);
+                refused(ended, denied, &format!("put with its notice {what}"))?;
             }
             if !rights.contains(Rights::ATOMIC) {
                 let operand = [1u64; 2];
@@ -309,11 +294,8 @@ fn refused_whole(ctx: &Ctx) -> Verdict {
                 for offset in [1, 2, 3] {
                     let slot = remote(region, offset);
                     let what = format!("put to {whose}, notice at offset {offset} {which}");
-                    refused(
-                        rank.try_put_notify(at, 8, slot),
-                        is(Error::Misaligned(4)),
-                        &what,
-                    )?;
+                    let ended = rank.try_put_notify(at, 8, slot);
+                    refused(ended, is(Error::Misaligned(4)), &what)?;
                 }
                 let slot = remote(region, region.len());
                 let what = format!("put to {whose}, notice behind the memory {which}");
@@ -344,11 +326,7 @@ fn stale(ctx: &Ctx) -> Verdict {
         let is_stale = |error: &Error| *error == Error::StaleRegion;
         let mut old = Vec::new();
         for round in 0..10u8 {
-            let region = rank
-                .engine()
-                .allocate(8192, Rights::FULL)
-                .says("allocate")?;
-            rank.list(EXTRA, &region).says("list")?;
+            let region = rank.share(EXTRA, 8192, Rights::FULL)?;
             ctx.sync();
             let there = rank.listed(rank.other(), EXTRA)?;
             for gone in &old {
@@ -376,16 +354,10 @@ fn stale(ctx: &Ctx) -> Verdict {
             drop(region);
             ctx.sync();
             if round == 9 {
-                refused(
-                    rank.try_put(remote(&old[9], 0), 8),
-                    is_stale,
-                    "put to the last region",
-                )?;
-                refused(
-                    rank.try_put(remote(&old[9], 0), 0),
-                    is_stale,
-                    "put of 0 bytes to the last region",
-                )?;
+                let ended = rank.try_put(remote(&old[9], 0), 8);
+                refused(ended, is_stale, "put to the last region")?;
+                let ended = rank.try_put(remote(&old[9], 0), 0);
+                refused(ended, is_stale, "put of 0 bytes to the last region")?;
             }
         }
         ctx.sync();

@@ -175,6 +175,9 @@ fn told(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// Whether it applies, its name, the error, and the change to a good operation.
+type Wrong<'a> = (bool, &'a str, c_int, &'a dyn Fn(&mut Deed));
+
 fn arguments(ctx: &Ctx) -> Verdict {
     united(ctx, &COLLECTIVE, |club| {
         let job = club.job;
@@ -191,7 +194,7 @@ fn arguments(ctx: &Ctx) -> Verdict {
             let data = kind != FI_BARRIER;
             let rooted = matches!(kind, FI_BROADCAST | FI_REDUCE | FI_SCATTER | FI_GATHER);
             let reduction = is_reduction(kind);
-            let wrong: [(bool, &str, c_int, &dyn Fn(&mut Deed)); 17] = [
+            let wrong: [Wrong<'_>; 17] = [
                 (true, "no group", FI_EINVAL, &|d| d.group = 0),
                 (true, "no group", FI_EINVAL, &|d| d.group = FI_ADDR_NOTAVAIL),
                 (true, "an endpoint", FI_EINVAL, &|d| {

@@ -144,20 +144,16 @@ fn first_contact(ctx: &Ctx) -> Verdict {
     ctx.sync();
     let (to, at, key) = job.place(1, 8);
     let mut result = 0u64;
+    let unreached = || {
+        let errno = job.tx.error()?.err;
+        let known = [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&errno);
+        ensure!(known, "the failure is {errno}");
+        Ok::<_, String>(())
+    };
     job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-    let error = job.tx.error()?;
-    ensure!(
-        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
-        "the failure is {}",
-        error.err
-    );
+    unreached()?;
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
-    let error = job.tx.error()?;
-    ensure!(
-        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
-        "the failure is {}",
-        error.err
-    );
+    unreached()?;
     ended(job)
 }
 

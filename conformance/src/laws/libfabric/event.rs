@@ -1,7 +1,7 @@
 //! Event queues (fi_eq(3)).
 
 use std::ptr::null;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::kit::*;
 use super::station::{Plan, close};
@@ -24,11 +24,7 @@ fn queues(ctx: &Ctx) -> Verdict {
         gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0));
         let start = Instant::now();
         gives!(FI_EAGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 50, 0));
-        ensure!(
-            start.elapsed() >= Duration::from_millis(50),
-            "a wait of 50 ms took {:?}",
-            start.elapsed()
-        );
+        took_all(start, 50)?;
         for nth in 1..4u8 {
             let bytes = [nth; 10];
             let seen = call!(obj eq, write(100 + u32::from(nth), bytes.as_ptr().cast(), 10, 0));

@@ -5,6 +5,7 @@
 
 pub(crate) use std::ffi::{c_int, c_void};
 pub(crate) use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::envelope::*;
@@ -232,6 +233,14 @@ pub(crate) fn value_of(counter: *mut fid_cntr) -> u64 {
 /// The number of failures that a counter has counted.
 pub(crate) fn errors_of(counter: *mut fid_cntr) -> u64 {
     call!(obj counter, readerr())
+}
+
+/// Fails if the time since `start` is shorter than a wait of `ms` milliseconds.
+pub(crate) fn took_all(start: Instant, ms: c_int) -> Verdict {
+    let took = start.elapsed();
+    let whole = took >= Duration::from_millis(ms as u64);
+    ensure!(whole, "a wait of {ms} ms took {took:?}");
+    Ok(())
 }
 
 /// Repetitions: `at_least`, or 20 times as many on a backend with nanosecond operations, as coincidences are rarer there.

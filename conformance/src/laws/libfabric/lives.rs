@@ -143,7 +143,7 @@ fn counted_late(_: &Ctx) -> Verdict {
     ok!(rma ep, read((&raw mut word).cast(), 8, none, to, at, key, none));
     station.tx.next()?;
     ensure_eq!(word, 1, "what was read");
-    let counted = counters.map(|counter| value_of(counter));
+    let counted = counters.map(value_of);
     ensure_eq!(
         counted,
         [2, 1],
