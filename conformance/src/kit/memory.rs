@@ -93,6 +93,11 @@ impl Memory {
         self.word(at).load(Ordering::Acquire)
     }
 
+    /// The words at these bytes.
+    pub(crate) fn words<const N: usize>(&self, at: [usize; N]) -> [u64; N] {
+        at.map(|at| self.get(at))
+    }
+
     pub(crate) fn set(&self, at: usize, value: u64) {
         self.word(at).store(value, Ordering::Release);
     }

@@ -3,7 +3,9 @@
 use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
-use super::rank::{Rank, Says, dawdle, on_ranks, other_than, read, refused};
+use super::rank::{
+    Rank, Says, dawdle, is, on_ranks, other_than, read, refused, remote, untouched, update,
+};
 use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -74,10 +76,7 @@ fn table(ctx: &Ctx) -> Verdict {
         let there = rank.data_of(rank.other())?;
         let mut random = ctx.random(u64::from(ctx.rank));
         let mut mirror = Elements([0; SIZE * COUNT]);
-        let dst = Remote {
-            region: &there,
-            offset: 128,
-        };
+        let dst = remote(&there, 128);
         for (op, ty) in AtomicOp::ALL
             .iter()
             .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)))
@@ -105,17 +104,19 @@ fn table(ctx: &Ctx) -> Verdict {
             }
         }
         ctx.sync();
-        ensure_eq!(
-            other_than(&rank.data, 0, 128, 0),
-            None,
-            "first byte changed before the elements"
-        );
+        untouched(
+            &rank.data,
+            (0, 128),
+            0,
+            "first byte changed before the elements",
+        )?;
         let behind = 128 + SIZE * COUNT;
-        ensure_eq!(
-            other_than(&rank.data, behind, 4096 - behind, 0),
-            None,
-            "first byte changed behind the elements"
-        );
+        untouched(
+            &rank.data,
+            (behind, 4096 - behind),
+            0,
+            "first byte changed behind the elements",
+        )?;
         Ok(())
     })
 }
@@ -134,23 +135,20 @@ fn cell(
 ) -> Verdict {
     let mut fetched = [0x3cu8; SIZE * COUNT];
     let request = AtomicRequest {
-        op,
-        ty,
-        count,
-        operand: operand.as_ptr(),
         compare: compare.as_ptr(),
         result: if fetches {
             fetched.as_mut_ptr()
         } else {
             std::ptr::null_mut()
         },
+        ..update(op, ty, count, operand.as_ptr())
     };
     // SAFETY:
     // - operands, comparands and results have room for COUNT elements of SIZE bytes, and outlive the operation.
     let result = rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
     let what = format!("{op:?} on {count} {ty:?}");
     if !supported(op, ty) {
-        refused(result, |e| *e == Error::Unsupported, &what)?;
+        refused(result, is(Error::Unsupported), &what)?;
     } else {
         result.says(&what)?;
         let mut expected = [0x3cu8; SIZE * COUNT];
@@ -201,18 +199,8 @@ fn misaligned(ctx: &Ctx) -> Verdict {
         {
             for offset in (1..ty.alignment()).map(|at| 64 + at) {
                 for count in [1, 2] {
-                    let request = AtomicRequest {
-                        op: AtomicOp::Write,
-                        ty,
-                        count,
-                        operand: operand.as_ptr(),
-                        compare: std::ptr::null(),
-                        result: std::ptr::null_mut(),
-                    };
-                    let dst = Remote {
-                        region: &there,
-                        offset,
-                    };
+                    let request = update(AtomicOp::Write, ty, count, operand.as_ptr());
+                    let dst = remote(&there, offset);
                     // SAFETY:
                     // - the operand has room for two elements of 32 bytes.
                     let result =
@@ -227,32 +215,27 @@ fn misaligned(ctx: &Ctx) -> Verdict {
             }
         }
         for offset in [1, 4, 7] {
-            let dst = Remote {
-                region: &there,
-                offset,
-            };
-            let result = rank.endpoint.fetch_add(rank.engine(), dst, 1).map(drop);
+            let dst = remote(&there, offset);
+            let result = rank.fetch_add(dst, 1).map(drop);
             refused(
                 result,
-                |e| *e == Error::Misaligned(8),
+                is(Error::Misaligned(8)),
                 &format!("fetch-add at offset {offset}"),
             )?;
-            let result = rank
-                .endpoint
-                .compare_swap(rank.engine(), dst, 0, 1)
-                .map(drop);
+            let result = rank.compare_swap(dst, 0, 1).map(drop);
             refused(
                 result,
-                |e| *e == Error::Misaligned(8),
+                is(Error::Misaligned(8)),
                 &format!("compare-swap at offset {offset}"),
             )?;
         }
         ctx.sync();
-        ensure_eq!(
-            other_than(&rank.data, 0, 4096, 0),
-            None,
-            "first byte that a refused operation changed"
-        );
+        untouched(
+            &rank.data,
+            (0, 4096),
+            0,
+            "first byte that a refused operation changed",
+        )?;
         Ok(())
     })
 }
@@ -263,15 +246,9 @@ fn distinct(ctx: &Ctx) -> Verdict {
         let there = rank.data_of(0)?;
         let mut random = ctx.random(u64::from(ctx.rank));
         let mut values = Vec::new();
-        let at = Remote {
-            region: &there,
-            offset: 64,
-        };
+        let at = remote(&there, 64);
         for _ in 0..ADDS {
-            let value = rank
-                .endpoint
-                .fetch_add(rank.engine(), at, 1)
-                .says("fetch-add")?;
+            let value = rank.fetch_add(at, 1).says("fetch-add")?;
             ensure!(
                 values.last().is_none_or(|last| *last < value),
                 "value {value} was fetched after {:?}",
@@ -284,10 +261,7 @@ fn distinct(ctx: &Ctx) -> Verdict {
             .iter()
             .flat_map(|value| value.to_ne_bytes())
             .collect();
-        let at = Remote {
-            region: &there,
-            offset: 1024 + ctx.rank as usize * ADDS * 8,
-        };
+        let at = remote(&there, 1024 + ctx.rank as usize * ADDS * 8);
         rank.put(&bytes, at).says("put")?;
         ctx.sync();
         if ctx.rank == 0 {
@@ -307,11 +281,8 @@ fn distinct(ctx: &Ctx) -> Verdict {
                 all.len()
             );
             let sum = read(&rank.data, 64, 8);
-            ensure_eq!(
-                u64::from_ne_bytes(sum.try_into().expect("8 bytes")),
-                (ctx.size as usize * ADDS) as u64,
-                "sum"
-            );
+            let seen = u64::from_ne_bytes(sum.try_into().expect("8 bytes"));
+            ensure_eq!(seen, (ctx.size as usize * ADDS) as u64, "sum");
         }
         Ok(())
     })
@@ -320,19 +291,12 @@ fn distinct(ctx: &Ctx) -> Verdict {
 fn words(ctx: &Ctx) -> Verdict {
     const AT: usize = 64;
     on_ranks(ctx, 4096, |rank| {
-        let region = rank
-            .engine()
-            .allocate(4096, Rights::FULL | Rights::WORDS)
-            .says("allocate")?;
-        rank.list(7, &region).says("list")?;
+        let region = rank.share(7, 4096, Rights::FULL | Rights::WORDS)?;
         ctx.sync();
         // Regions of this process count, too.
         for owner in [rank.other(), ctx.rank] {
             let there = rank.listed(owner, 7)?;
-            let dst = |offset| Remote {
-                region: &there,
-                offset,
-            };
+            let dst = |offset| remote(&there, offset);
             let all = AtomicOp::ALL
                 .iter()
                 .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)));
@@ -341,14 +305,10 @@ fn words(ctx: &Ctx) -> Verdict {
             }
             let (engine, endpoint) = (rank.engine(), &rank.endpoint);
             let misaligned = endpoint.fetch_add(engine, dst(AT + 4), 1);
-            refused(
-                misaligned.map(drop),
-                |e| *e == Error::Misaligned(8),
-                "half a word further",
-            )?;
+            refused(misaligned, is(Error::Misaligned(8)), "half a word further")?;
             let behind = endpoint.fetch_add(engine, dst(4096), 1);
             let outside = |e: &Error| matches!(e, Error::OutOfBounds { .. });
-            refused(behind.map(drop), outside, "behind the end")?;
+            refused(behind, outside, "behind the end")?;
             ctx.sync();
         }
         let changed = (AT..AT + 16).step_by(8);
@@ -375,12 +335,9 @@ fn change_words(
     rank.put(&before.map(u64::to_ne_bytes).concat(), dst)
         .says("putting the words")?;
     let request = AtomicRequest {
-        op,
-        ty,
-        count,
-        operand: operand.as_ptr().cast(),
         compare: before.as_ptr().cast(),
         result: fetched.as_mut_ptr().cast(),
+        ..update(op, ty, count, operand.as_ptr())
     };
     // SAFETY:
     // - operands and results have room for two elements of the largest type. Comparands have 16 bytes: operations on more than one word are
@@ -397,7 +354,7 @@ fn change_words(
     match expected {
         None => refused(
             result,
-            |e| *e == Error::Unsupported,
+            is(Error::Unsupported),
             &format!("{op:?} of {count} {ty:?}"),
         )?,
         Some(_) => {
@@ -407,11 +364,8 @@ fn change_words(
     }
     let after = rank.get(dst, 16).says("getting the words")?;
     let after = [0, 8].map(|at| u64::from_ne_bytes(after[at..at + 8].try_into().expect("8 bytes")));
-    ensure_eq!(
-        after,
-        [expected.unwrap_or(before[0]), before[1]],
-        "the words after {op:?} of {count} {ty:?}"
-    );
+    let wanted = [expected.unwrap_or(before[0]), before[1]];
+    ensure_eq!(after, wanted, "the words after {op:?} of {count} {ty:?}");
     Ok(())
 }
 
@@ -420,33 +374,16 @@ fn exclusive(ctx: &Ctx) -> Verdict {
     const ELEMENTS: usize = 100;
     const AT: usize = 1000;
     on_ranks(ctx, 64, |rank| {
-        let region = rank
-            .engine()
-            .allocate(4096, Rights::FULL | Rights::EXCLUSIVE)
-            .says("allocate")?;
-        rank.list(7, &region).says("list")?;
+        let region = rank.share(7, 4096, Rights::FULL | Rights::EXCLUSIVE)?;
         ctx.sync();
         let there = rank.listed(0, 7)?;
         let mut random = ctx.random(u64::from(ctx.rank));
         let ones = [1u64; ELEMENTS];
-        let last = Remote {
-            region: &there,
-            offset: AT + 8 * (ELEMENTS - 1),
-        };
+        let last = remote(&there, AT + 8 * (ELEMENTS - 1));
         let mut values = Vec::new();
         for _ in 0..ROUNDS {
-            let request = AtomicRequest {
-                op: AtomicOp::Sum,
-                ty: AtomicType::U64,
-                count: ELEMENTS,
-                operand: ones.as_ptr().cast(),
-                compare: std::ptr::null(),
-                result: std::ptr::null_mut(),
-            };
-            let dst = Remote {
-                region: &there,
-                offset: AT,
-            };
+            let request = update(AtomicOp::Sum, AtomicType::U64, ELEMENTS, ones.as_ptr());
+            let dst = remote(&there, AT);
             // SAFETY:
             // - the operands outlive the operation.
             let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
@@ -486,17 +423,11 @@ fn lock(ctx: &Ctx) -> Verdict {
     const TURNS: u64 = 15;
     on_ranks(ctx, 4096, |rank| {
         let there = rank.data_of(0)?;
-        let at = |offset| Remote {
-            region: &there,
-            offset,
-        };
+        let at = |offset| remote(&there, offset);
         let me = u64::from(ctx.rank) + 1;
         for _ in 0..TURNS {
             loop {
-                let before = rank
-                    .endpoint
-                    .compare_swap(rank.engine(), at(64), 0, me)
-                    .says("taking the lock")?;
+                let before = rank.compare_swap(at(64), 0, me).says("taking the lock")?;
                 if before == 0 {
                     break;
                 }
@@ -513,8 +444,7 @@ fn lock(ctx: &Ctx) -> Verdict {
             std::thread::yield_now();
             rank.put(&sum.to_ne_bytes(), at(256)).says("put")?;
             let before = rank
-                .endpoint
-                .compare_swap(rank.engine(), at(64), me, 0)
+                .compare_swap(at(64), me, 0)
                 .says("giving the lock back")?;
             ensure_eq!(
                 before,
@@ -526,11 +456,8 @@ fn lock(ctx: &Ctx) -> Verdict {
         ctx.sync();
         if ctx.rank == 0 {
             let sum = read(&rank.data, 256, 8);
-            ensure_eq!(
-                u64::from_ne_bytes(sum.try_into().expect("8 bytes")),
-                TURNS * u64::from(ctx.size),
-                "sum of all turns"
-            );
+            let seen = u64::from_ne_bytes(sum.try_into().expect("8 bytes"));
+            ensure_eq!(seen, TURNS * u64::from(ctx.size), "sum of all turns");
         }
         Ok(())
     })

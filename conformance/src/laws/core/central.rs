@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use unipgas_core::central::{BarrierPlaces, CentralBarrier};
 use unipgas_core::published::PublishedRegions;
-use unipgas_core::{Deadline, Error, Remote};
+use unipgas_core::{Deadline, Error};
 
-use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
+use super::rank::{Rank, Says, dawdle, invalid, late, on_ranks, read, refused};
 use crate::kit::until;
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
@@ -57,31 +57,6 @@ fn barrier(rank: &Rank<'_>, home: u32) -> Result<CentralBarrier, String> {
     CentralBarrier::new(&rank.world, regions(rank)?, places).says("making the barrier")
 }
 
-/// Writes the round of this rank into the data of all ranks.
-fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
-    for peer in 0..rank.ctx.size {
-        let there = rank.data_of(peer)?;
-        let at = Remote {
-            region: &there,
-            offset: rank.ctx.rank as usize * 64,
-        };
-        rank.put(&value.to_ne_bytes(), at).says("put")?;
-    }
-    Ok(())
-}
-
-fn all_have_entered(rank: &Rank<'_>, round: u64) -> Verdict {
-    for peer in 0..rank.ctx.size {
-        let bytes = read(&rank.data, peer as usize * 64, 8);
-        let seen = u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
-        ensure!(
-            seen == round || seen == round + 1,
-            "left barrier {round} when rank {peer} was before barrier {seen}"
-        );
-    }
-    Ok(())
-}
-
 fn meet(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let home = ctx.random(77).below(u64::from(ctx.size)) as u32;
@@ -90,11 +65,11 @@ fn meet(ctx: &Ctx) -> Verdict {
         let mut random = ctx.random(u64::from(ctx.rank));
         for round in 1..=ROUNDS {
             dawdle(&mut random);
-            enter(rank, round)?;
+            rank.enter(round)?;
             barrier
                 .meet(word, late())
                 .says(&format!("barrier {round}"))?;
-            all_have_entered(rank, round)?;
+            rank.all_have_entered(round)?;
             if ctx.rank == home {
                 // The next use of this counter needs this rank in the next barrier.
                 let counter = COUNTERS[(round as usize - 1) % 2];
@@ -124,7 +99,7 @@ fn resumes(ctx: &Ctx) -> Verdict {
                     others.all(|other| ctx.told(other).as_deref() == Some(&waits[..]))
                 })?;
             }
-            enter(rank, round)?;
+            rank.enter(round)?;
             loop {
                 let deadline = match waited % 2 {
                     0 => Deadline::Now,
@@ -142,7 +117,7 @@ fn resumes(ctx: &Ctx) -> Verdict {
                 ensure!(waited < 10_000_000, "barrier {round} never ends");
                 std::thread::yield_now();
             }
-            all_have_entered(rank, round)?;
+            rank.all_have_entered(round)?;
         }
         ensure!(
             waited > 0 || ctx.rank == late_one,
@@ -183,7 +158,7 @@ fn busy(ctx: &Ctx) -> Verdict {
 fn home(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let regions = regions(rank)?;
-        let wrong = |error: &Error| matches!(error, Error::InvalidArgument(_));
+        let wrong = invalid;
         for home in [2, u32::MAX] {
             let places = BarrierPlaces {
                 home,
@@ -191,8 +166,8 @@ fn home(ctx: &Ctx) -> Verdict {
                 notice: NOTICE,
             };
             let made = CentralBarrier::new(&rank.world, regions.clone(), places);
-            refused(made.map(drop), wrong, "a wrong barrier")?;
+            refused(made, wrong, "a wrong barrier")?;
         }
-        refused(regions.get(2).map(drop), wrong, "a region of no rank")
+        refused(regions.get(2), wrong, "a region of no rank")
     })
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use unipgas_core::group::RankGroup;
 use unipgas_core::schedule::PAYLOAD;
-use unipgas_core::{Deadline, Error, Remote, Result};
+use unipgas_core::{Deadline, Error, Result};
 
-use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};
+use super::rank::{Says, bytes_of, dawdle, invalid, late, on_ranks, refused};
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
@@ -63,40 +63,15 @@ laws! {
 
 const ROUNDS: u64 = 12;
 
-/// Writes `value` to the place of this rank in the data of all ranks.
-fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
-    for peer in 0..rank.ctx.size {
-        let there = rank.data_of(peer)?;
-        let at = Remote {
-            region: &there,
-            offset: rank.ctx.rank as usize * 64,
-        };
-        rank.put(&value.to_ne_bytes(), at).says("put")?;
-    }
-    Ok(())
-}
-
-/// The round that `peer` has announced here.
-fn entered(rank: &Rank<'_>, peer: u32) -> u64 {
-    let bytes = read(&rank.data, peer as usize * 64, 8);
-    u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
-}
-
 fn barrier(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let group = rank.group_of_all()?;
         let mut random = ctx.random(u64::from(ctx.rank));
         for round in 1..=ROUNDS {
             dawdle(&mut random);
-            enter(rank, round)?;
+            rank.enter(round)?;
             group.barrier(late()).says(&format!("barrier {round}"))?;
-            for peer in 0..ctx.size {
-                let seen = entered(rank, peer);
-                ensure!(
-                    seen == round || seen == round + 1,
-                    "left barrier {round} when rank {peer} was before barrier {seen}"
-                );
-            }
+            rank.all_have_entered(round)?;
         }
         Ok(())
     })
@@ -200,15 +175,9 @@ fn resumes(ctx: &Ctx) -> Verdict {
             if round % u64::from(ctx.size) == u64::from(ctx.rank) {
                 std::thread::sleep(Duration::from_millis(3));
             }
-            enter(rank, round)?;
+            rank.enter(round)?;
             waited += again(|deadline| group.barrier(deadline)).says("barrier")?;
-            for peer in 0..ctx.size {
-                let seen = entered(rank, peer);
-                ensure!(
-                    seen == round || seen == round + 1,
-                    "left barrier {round} when rank {peer} was before barrier {seen}"
-                );
-            }
+            rank.all_have_entered(round)?;
             let (mine, mut result) = (value(ctx, ctx.rank, round, 256), vec![0; 256]);
             let mut first = true;
             waited += again(|deadline| {
@@ -274,19 +243,12 @@ fn several(ctx: &Ctx) -> Verdict {
                 );
             }
         }
-        ensure_eq!(
-            groups[0].members()[groups[0].index() as usize],
-            ctx.rank,
-            "own number in the group"
-        );
+        let seen = groups[0].members()[groups[0].index() as usize];
+        ensure_eq!(seen, ctx.rank, "own number in the group");
         let result = rank.world.clone();
         for members in [&[0u32, 9][..], &[1, 0], &[0, 0], &[]] {
             let forming = unipgas_core::group::Forming::new(&result, members, [0, 0]).map(drop);
-            refused(
-                forming,
-                |e| matches!(e, Error::InvalidArgument(_)),
-                &format!("a group of {members:?}"),
-            )?;
+            refused(forming, invalid, &format!("a group of {members:?}"))?;
         }
         ctx.sync();
         Ok(())
@@ -296,28 +258,15 @@ fn several(ctx: &Ctx) -> Verdict {
 fn bounds(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let group = rank.group_of_all()?;
-        let invalid = |error: &Error| matches!(error, Error::InvalidArgument(_));
         let (long, mut result) = (vec![0; PAYLOAD + 8], vec![0; PAYLOAD + 8]);
-        refused(
-            group.all_reduce(&long, &mut result, &mut add, late()),
-            invalid,
-            "a reduction that is too long",
-        )?;
-        refused(
-            group.all_reduce(&long[..8], &mut result[..16], &mut add, late()),
-            invalid,
-            "a reduction of two lengths",
-        )?;
-        refused(
-            group.broadcast(&mut result, 0, late()),
-            invalid,
-            "a broadcast that is too long",
-        )?;
-        refused(
-            group.broadcast(&mut result[..8], 2, late()),
-            invalid,
-            "a broadcast from member 2 of 2",
-        )?;
+        let ended = group.all_reduce(&long, &mut result, &mut add, late());
+        refused(ended, invalid, "a reduction that is too long")?;
+        let ended = group.all_reduce(&long[..8], &mut result[..16], &mut add, late());
+        refused(ended, invalid, "a reduction of two lengths")?;
+        let ended = group.broadcast(&mut result, 0, late());
+        refused(ended, invalid, "a broadcast that is too long")?;
+        let ended = group.broadcast(&mut result[..8], 2, late());
+        refused(ended, invalid, "a broadcast from member 2 of 2")?;
         // None of the refused calls has begun an operation.
         let mut result = [0; 8];
         group

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use unipgas_core::transport::Life;
-use unipgas_core::{Deadline, Error, Remote};
+use unipgas_core::{Deadline, Error};
 
-use super::rank::{Rank, Says, late, on_ranks, refused, write};
+use super::rank::{Rank, Says, late, on_ranks, refused, remote, write};
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
@@ -75,10 +75,7 @@ fn few(ctx: &Ctx) -> Verdict {
 
 fn put_to(rank: &Rank<'_>, target: u32) -> Verdict {
     let region = rank.data_of(target)?;
-    let at = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let at = remote(&region, 0);
     rank.put(b"here I am", at).says("put")
 }
 
@@ -136,7 +133,7 @@ fn to_one_that_left(ctx: &Ctx) -> Verdict {
         ensure_eq!(rank.world.connections(), 0, "connections so far");
         let gone = |error: &Error| *error == Error::RankDead(2);
         for _ in 0..3 {
-            refused(rank.world.connect(2).map(drop), gone, "a connection")?;
+            refused(rank.world.connect(2), gone, "a connection")?;
             let call = rank.world.call();
             let import = || rank.world.import(2, 1, &call, Deadline::Now).map(drop);
             refused(at_last(import), gone, "an import")?;

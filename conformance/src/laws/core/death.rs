@@ -4,71 +4,31 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use unipgas_core::transport::Life;
-use unipgas_core::{Deadline, Error, Flags, Remote, Result};
+use unipgas_core::{Deadline, Error, Flags, Result};
 
-use super::law;
-use super::rank::{NOTES, Rank, Says, late, on_ranks, refused, write};
-use crate::law::{Ctx, Law, Verdict};
+use super::rank::{NOTES, Rank, Says, late, on_ranks, refused, remote, write};
+use crate::kit::pause;
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
 
-const fn kills(
-    id: &'static str,
-    says: &'static str,
-    processes: u32,
-    body: fn(&Ctx) -> Verdict,
-) -> Law {
-    Law {
-        needs_kill: true,
-        ..law(id, CLAUSE, says, processes, body)
-    }
+laws! {
+    "core.death.at-start", CLAUSE, 5 + needs_kill,
+        "a start ends when a rank dies before it has joined" => at_start;
+    "core.death.in-barrier", CLAUSE, 3 + needs_kill,
+        "a barrier ends when a member dies" => in_barrier;
+    "core.death.in-all-reduce", CLAUSE, 4 + needs_kill,
+        "a reduction ends when a member dies" => in_all_reduce;
+    "core.death.in-wait", CLAUSE, 3 + needs_kill,
+        "a wait for a notice ends when a rank dies, and later waits once the death has been noted go on" => in_wait;
+    "core.death.in-storm", CLAUSE, 3 + needs_kill,
+        "notices, puts and atomics to a rank that dies end in errors, and those among the others go on" => in_storm;
+    "core.death.in-forming", CLAUSE, 2 + needs_kill,
+        "forming a group ends when a member dies" => in_forming;
+    "core.death.with-lock", CLAUSE, 2 + needs_kill,
+        "what a dead rank held in a peer's memory can be taken over" => with_lock;
 }
-
-pub const LAWS: &[Law] = &[
-    kills(
-        "core.death.at-start",
-        "a start ends when a rank dies before it has joined",
-        5,
-        at_start,
-    ),
-    kills(
-        "core.death.in-barrier",
-        "a barrier ends when a member dies",
-        3,
-        in_barrier,
-    ),
-    kills(
-        "core.death.in-all-reduce",
-        "a reduction ends when a member dies",
-        4,
-        in_all_reduce,
-    ),
-    kills(
-        "core.death.in-wait",
-        "a wait for a notice ends when a rank dies, and later waits once the death has been noted go on",
-        3,
-        in_wait,
-    ),
-    kills(
-        "core.death.in-storm",
-        "notices, puts and atomics to a rank that dies end in errors, and those among the others go on",
-        3,
-        in_storm,
-    ),
-    kills(
-        "core.death.in-forming",
-        "forming a group ends when a member dies",
-        2,
-        in_forming,
-    ),
-    kills(
-        "core.death.with-lock",
-        "what a dead rank held in a peer's memory can be taken over",
-        2,
-        with_lock,
-    ),
-];
 
 /// The rank that dies.
 fn victim(ctx: &Ctx) -> u32 {
@@ -79,9 +39,17 @@ fn named(error: &Error, rank: u32) -> bool {
     *error == Error::RankDead(rank)
 }
 
+/// The victim dies after some milliseconds.
+fn victim_dies_after(ctx: &Ctx, ms: u64) {
+    if ctx.rank == victim(ctx) {
+        pause(ms);
+        ctx.dies();
+    }
+}
+
 /// `work` ends with the error of the victim's death.
 fn ends<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
-    refused(work().map(drop), |e| named(e, victim(ctx)), what)
+    refused(work(), |e| named(e, victim(ctx)), what)
 }
 
 fn at_start(ctx: &Ctx) -> Verdict {
@@ -98,19 +66,13 @@ fn in_barrier(ctx: &Ctx) -> Verdict {
             group.barrier(late()).says("barrier")?;
         }
         ctx.sync();
-        if ctx.rank == victim(ctx) {
-            std::thread::sleep(Duration::from_millis(50));
-            ctx.dies();
-        }
+        victim_dies_after(ctx, 50);
         ends(ctx, "barrier", || group.barrier(Deadline::Never))?;
         ends(ctx, "barrier after the death", || {
             group.barrier(Deadline::Never)
         })?;
-        ensure_eq!(
-            rank.world.lives_now(victim(ctx)),
-            Life::Dead,
-            "life of the dead rank"
-        );
+        let seen = rank.world.lives_now(victim(ctx));
+        ensure_eq!(seen, Life::Dead, "life of the dead rank");
         ctx.sync();
         Ok(())
     })
@@ -152,10 +114,7 @@ fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
     let ctx = rank.ctx;
     let other = 1 - ctx.rank;
     let notes = rank.notes_of(other)?;
-    let slot = Remote {
-        region: &notes,
-        offset: word * 4,
-    };
+    let slot = remote(&notes, word * 4);
     for number in 1..=50 {
         rank.notify(slot, number).says("notice among survivors")?;
         let (_, seen) = rank
@@ -171,10 +130,7 @@ fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
 fn in_wait(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         ctx.sync();
-        if ctx.rank == victim(ctx) {
-            std::thread::sleep(Duration::from_millis(100));
-            ctx.dies();
-        }
+        victim_dies_after(ctx, 100);
         ends(ctx, "wait for a notice", || {
             rank.await_note(0, NOTES, Deadline::Never)
         })?;
@@ -241,10 +197,7 @@ fn storm(
     notes: &unipgas_core::RemoteRegion,
     number: u32,
 ) -> Result<()> {
-    let at = |offset| Remote {
-        region: there,
-        offset,
-    };
+    let at = |offset| remote(there, offset);
     let len = if number.is_multiple_of(8) {
         1 << 19
     } else {
@@ -254,15 +207,12 @@ fn storm(
         .post_put(0, at(4096), len, Flags::empty())
         .and_then(|_| {
             rank.post_notify(
-                Remote {
-                    region: notes,
-                    offset: number as usize % NOTES * 4,
-                },
+                remote(notes, number as usize % NOTES * 4),
                 number,
                 Flags::ORDERED,
             )
         })
-        .and_then(|_| rank.endpoint.fetch_add(rank.engine(), at(64), 1));
+        .and_then(|_| rank.fetch_add(at(64), 1));
     let drained = rank.endpoint.drain(rank.engine(), late(), &mut || Ok(()));
     if drained.is_err() {
         rank.endpoint.purge();
@@ -274,10 +224,7 @@ fn storm(
 fn in_forming(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         ctx.sync();
-        if ctx.rank == victim(ctx) {
-            std::thread::sleep(Duration::from_millis(50));
-            ctx.dies();
-        }
+        victim_dies_after(ctx, 50);
         let world = rank.world.clone();
         let mut forming =
             unipgas_core::group::Forming::new(&world, &[0, 1], [1, 2]).says("a group")?;
@@ -288,15 +235,9 @@ fn in_forming(ctx: &Ctx) -> Verdict {
 fn with_lock(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let there = rank.data_of(0)?;
-        let lock = Remote {
-            region: &there,
-            offset: 0,
-        };
+        let lock = remote(&there, 0);
         if ctx.rank == victim(ctx) {
-            let before = rank
-                .endpoint
-                .compare_swap(rank.engine(), lock, 0, 9)
-                .says("taking the lock")?;
+            let before = rank.compare_swap(lock, 0, 9).says("taking the lock")?;
             ensure_eq!(before, 0, "lock");
             ctx.dies();
         }
@@ -312,13 +253,8 @@ fn with_lock(ctx: &Ctx) -> Verdict {
                     Ok((word.load(Ordering::Acquire) == 0).then_some(()))
                 })
         })?;
-        ensure_eq!(
-            rank.endpoint
-                .compare_swap(rank.engine(), lock, 9, 1)
-                .says("taking over")?,
-            9,
-            "holder"
-        );
+        let seen = rank.compare_swap(lock, 9, 1).says("taking over")?;
+        ensure_eq!(seen, 9, "holder");
         Ok(())
     })
 }

@@ -2,11 +2,9 @@
 
 use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
 use unipgas_core::transport::Life;
-use unipgas_core::{
-    AtomicOp, AtomicRequest, AtomicType, Error, Flags, Outcome, Remote, RemoteRegion, Rights,
-};
+use unipgas_core::{AtomicOp, AtomicType, Error, Flags, Outcome, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, bytes_of, on_ranks, read, write};
+use super::rank::{EXTRA, Rank, Says, bytes_of, on_ranks, read, remote, update, write};
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
@@ -28,15 +26,8 @@ const MANY: u64 = 512;
 /// Adds 1 to the word at `offset`, without a result.
 fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas_core::Result<Outcome> {
     let one = 1u64;
-    let request = AtomicRequest {
-        op: AtomicOp::Sum,
-        ty: AtomicType::U64,
-        count: 1,
-        operand: (&raw const one).cast(),
-        compare: std::ptr::null(),
-        result: std::ptr::null_mut(),
-    };
-    let dst = Remote { region, offset };
+    let request = update(AtomicOp::Sum, AtomicType::U64, 1, &raw const one);
+    let dst = remote(region, offset);
     // SAFETY:
     // - contract of `Channel::atomic`: the operand is read before the call returns.
     unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) }
@@ -74,10 +65,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
                 ptr: bytes.as_mut_ptr(),
                 desc: 0,
             };
-            let dst = Remote {
-                region: &there,
-                offset: 16,
-            };
+            let dst = remote(&there, 16);
             let flags = Flags::INLINE | Flags::ORDERED;
             // SAFETY:
             // - INLINE: the call takes the bytes of this local before it returns.
@@ -126,10 +114,7 @@ fn long(ctx: &Ctx) -> Verdict {
         let others = (0..ctx.size).filter(|other| *other != ctx.rank);
         for other in others.clone() {
             let there = rank.data_of(other)?;
-            let at = |offset| Remote {
-                region: &there,
-                offset,
-            };
+            let at = |offset| remote(&there, offset);
             rank.post_put(1, at(me * LEN), LEN, Flags::empty())
                 .says("a put")?;
             let into = (1 + other as usize) * LEN + 8;

@@ -4,70 +4,36 @@
 use std::process::Command;
 
 use unipgas_core::transport::Life;
-use unipgas_core::{Deadline, Error, Remote, Result};
+use unipgas_core::{Deadline, Error, Result};
 
-use super::law;
-use super::rank::{NOTES, Rank, Says, late, on_ranks, refused};
+use super::rank::{NOTES, Rank, Says, late, on_ranks, refused, remote};
 use crate::ensure_eq;
 use crate::kit::{Lose, Sides, until};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 
 const CLAUSE: &str = "GASPI 17.1 §3.9, §5.5; unipgas core: Error::RankDead";
 
-const fn cuts(id: &'static str, says: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
-    Law {
-        needs_cut: true,
-        ..law(id, CLAUSE, says, 4, body)
-    }
-}
-
-const fn kills(id: &'static str, says: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
-    Law {
-        kills_launcher: true,
-        needs_kill: true,
-        ..law(id, CLAUSE, says, 4, body)
-    }
-}
-
-pub const LAWS: &[Law] = &[
-    cuts(
-        "core.link.barrier",
-        "a barrier ends when the link to some of its members goes down, and notices between ranks of one host arrive as before",
-        |ctx| in_barrier(ctx, Sides::cut),
-    ),
-    cuts(
-        "core.link.wait",
-        "a wait for a notice of anyone ends when the link between hosts goes down, and notices between ranks of one host arrive as before",
-        |ctx| in_wait(ctx, Sides::cut),
-    ),
-    cuts(
-        "core.link.storm",
-        "puts and atomics across a link that goes down end in errors, and between ranks of one host go on",
-        |ctx| in_storm(ctx, Sides::cut),
-    ),
-    kills(
-        "core.link.launcher.barrier",
-        "a barrier ends when the launcher of another host is killed; the ranks of this one go on, and nothing is left behind there",
-        |ctx| in_barrier(ctx, Sides::kill_launcher),
-    ),
-    kills(
-        "core.link.launcher.wait",
+laws! {
+    "core.link.barrier", CLAUSE, 4 + needs_cut,
+        "a barrier ends when the link to some of its members goes down, and notices between ranks of one host arrive as before" => |ctx| in_barrier(ctx, Sides::cut);
+    "core.link.wait", CLAUSE, 4 + needs_cut,
+        "a wait for a notice of anyone ends when the link between hosts goes down, and notices between ranks of one host arrive as before" => |ctx| in_wait(ctx, Sides::cut);
+    "core.link.storm", CLAUSE, 4 + needs_cut,
+        "puts and atomics across a link that goes down end in errors, and between ranks of one host go on" => |ctx| in_storm(ctx, Sides::cut);
+    "core.link.launcher.barrier", CLAUSE, 4 + kills_launcher + needs_kill,
+        "a barrier ends when the launcher of another host is killed; the ranks of this one go on, and nothing is left behind there" => |ctx| in_barrier(ctx, Sides::kill_launcher);
+    "core.link.launcher.wait", CLAUSE, 4 + kills_launcher + needs_kill,
         "a wait for a notice of anyone ends when the launcher of another host is killed; the ranks of this one go on, and what those of the other \
-         one had started ends",
-        with_children,
-    ),
-    kills(
-        "core.link.launcher.storm",
-        "puts and atomics end in errors when the launcher of their target's host is killed, and between ranks of one host go on",
-        |ctx| in_storm(ctx, Sides::kill_launcher),
-    ),
-];
+         one had started ends" => with_children;
+    "core.link.launcher.storm", CLAUSE, 4 + kills_launcher + needs_kill,
+        "puts and atomics end in errors when the launcher of their target's host is killed, and between ranks of one host go on" => |ctx| in_storm(ctx, Sides::kill_launcher);
+}
 
 /// `work` ends with the death of a rank of the other side.
 fn ends<T>(sides: &Sides, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
     let named =
         |error: &Error| matches!(error, Error::RankDead(rank) if sides.lost().contains(rank));
-    refused(work().map(drop), named, what)
+    refused(work(), named, what)
 }
 
 /// A rank watches the peers that it has communicated with.
@@ -98,10 +64,7 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
     let (next, _) = sides.around();
     let notes = rank.notes_of(next)?;
     for number in 1..=50 {
-        let slot = Remote {
-            region: &notes,
-            offset: 5 * 4,
-        };
+        let slot = remote(&notes, 5 * 4);
         rank.notify(slot, number)
             .says("notice on this side of the cut")?;
         let (_, seen) = rank
@@ -173,12 +136,9 @@ fn in_storm(ctx: &Ctx, lose: Lose) -> Verdict {
                 if told.contains(other) {
                     continue;
                 }
-                let at = Remote {
-                    region,
-                    offset: 1024 * ctx.rank as usize,
-                };
+                let at = remote(region, 1024 * ctx.rank as usize);
                 let put = rank.put(&[7; 512], at);
-                let added = rank.endpoint.fetch_add(rank.engine(), at, 1);
+                let added = rank.fetch_add(at, 1);
                 match put.and(added.map(drop)) {
                     Ok(()) => {}
                     Err(Error::PeerDead | Error::StaleRegion | Error::RankDead(_))

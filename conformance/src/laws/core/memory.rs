@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use unipgas_core::{Deadline, Error, Region, Remote, RemoteRegion, Rights};
+use unipgas_core::{Deadline, Error, Region, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, bytes_of, late, on_ranks, read, refused, write};
+use super::rank::{
+    EXTRA, Rank, Says, bytes_of, invalid, is, late, on_ranks, out_of_bounds, read, refused, remote,
+    write,
+};
 use crate::law::{Ctx, Verdict};
 use crate::laws::no_memory;
 use crate::{ensure, ensure_eq};
@@ -93,10 +96,7 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
     write(&region, 0, &mine);
     ctx.sync();
     let there = rank.listed(rank.other(), EXTRA)?;
-    let at = |offset| Remote {
-        region: &there,
-        offset,
-    };
+    let at = |offset| remote(&there, offset);
     ensure_eq!(there.len(), len, "length of the region, seen from the peer");
     let theirs = bytes_of(ctx, round * 2 + u64::from(rank.other()), len);
     ensure!(
@@ -109,7 +109,7 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
     );
     refused(
         rank.try_put(at(len - 7), 8),
-        |e| matches!(e, Error::OutOfBounds { .. }),
+        out_of_bounds,
         "put past the end",
     )?;
     ctx.sync();
@@ -136,7 +136,7 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
     ctx.sync();
     refused(
         rank.try_get(at(0), 8),
-        |e| *e == Error::StaleRegion,
+        is(Error::StaleRegion),
         "get after the owner has ended the registration",
     )?;
     ctx.sync();
@@ -159,37 +159,21 @@ fn words(rank: &Rank<'_>, region: &Region, there: &RemoteRegion) -> Verdict {
         .says("own notice")?
         .store(0, Ordering::SeqCst);
     rank.ctx.sync();
-    let at = Remote {
-        region: there,
-        offset: counter,
-    };
+    let at = remote(there, counter);
     for _ in 0..ADDS {
-        rank.endpoint
-            .fetch_add(rank.engine(), at, 1)
-            .says("fetch-add")?;
+        rank.fetch_add(at, 1).says("fetch-add")?;
         let local = region.local(counter, 8).says("own counter")?;
         // SAFETY:
         // - in bounds, and aligned to 8 like the bases; the peer uses atomics of the same width.
         unsafe { AtomicU64::from_ptr(local.ptr.cast()) }.fetch_add(1, Ordering::SeqCst);
     }
     rank.ctx.sync();
-    ensure_eq!(
-        u64::from(own.load(Ordering::SeqCst)),
-        2 * ADDS,
-        "sum of both sides' additions"
-    );
-    let at = Remote {
-        region: there,
-        offset: note,
-    };
+    let seen = u64::from(own.load(Ordering::SeqCst));
+    ensure_eq!(seen, 2 * ADDS, "sum of both sides' additions");
+    let at = remote(there, note);
     rank.notify(at, 77 + rank.ctx.rank).says("notice")?;
-    let word = region.word(note).says("own notice")?;
-    let seen = rank
-        .engine()
-        .wait(late(), &mut || rank.world.check_anyone(), || {
-            Ok(Some(word.load(Ordering::Acquire)).filter(|value| *value != 0))
-        })
-        .says("waiting for the notice")?;
+    let seen = rank.await_word(region, note, late());
+    let seen = seen.says("waiting for the notice")?;
     ensure_eq!(seen, 77 + rank.other(), "value of the notice");
     Ok(())
 }
@@ -223,22 +207,12 @@ fn shared_page(ctx: &Ctx) -> Verdict {
                 rank.list(EXTRA, &region).says("list")?;
                 rank.ctx.sync();
                 let there = rank.listed(rank.other(), EXTRA)?;
-                rank.put(
-                    &[0x77; 62],
-                    Remote {
-                        region: &there,
-                        offset: 1,
-                    },
-                )
-                .says("put")?;
+                rank.put(&[0x77; 62], remote(&there, 1)).says("put")?;
                 rank.ctx.sync();
                 let mut expected = [0x77; 64];
                 (expected[0], expected[63]) = (0x11, 0x11);
-                ensure_eq!(
-                    read(&region, 0, 64),
-                    expected,
-                    "what was put between two bytes"
-                );
+                let seen = read(&region, 0, 64);
+                ensure_eq!(seen, expected, "what was put between two bytes");
                 drop(region);
                 rank.ctx.sync();
             }
@@ -270,17 +244,13 @@ fn nothing(ctx: &Ctx) -> Verdict {
             // SAFETY:
             // - the call is refused and accesses no memory.
             let result = unsafe { rank.engine().register(base, len, Rights::FULL) };
-            refused(
-                result.map(drop),
-                |e| matches!(e, Error::InvalidArgument(_)),
-                &format!("{len} bytes at {base:p}"),
-            )?;
+            refused(result, invalid, &format!("{len} bytes at {base:p}"))?;
             // SAFETY:
             // - the call is refused and accesses no memory.
             let result = unsafe { rank.engine().expose(base, len) };
             refused(
-                result.map(drop),
-                |e| matches!(e, Error::InvalidArgument(_)),
+                result,
+                invalid,
                 &format!("to send {len} bytes from {base:p}"),
             )?;
         }
@@ -289,11 +259,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
         let region = unsafe { rank.engine().register(own.as_mut_ptr(), 8, Rights::FULL) };
         drop(region.says("registering memory after that")?);
         let result = rank.engine().allocate(0, Rights::FULL);
-        refused(
-            result.map(drop),
-            |e| matches!(e, Error::InvalidArgument(_)),
-            "allocation of 0 bytes",
-        )
+        refused(result, invalid, "allocation of 0 bytes")
     })
 }
 
@@ -310,21 +276,9 @@ fn wakes(ctx: &Ctx) -> Verdict {
         if rank.ctx.rank == 0 {
             let there = rank.listed(1, EXTRA)?;
             std::thread::sleep(Duration::from_millis(200));
-            rank.notify(
-                Remote {
-                    region: &there,
-                    offset: 4096,
-                },
-                5,
-            )
-            .says("notice")?;
+            rank.notify(remote(&there, 4096), 5).says("notice")?;
         } else {
-            let word = region.word(4096).says("own word")?;
-            let wait =
-                rank.engine()
-                    .wait(Deadline::Never, &mut || rank.world.check_anyone(), || {
-                        Ok(Some(word.load(Ordering::Acquire)).filter(|value| *value != 0))
-                    });
+            let wait = rank.await_word(&region, 4096, Deadline::Never);
             ensure_eq!(wait.says("waiting")?, 5, "value of the notice");
         }
         rank.ctx.sync();

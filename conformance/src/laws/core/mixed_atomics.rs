@@ -4,11 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas_core::atomic::supported;
-use unipgas_core::{
-    AtomicOp, AtomicRequest, AtomicType, Flags, Region, Remote, RemoteRegion, Rights,
-};
+use unipgas_core::{AtomicOp, AtomicType, Flags, Region, Remote, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read};
+use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read, remote, update};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -110,10 +108,7 @@ struct Way<'a> {
 
 impl Way<'_> {
     fn at(&self, offset: usize) -> Remote<'_> {
-        Remote {
-            region: self.there,
-            offset,
-        }
+        remote(self.there, offset)
     }
 
     fn word(&self, offset: usize) -> Option<&AtomicU64> {
@@ -146,14 +141,7 @@ impl Way<'_> {
 
     /// Adds to an element that is wider than a word.
     fn add_wide(&self, ty: AtomicType, offset: usize, operand: &[u8]) -> Verdict {
-        let request = AtomicRequest {
-            op: AtomicOp::Sum,
-            ty,
-            count: 1,
-            operand: operand.as_ptr(),
-            compare: std::ptr::null(),
-            result: std::ptr::null_mut(),
-        };
+        let request = update(AtomicOp::Sum, ty, 1, operand.as_ptr());
         let (endpoint, flags) = (&self.rank.endpoint, Flags::empty());
         // SAFETY:
         // - the operand has one element, and outlives the operation.
@@ -240,22 +228,13 @@ fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
         }
     };
     let expect = expected(AtomicType::U128, rounds);
-    ensure_eq!(
-        read(region, WIDE, 16),
-        wide(expect).to_ne_bytes(),
-        "the sum of 16 bytes"
-    );
-    ensure_eq!(
-        read(region, SPLIT, 16),
-        complex(rounds),
-        "the complex sum of {rounds}"
-    );
+    let seen = read(region, WIDE, 16);
+    ensure_eq!(seen, wide(expect).to_ne_bytes(), "the sum of 16 bytes");
+    let seen = read(region, SPLIT, 16);
+    ensure_eq!(seen, complex(rounds), "the complex sum of {rounds}");
     let expect = expected(AtomicType::ComplexLongDouble, rounds);
-    ensure_eq!(
-        read(region, WIDEST, 32),
-        widest(expect),
-        "the widest sum of {rounds}"
-    );
+    let seen = read(region, WIDEST, 32);
+    ensure_eq!(seen, widest(expect), "the widest sum of {rounds}");
     Ok(())
 }
 

@@ -39,20 +39,6 @@ const fn law(
     Law::new(Api::Core, id, clause, says, processes, &[], body)
 }
 
-/// A law about order.
-const fn ordering(
-    id: &'static str,
-    clause: &'static str,
-    says: &'static str,
-    processes: u32,
-    body: fn(&Ctx) -> Verdict,
-) -> Law {
-    Law {
-        ordering: true,
-        ..law(id, clause, says, processes, body)
-    }
-}
-
 pub use order::BREAKABLE;
 
 /// The laws of this interface.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas_core::{Deadline, Error, Flags, Remote};
+use unipgas_core::{Deadline, Error, Flags};
 
-use super::rank::{NOTES, Says, late, on_ranks, refused, timed};
+use super::rank::{NOTES, Says, is, late, on_ranks, out_of_bounds, refused, remote, timed};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -33,28 +33,19 @@ fn taken_once(ctx: &Ctx) -> Verdict {
                     .await_note(0, NOTES, late())
                     .says("waiting for a notice")?;
                 let sender = index as u32 % (ctx.size - 1) + 1;
-                ensure_eq!(
-                    value,
-                    1000 * sender + index as u32,
-                    "value of notice {index} (the {round}th)"
-                );
+                let expected = 1000 * sender + index as u32;
+                ensure_eq!(value, expected, "value of notice {index} (the {round}th)");
             }
             for index in 0..NOTES {
-                ensure_eq!(
-                    rank.notes.take(index).says("take")?,
-                    0,
-                    "notice {index}, taken before"
-                );
+                let seen = rank.notes.take(index).says("take")?;
+                ensure_eq!(seen, 0, "notice {index}, taken before");
             }
             return Ok(());
         }
         let notes = rank.notes_of(0)?;
         for round in 0..rounds {
             let index = round * (ctx.size - 1) + ctx.rank - 1;
-            let slot = Remote {
-                region: &notes,
-                offset: index as usize * 4,
-            };
+            let slot = remote(&notes, index as usize * 4);
             rank.notify(slot, 1000 * ctx.rank + index).says("notice")?;
         }
         Ok(())
@@ -68,10 +59,7 @@ fn delivered(ctx: &Ctx) -> Verdict {
             return Ok(());
         }
         let notes = rank.notes_of(0)?;
-        let slot = Remote {
-            region: &notes,
-            offset: ctx.rank as usize * 4,
-        };
+        let slot = remote(&notes, ctx.rank as usize * 4);
         for round in 1..=500u32 {
             let flags = Flags::ORDERED | Flags::DELIVERED;
             let posted = rank.post_notify(slot, round, flags);
@@ -87,40 +75,25 @@ fn range(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let notes = rank.notes_of(rank.other())?;
         for index in [9usize, 20] {
-            rank.notify(
-                Remote {
-                    region: &notes,
-                    offset: index * 4,
-                },
-                5,
-            )
-            .says("notice")?;
+            rank.notify(remote(&notes, index * 4), 5).says("notice")?;
         }
         ctx.sync();
         for deadline in [Deadline::Now, Deadline::after(Duration::from_millis(20))] {
             let outside = rank.await_note(10, 10, deadline);
-            refused(
-                outside.map(drop),
-                |e| *e == Error::Timeout,
-                "wait beside the notices",
-            )?;
+            refused(outside, is(Error::Timeout), "wait beside the notices")?;
         }
         for (begin, num, expected) in [(9, 1, 9), (0, NOTES, 20)] {
             let (index, value) = rank
                 .await_note(begin, num, Deadline::Now)
                 .says("wait for what is there")?;
-            ensure_eq!(
-                (index, value),
-                (expected, 5),
-                "notice in {begin}..{}",
-                begin + num
-            );
+            let seen = (index, value);
+            ensure_eq!(seen, (expected, 5), "notice in {begin}..{}", begin + num);
         }
         for (begin, num) in [(NOTES, 1), (0, NOTES + 1), (usize::MAX, 2), (1, usize::MAX)] {
             let result = rank.await_note(begin, num, Deadline::Now).map(drop);
             refused(
                 result,
-                |e| matches!(e, Error::OutOfBounds { .. }),
+                out_of_bounds,
                 &format!("wait for {num} words from {begin} on"),
             )?;
         }
@@ -134,14 +107,7 @@ fn wakes(ctx: &Ctx) -> Verdict {
         if ctx.rank == 0 {
             std::thread::sleep(Duration::from_millis(200));
             let notes = rank.notes_of(1)?;
-            rank.notify(
-                Remote {
-                    region: &notes,
-                    offset: 12,
-                },
-                5,
-            )
-            .says("notice")?;
+            rank.notify(remote(&notes, 12), 5).says("notice")?;
         } else {
             let (index, value) = rank.await_note(0, NOTES, Deadline::Never).says("waiting")?;
             ensure_eq!((index, value), (3, 5), "notice");
@@ -153,10 +119,7 @@ fn wakes(ctx: &Ctx) -> Verdict {
 fn many_wakes(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let notes = rank.notes_of(rank.other())?;
-        let slot = Remote {
-            region: &notes,
-            offset: 0,
-        };
+        let slot = remote(&notes, 0);
         let mut random = ctx.random(u64::from(ctx.rank));
         for round in 1..=200 {
             let turn = round % 2 == ctx.rank;
@@ -180,17 +143,13 @@ fn deadlines(ctx: &Ctx) -> Verdict {
         let is_timeout = |error: &Error| *error == Error::Timeout;
         let span = Duration::from_millis(120);
         let (result, took) = timed(|| rank.await_note(0, 4, Deadline::after(span)));
-        refused(result.map(drop), is_timeout, "wait for nothing")?;
+        refused(result, is_timeout, "wait for nothing")?;
         ensure!(took >= span, "a wait of {span:?} ended after {took:?}");
         let (result, took) = timed(|| rank.await_note(0, 4, Deadline::Now));
-        refused(result.map(drop), is_timeout, "look at nothing")?;
+        refused(result, is_timeout, "look at nothing")?;
         ensure!(took < span, "a look took {took:?}");
         let past = Deadline::At(Instant::now());
-        refused(
-            rank.await_note(0, 4, past).map(drop),
-            is_timeout,
-            "wait until now",
-        )?;
+        refused(rank.await_note(0, 4, past), is_timeout, "wait until now")?;
         for deadline in [Deadline::Now, Deadline::At(Instant::now()), Deadline::Never] {
             rank.notes.set(rank.engine(), 2, 9).says("set")?;
             let seen = rank
@@ -211,10 +170,6 @@ fn deadlines(ctx: &Ctx) -> Verdict {
             },
             || Ok(None::<()>),
         );
-        refused(
-            stopped,
-            |e| *e == Error::RankDead(7),
-            "wait whose check fails",
-        )
+        refused(stopped, is(Error::RankDead(7)), "wait whose check fails")
     })
 }

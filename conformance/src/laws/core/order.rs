@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Notice, Remote};
+use unipgas_core::{AtomicOp, AtomicType, Flags, Notice, Remote};
 
-use super::ordering;
-use super::rank::{NOTES, Rank, Says, bytes_of, dawdle, late, on_ranks, other_than, read, write};
+use super::law;
+use super::rank::{
+    NOTES, Rank, Says, bytes_of, dawdle, late, on_ranks, other_than, read, remote, update, write,
+};
 use crate::law::{Ctx, Law, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
@@ -70,10 +72,7 @@ fn after_own_data(ctx: &Ctx) -> Verdict {
                 let bytes = bytes_of(ctx, salt, len_of(ctx, salt));
                 write(&rank.scratch, nth * SLOT, &bytes);
                 let local = rank.scratch.local(nth * SLOT, bytes.len()).says("source")?;
-                let dst = Remote {
-                    region: &there,
-                    offset: nth * SLOT,
-                };
+                let dst = remote(&there, nth * SLOT);
                 let notice = Notice {
                     slot: Remote {
                         region: &notes,
@@ -120,10 +119,7 @@ fn puts_then(rank: &Rank<'_>, round: u32, announce: impl Fn() -> Verdict) -> Ver
         let salt = salt(round, nth, rank.ctx.rank);
         let bytes = bytes_of(rank.ctx, salt, len_of(rank.ctx, salt));
         write(&rank.scratch, nth * SLOT, &bytes);
-        let dst = Remote {
-            region: &there,
-            offset: nth * SLOT,
-        };
+        let dst = remote(&there, nth * SLOT);
         rank.post_put(nth * SLOT, dst, bytes.len(), Flags::empty())
             .says("put")?;
         dawdle(&mut random);
@@ -151,10 +147,7 @@ fn not_overtaking(ctx: &Ctx) -> Verdict {
 fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
     on_ranks(ctx, LEN, |rank| {
         let notes = rank.notes_of(rank.other())?;
-        let slot = Remote {
-            region: &notes,
-            offset: 40,
-        };
+        let slot = remote(&notes, 40);
         let send = |round| {
             puts_then(rank, round, || {
                 rank.post_notify(slot, round + 1, flags).says("notice")?;
@@ -179,13 +172,16 @@ fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
 }
 
 /// A law that chaos must break. Tests of the framework check that it does.
-pub const BREAKABLE: &[Law] = &[ordering(
-    "selftest.notice-without-order",
-    "unipgas core: Flags::ORDERED",
-    "does not hold: a notice without order comes after all earlier puts",
-    2,
-    |ctx| notice_after_puts(ctx, Flags::empty()),
-)];
+pub const BREAKABLE: &[Law] = &[Law {
+    ordering: true,
+    ..law(
+        "selftest.notice-without-order",
+        "unipgas core: Flags::ORDERED",
+        "does not hold: a notice without order comes after all earlier puts",
+        2,
+        |ctx| notice_after_puts(ctx, Flags::empty()),
+    )
+}];
 
 fn ordered_atomic(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, LEN, |rank| {
@@ -194,18 +190,8 @@ fn ordered_atomic(ctx: &Ctx) -> Verdict {
         let send = |round| {
             let operand = 1u64;
             puts_then(rank, round, || {
-                let request = AtomicRequest {
-                    op: AtomicOp::Sum,
-                    ty: AtomicType::U64,
-                    count: 1,
-                    operand: (&raw const operand).cast(),
-                    compare: std::ptr::null(),
-                    result: std::ptr::null_mut(),
-                };
-                let dst = Remote {
-                    region: &there,
-                    offset: counter,
-                };
+                let request = update(AtomicOp::Sum, AtomicType::U64, 1, &raw const operand);
+                let dst = remote(&there, counter);
                 // SAFETY:
                 // - contract of `Channel::atomic`: the operand is read before the call returns.
                 unsafe { rank.endpoint.atomic(dst, &request, Flags::ORDERED, 0) }
@@ -231,10 +217,7 @@ fn ordered_puts(ctx: &Ctx) -> Verdict {
     const VALUES: u64 = 60;
     on_ranks(ctx, LEN, |rank| {
         let there = rank.data_of(rank.other())?;
-        let dst = Remote {
-            region: &there,
-            offset: 64,
-        };
+        let dst = remote(&there, 64);
         let send = |_| {
             for value in 1..=VALUES {
                 let from = value as usize * 8;
@@ -272,10 +255,7 @@ fn inline(ctx: &Ctx) -> Verdict {
                 let salt = salt(round, nth, ctx.rank);
                 let bytes = bytes_of(ctx, salt, 1 + len_of(ctx, salt) % 64);
                 write(&rank.scratch, 0, &bytes);
-                let dst = Remote {
-                    region: &there,
-                    offset: nth * SLOT,
-                };
+                let dst = remote(&there, nth * SLOT);
                 rank.post_put(0, dst, bytes.len(), Flags::INLINE)
                     .says("inline put")?;
                 write(&rank.scratch, 0, &[0xee; 64]);
@@ -303,11 +283,8 @@ fn drained(ctx: &Ctx) -> Verdict {
         let send = |round| {
             puts_then(rank, round, || {
                 rank.drain().says("drain")?;
-                ensure_eq!(
-                    rank.endpoint.pending(),
-                    0,
-                    "pending operations after a drain"
-                );
+                let seen = rank.endpoint.pending();
+                ensure_eq!(seen, 0, "pending operations after a drain");
                 write(&rank.scratch, 0, &[0xee; LEN]);
                 ctx.sync();
                 Ok(())
@@ -332,14 +309,7 @@ fn get_notify(ctx: &Ctx) -> Verdict {
             let mut parts = Vec::new();
             for (nth, len) in lens.iter().enumerate() {
                 let local = rank.scratch.local(nth * SLOT, *len).says("destination")?;
-                parts.push((
-                    local,
-                    Remote {
-                        region: &there,
-                        offset: nth * SLOT,
-                    },
-                    *len,
-                ));
+                parts.push((local, remote(&there, nth * SLOT), *len));
             }
             let word = rank.notes.word(5).says("word")?;
             // SAFETY:

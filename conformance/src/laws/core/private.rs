@@ -2,9 +2,9 @@
 
 use std::ptr::null_mut;
 
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Local, Remote, RemoteRegion};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Local, RemoteRegion};
 
-use super::rank::{Rank, Says, bytes_of, late, on_ranks};
+use super::rank::{Rank, Says, bytes_of, late, on_ranks, remote, update};
 use crate::ensure;
 use crate::law::{Ctx, Verdict};
 
@@ -74,10 +74,7 @@ fn there_and_back(
     bytes: &[u8],
     flags: Flags,
 ) -> Verdict {
-    let place = Remote {
-        region: there,
-        offset: 0,
-    };
+    let place = remote(there, 0);
     let local = |ptr| Local { ptr, desc: 0 };
     let len = bytes.len();
     // SAFETY:
@@ -104,10 +101,7 @@ fn mapped_anew(ctx: &Ctx) -> Verdict {
         let (engine, world, there) = (rank.engine(), &*rank.world, &there);
         let one = &|thread: usize| -> Verdict {
             let endpoint = engine.endpoint(u32::MAX).says("endpoint")?;
-            let place = Remote {
-                region: there,
-                offset: thread * PAGES,
-            };
+            let place = remote(there, thread * PAGES);
             let end = |posted: unipgas_core::Result<_>| -> Verdict {
                 posted.says("an operation")?;
                 let drained = endpoint.drain(engine, late(), &mut || world.check_anyone());
@@ -161,17 +155,10 @@ fn results(ctx: &Ctx) -> Verdict {
         for (before, count) in counts.into_iter().enumerate() {
             let mut places = vec![u64::MAX; MOST + 2];
             let request = AtomicRequest {
-                op: AtomicOp::Sum,
-                ty: AtomicType::U64,
-                count,
-                operand: ones.as_ptr().cast(),
-                compare: std::ptr::null(),
                 result: places[1..].as_mut_ptr().cast(),
+                ..update(AtomicOp::Sum, AtomicType::U64, count, ones.as_ptr())
             };
-            let place = Remote {
-                region: &there,
-                offset: 0,
-            };
+            let place = remote(&there, 0);
             // SAFETY:
             // - `count` operands and results, which outlive the operation.
             let posted = unsafe { rank.endpoint.atomic(place, &request, Flags::empty(), 0) };

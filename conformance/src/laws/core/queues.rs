@@ -2,9 +2,9 @@
 
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::transport::Life;
-use unipgas_core::{Deadline, Error, Flags, Notice, Region, Remote, RemoteRegion, Rights};
+use unipgas_core::{Deadline, Error, Flags, Notice, Region, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, late, on_ranks, refused, write};
+use super::rank::{EXTRA, Rank, Says, is, late, on_ranks, refused, remote, write};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -31,27 +31,15 @@ fn depth(ctx: &Ctx) -> Verdict {
         let is_full = |error: &Error| *error == Error::QueueFull;
         let local = rank.scratch.local(0, 64).says("source")?;
         for round in 0..3 {
-            refused(
-                queue.claim(DEPTH + 1),
-                is_full,
-                "more places than there are",
-            )?;
-            refused(
-                queue.claim(u32::MAX),
-                is_full,
-                "as many places as can be said",
-            )?;
-            ensure_eq!(
-                queue.posted(),
-                0,
-                "requests in a queue that refused (round {round})"
-            );
+            let ended = queue.claim(DEPTH + 1);
+            refused(ended, is_full, "more places than there are")?;
+            let ended = queue.claim(u32::MAX);
+            refused(ended, is_full, "as many places as can be said")?;
+            let seen = queue.posted();
+            ensure_eq!(seen, 0, "requests in a queue that refused (round {round})");
             for nth in 0..DEPTH {
                 queue.claim(1).says(&format!("place {nth} of {DEPTH}"))?;
-                let dst = Remote {
-                    region: &there,
-                    offset: nth as usize * 64,
-                };
+                let dst = remote(&there, nth as usize * 64);
                 // SAFETY:
                 // - in bounds of the scratch region, which outlives the queue.
                 let posted = unsafe { queue.put(local, dst, 64, Flags::empty(), 0) };
@@ -64,11 +52,8 @@ fn depth(ctx: &Ctx) -> Verdict {
             queue
                 .drain(rank.engine(), late(), &mut || rank.world.check_anyone())
                 .says("drain")?;
-            ensure_eq!(
-                (queue.posted(), queue.pending()),
-                (0, 0),
-                "requests after a drain"
-            );
+            let seen = (queue.posted(), queue.pending());
+            ensure_eq!(seen, (0, 0), "requests after a drain");
         }
         // Claimed requests that were not posted occupy no place.
         for _ in 0..3 * DEPTH {
@@ -90,7 +75,7 @@ fn apart(ctx: &Ctx) -> Verdict {
         );
         one.claim(1).says("the only place")?;
         one.posted_or_not(1, 1);
-        refused(one.claim(1), |e| *e == Error::QueueFull, "a second place")?;
+        refused(one.claim(1), is(Error::QueueFull), "a second place")?;
         other.claim(1).says("a place of another queue")?;
         other.posted_or_not(1, 1);
         one.purge();
@@ -155,11 +140,8 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
                     (1..ctx.size).contains(&source),
                     "a record of nobody: {seen:?}"
                 );
-                ensure_eq!(
-                    seen,
-                    record(source, next[source as usize]),
-                    "next record of rank {source}"
-                );
+                let expected = record(source, next[source as usize]);
+                ensure_eq!(seen, expected, "next record of rank {source}");
                 next[source as usize] += 1;
             }
             ctx.sync();
@@ -190,21 +172,18 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
 
 /// Puts, gets and atomics are refused; a notice is a write and is refused, too.
 fn reaches_nothing(rank: &Rank<'_>, inbox: &RemoteRegion) -> Verdict {
-    let there = Remote {
-        region: inbox,
-        offset: 0,
-    };
+    let there = remote(inbox, 0);
     let denied = |error: &Error| *error == Error::AccessDenied;
     refused(rank.try_put(there, 8), denied, "a put")?;
-    refused(rank.get(there, 8).map(drop), denied, "a get")?;
+    refused(rank.get(there, 8), denied, "a get")?;
     let notice = Notice {
         slot: there,
         value: 1,
     };
     let told = rank.endpoint.notify(notice, Flags::empty(), 0);
     refused(rank.end(told), denied, "a notice")?;
-    let added = rank.endpoint.fetch_add(rank.engine(), there, 1);
-    refused(added.map(drop), denied, "an addition")
+    let added = rank.fetch_add(there, 1);
+    refused(added, denied, "an addition")
 }
 
 fn full(ctx: &Ctx) -> Verdict {
@@ -238,11 +217,8 @@ fn full(ctx: &Ctx) -> Verdict {
                 let posted =
                     rank.endpoint
                         .deliver((&inbox).into(), record(1, 99), Flags::empty(), 0);
-                refused(
-                    rank.end(posted),
-                    |e| *e == Error::InboxFull,
-                    "a record for a full inbox",
-                )?;
+                let ended = rank.end(posted);
+                refused(ended, is(Error::InboxFull), "a record for a full inbox")?;
             }
             ctx.sync();
         }
@@ -255,14 +231,7 @@ fn leaves(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let there = rank.data_of(rank.other())?;
         write(&rank.scratch, 0, &[1; 8]);
-        rank.try_put(
-            Remote {
-                region: &there,
-                offset: 0,
-            },
-            8,
-        )
-        .says("put")?;
+        rank.try_put(remote(&there, 0), 8).says("put")?;
         ctx.sync();
         if ctx.rank == 1 {
             rank.world.leave().says("leave")?;
@@ -271,11 +240,8 @@ fn leaves(ctx: &Ctx) -> Verdict {
             return Ok(());
         }
         ctx.sync();
-        ensure_eq!(
-            rank.world.lives_now(1),
-            Life::Left,
-            "life of a rank that has left"
-        );
+        let seen = rank.world.lives_now(1);
+        ensure_eq!(seen, Life::Left, "life of a rank that has left");
         rank.world.check_anyone().says("a wait for anyone")?;
         ensure_eq!(rank.world.lives(), [Life::Alive, Life::Left], "lives");
         // A wait for this rank alone ends: it can send nothing any more.
@@ -287,7 +253,7 @@ fn leaves(ctx: &Ctx) -> Verdict {
         );
         refused(
             waited,
-            |e| *e == Error::RankDead(1),
+            is(Error::RankDead(1)),
             "a wait for a rank that has left",
         )?;
         ctx.sync();

@@ -1,19 +1,22 @@
 //! A rank for the bodies of laws, with a region that its peers have imported.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use unipgas_core::group::{Forming, RankGroup};
+use unipgas_core::imports::Imported;
 use unipgas_core::loopback::Loopback;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::{
-    Deadline, Endpoint, Engine, Error, Flags, Local, Notice, NotificationArray, Outcome, Region,
-    Remote, RemoteRegion, Result, Rights, World,
+    AtomicOp, AtomicRequest, AtomicType, Deadline, Endpoint, Engine, Error, Flags, Local, Notice,
+    NotificationArray, Outcome, Region, Remote, RemoteRegion, Result, Rights, World,
 };
 
 pub(crate) use crate::kit::bytes_of;
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall::LONG;
+use crate::{ensure, ensure_eq};
 
 /// Notification words of each rank.
 pub const NOTES: usize = 256;
@@ -102,6 +105,18 @@ impl<'a> Rank<'a> {
         (0..self.world.size()).try_for_each(|rank| directory.show_region(id, rank as usize))
     }
 
+    /// Allocates a region and publishes it.
+    pub fn share(
+        &self,
+        id: usize,
+        len: usize,
+        rights: Rights,
+    ) -> std::result::Result<Region, String> {
+        let region = self.engine().allocate(len, rights).says("allocate")?;
+        self.list(id, &region).says("list")?;
+        Ok(region)
+    }
+
     /// Imports the region that `rank` has published under `id`, without the cache.
     pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
         let call = self.world.call();
@@ -112,26 +127,25 @@ impl<'a> Rank<'a> {
             .clone())
     }
 
+    /// One of the regions that `rank` has published at the start.
+    fn imported(
+        &self,
+        rank: u32,
+        which: impl Fn(&Imported) -> &RemoteRegion,
+    ) -> std::result::Result<RemoteRegion, String> {
+        let call = self.world.call();
+        let import = self.world.imported(rank, DATA, &call, Deadline::Never);
+        Ok(which(import.says("import")?).clone())
+    }
+
     /// The data of `rank`.
     pub fn data_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
-        let call = self.world.call();
-        Ok(self
-            .world
-            .imported(rank, DATA, &call, Deadline::Never)
-            .says("import")?
-            .data
-            .clone())
+        self.imported(rank, |import| &import.data)
     }
 
     /// The notification words of `rank`.
     pub fn notes_of(&self, rank: u32) -> std::result::Result<RemoteRegion, String> {
-        let call = self.world.call();
-        Ok(self
-            .world
-            .imported(rank, DATA, &call, Deadline::Never)
-            .says("import")?
-            .notices
-            .clone())
+        self.imported(rank, |import| &import.notices)
     }
 
     /// The other one of two.
@@ -232,6 +246,48 @@ impl<'a> Rank<'a> {
         self.endpoint.notify(Notice { slot, value }, flags, 0)
     }
 
+    /// Adds to a word and returns its value before.
+    pub fn fetch_add(&self, at: Remote<'_>, value: u64) -> Result<u64> {
+        self.endpoint.fetch_add(self.engine(), at, value)
+    }
+
+    /// Swaps a word if it has the expected value, and returns its value before.
+    pub fn compare_swap(&self, at: Remote<'_>, expected: u64, value: u64) -> Result<u64> {
+        self.endpoint
+            .compare_swap(self.engine(), at, expected, value)
+    }
+
+    /// Writes `value` to the place of this rank in the data of all ranks.
+    pub fn enter(&self, value: u64) -> Verdict {
+        for peer in 0..self.ctx.size {
+            let there = self.data_of(peer)?;
+            let at = remote(&there, self.ctx.rank as usize * 64);
+            self.put(&value.to_ne_bytes(), at).says("put")?;
+        }
+        Ok(())
+    }
+
+    /// Fails unless all ranks have [entered](Rank::enter) this round here.
+    pub fn all_have_entered(&self, round: u64) -> Verdict {
+        for peer in 0..self.ctx.size {
+            let seen = read_word(&self.data, peer as usize * 64);
+            ensure!(
+                seen == round || seen == round + 1,
+                "left barrier {round} when rank {peer} was before barrier {seen}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Waits until the word of a region of this rank is not 0.
+    pub fn await_word(&self, region: &Region, offset: usize, deadline: Deadline) -> Result<u32> {
+        let word = region.word(offset)?;
+        self.engine()
+            .wait(deadline, &mut || self.world.check_anyone(), || {
+                Ok(Some(word.load(Ordering::Acquire)).filter(|value| *value != 0))
+            })
+    }
+
     /// Waits for one of the words `begin..begin + num`, and takes it.
     pub fn await_note(&self, begin: usize, num: usize, deadline: Deadline) -> Result<(usize, u32)> {
         let index = self.notes.wait_some(
@@ -292,12 +348,55 @@ pub fn dawdle(random: &mut Random) {
     }
 }
 
+/// A place in a region of a peer.
+pub fn remote(region: &RemoteRegion, offset: usize) -> Remote<'_> {
+    Remote { region, offset }
+}
+
+/// An atomic operation that neither compares nor fetches.
+pub fn update<T>(op: AtomicOp, ty: AtomicType, count: usize, operand: *const T) -> AtomicRequest {
+    AtomicRequest {
+        op,
+        ty,
+        count,
+        operand: operand.cast(),
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    }
+}
+
+/// Fails at the first byte of the range that is not `byte`.
+pub fn untouched(region: &Region, (offset, len): (usize, usize), byte: u8, what: &str) -> Verdict {
+    ensure_eq!(other_than(region, offset, len, byte), None, "{what}");
+    Ok(())
+}
+
+/// The word at `offset`.
+pub fn read_word(region: &Region, offset: usize) -> u64 {
+    u64::from_ne_bytes(read(region, offset, 8).try_into().expect("8 bytes"))
+}
+
+/// The expectation of exactly this error, for [`refused`].
+pub fn is(expected: Error) -> impl Fn(&Error) -> bool {
+    move |error| *error == expected
+}
+
+/// The expectation of [`Error::InvalidArgument`], for [`refused`].
+pub fn invalid(error: &Error) -> bool {
+    matches!(error, Error::InvalidArgument(_))
+}
+
+/// The expectation of [`Error::OutOfBounds`], for [`refused`].
+pub fn out_of_bounds(error: &Error) -> bool {
+    matches!(error, Error::OutOfBounds { .. })
+}
+
 /// Fails unless the operation is refused with this error.
-pub fn refused(result: Result<()>, expected: impl Fn(&Error) -> bool, what: &str) -> Verdict {
+pub fn refused<T>(result: Result<T>, expected: impl Fn(&Error) -> bool, what: &str) -> Verdict {
     match result {
         Err(error) if expected(&error) => Ok(()),
         Err(error) => Err(format!("{what}: refused with the wrong error: {error}")),
-        Ok(()) => Err(format!("{what}: was carried out instead of refused")),
+        Ok(_) => Err(format!("{what}: was carried out instead of refused")),
     }
 }
 

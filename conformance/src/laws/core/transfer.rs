@@ -1,8 +1,11 @@
 //! Puts and gets: transferred bytes, and bytes that must stay.
 
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Rights};
 
-use super::rank::{EXTRA, Says, bytes_of, on_ranks, other_than, read, refused, write};
+use super::rank::{
+    EXTRA, Says, bytes_of, is, on_ranks, other_than, out_of_bounds, read, refused, remote,
+    untouched, update, write,
+};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -22,32 +25,8 @@ laws! {
 }
 
 const SIZES: &[usize] = &[
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    9,
-    15,
-    16,
-    17,
-    31,
-    33,
-    63,
-    64,
-    65,
-    127,
-    129,
-    255,
-    1000,
-    4095,
-    4096,
-    4097,
-    65_539,
-    1 << 20,
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 1000, 4095, 4096,
+    4097, 65_539, 1_048_576,
 ];
 const OFFSETS: &[usize] = &[0, 1, 3, 4, 8, 13, 4095];
 const GUARD: u8 = 0xa5;
@@ -65,10 +44,7 @@ fn put_contents(ctx: &Ctx) -> Verdict {
             ctx.sync();
             let sent = bytes_of(ctx, size as u64 * 2 + u64::from(ctx.rank), size);
             for (nth, offset) in OFFSETS.iter().enumerate() {
-                let dst = Remote {
-                    region: &there,
-                    offset: nth * stride(size) + offset,
-                };
+                let dst = remote(&there, nth * stride(size) + offset);
                 rank.put(&sent, dst)
                     .says(&format!("put of {size} bytes at offset {}", dst.offset))?;
             }
@@ -107,10 +83,7 @@ fn get_contents(ctx: &Ctx) -> Verdict {
                 write(&rank.scratch, 0, &vec![GUARD; size + 128]);
                 let at = nth * stride(size) + offset;
                 let dst = rank.scratch.local(61 + nth, size).says("a destination")?;
-                let src = Remote {
-                    region: &there,
-                    offset: at,
-                };
+                let src = remote(&there, at);
                 // SAFETY:
                 // - in bounds of the scratch region; the call waits for completion.
                 let got = rank.end(unsafe { rank.endpoint.get(dst, src, size, Flags::empty(), 0) });
@@ -137,18 +110,7 @@ fn get_contents(ctx: &Ctx) -> Verdict {
 }
 
 fn request(count: usize, operand: &[u64; 2]) -> AtomicRequest {
-    AtomicRequest {
-        op: AtomicOp::Sum,
-        ty: AtomicType::U64,
-        count,
-        operand: operand.as_ptr().cast(),
-        compare: std::ptr::null(),
-        result: std::ptr::null_mut(),
-    }
-}
-
-fn out_of_bounds(error: &Error) -> bool {
-    matches!(error, Error::OutOfBounds { .. })
+    update(AtomicOp::Sum, AtomicType::U64, count, operand.as_ptr())
 }
 
 fn bounds(ctx: &Ctx) -> Verdict {
@@ -174,46 +136,26 @@ fn bounds(ctx: &Ctx) -> Verdict {
             (usize::MAX, usize::MAX),
             (usize::MAX / 2 + 1, usize::MAX / 2 + 1),
         ];
-        let slot = Remote {
-            region: &notes,
-            offset: 0,
-        };
+        let slot = remote(&notes, 0);
         for (offset, len) in ranges {
-            let at = Remote {
-                region: &there,
-                offset,
-            };
+            let at = remote(&there, offset);
             let what = format!("{len} bytes at offset {offset} of {LEN}");
-            refused(
-                rank.try_put(at, len),
-                out_of_bounds,
-                &format!("put of {what}"),
-            )?;
-            refused(
-                rank.try_get(at, len),
-                out_of_bounds,
-                &format!("get of {what}"),
-            )?;
-            refused(
-                rank.try_put_notify(at, len, slot),
-                out_of_bounds,
-                &format!("put with notice of {what}"),
-            )?;
+            for (kind, result) in [
+                ("put", rank.try_put(at, len)),
+                ("get", rank.try_get(at, len)),
+                ("put with notice", rank.try_put_notify(at, len, slot)),
+            ] {
+                refused(result, out_of_bounds, &format!("{kind} of {what}"))?;
+            }
         }
         for offset in [LEN, LEN - 3, usize::MAX, usize::MAX - 3] {
-            let slot = Remote {
-                region: &there,
-                offset,
-            };
+            let slot = remote(&there, offset);
             refused(
                 rank.notify(slot, 7),
                 out_of_bounds,
                 &format!("notice at offset {offset} of {LEN}"),
             )?;
-            let at = Remote {
-                region: &there,
-                offset: 0,
-            };
+            let at = remote(&there, 0);
             refused(
                 rank.try_put_notify(at, 8, slot),
                 out_of_bounds,
@@ -229,10 +171,7 @@ fn bounds(ctx: &Ctx) -> Verdict {
             (0, usize::MAX / 8 + 1),
             (8, usize::MAX),
         ] {
-            let dst = Remote {
-                region: &there,
-                offset,
-            };
+            let dst = remote(&there, offset);
             // SAFETY:
             // - the range is refused before an operand is read.
             let result = rank.end(unsafe {
@@ -245,28 +184,24 @@ fn bounds(ctx: &Ctx) -> Verdict {
                 &format!("atomic of {count} u64 at offset {offset} of {LEN}"),
             )?;
         }
-        let end = Remote {
-            region: &there,
-            offset: LEN,
-        };
+        let end = remote(&there, LEN);
         rank.try_put(end, 0).says("put of 0 bytes at the end")?;
         rank.try_get(end, 0).says("get of 0 bytes at the end")?;
         ctx.sync();
-        ensure_eq!(
-            other_than(&rank.data, 0, LEN, GUARD),
-            None,
-            "first byte that a refused operation changed"
-        );
-        ensure_eq!(
-            rank.notes.take(0).says("note 0")?,
-            0,
-            "notice of a refused put"
-        );
-        ensure_eq!(
-            other_than(&rank.scratch, 0, LEN, !GUARD),
-            None,
-            "first byte of the source that a refused get changed"
-        );
+        untouched(
+            &rank.data,
+            (0, LEN),
+            GUARD,
+            "first byte that a refused operation changed",
+        )?;
+        let seen = rank.notes.take(0).says("note 0")?;
+        ensure_eq!(seen, 0, "notice of a refused put");
+        untouched(
+            &rank.scratch,
+            (0, LEN),
+            !GUARD,
+            "first byte of the source that a refused get changed",
+        )?;
         Ok(())
     })
 }
@@ -277,28 +212,18 @@ fn rights(ctx: &Ctx) -> Verdict {
         let each = [Rights::READ, Rights::WRITE, Rights::ATOMIC, Rights::empty()];
         let mut regions = Vec::new();
         for (nth, rights) in each.into_iter().enumerate() {
-            let region = rank.engine().allocate(4096, rights).says("allocate")?;
-            rank.list(EXTRA + nth, &region).says("list")?;
+            let region = rank.share(EXTRA + nth, 4096, rights)?;
             regions.push(region);
         }
         ctx.sync();
         let denied = |error: &Error| *error == Error::AccessDenied;
-        let slot = Remote {
-            region: &notes,
-            offset: 0,
-        };
+        let slot = remote(&notes, 0);
         write(&rank.scratch, 0, &[1; 64]);
         for (nth, rights) in each.into_iter().enumerate() {
             let there = rank.listed(rank.other(), EXTRA + nth)?;
-            let at = Remote {
-                region: &there,
-                offset: 64,
-            };
+            let at = remote(&there, 64);
             let data = rank.data_of(rank.other())?;
-            let data = Remote {
-                region: &data,
-                offset: 0,
-            };
+            let data = remote(&data, 0);
             let what = format!("with {rights:?}");
             if !rights.contains(Rights::READ) {
                 refused(rank.try_get(at, 8), denied, &format!("get {what}"))?;
@@ -306,16 +231,10 @@ fn rights(ctx: &Ctx) -> Verdict {
             if !rights.contains(Rights::WRITE) {
                 refused(rank.try_put(at, 8), denied, &format!("put {what}"))?;
                 refused(rank.notify(at, 1), denied, &format!("notice {what}"))?;
-                refused(
-                    rank.try_put_notify(at, 8, slot),
-                    denied,
-                    &format!("put with notice {what}"),
-                )?;
-                refused(
-                    rank.try_put_notify(data, 8, at),
-                    denied,
-                    &format!("put with its notice {what}"),
-                )?;
+                let ended = rank.try_put_notify(at, 8, slot);
+                refused(ended, denied, &format!("put with notice {what}"))?;
+                let ended = rank.try_put_notify(data, 8, at);
+                refused(ended, denied, &format!("put with its notice {what}"))?;
             }
             if !rights.contains(Rights::ATOMIC) {
                 let operand = [1u64; 2];
@@ -326,28 +245,27 @@ fn rights(ctx: &Ctx) -> Verdict {
                         .atomic(at, &request(1, &operand), Flags::empty(), 0)
                 });
                 refused(result, denied, &format!("atomic {what}"))?;
-                let result = rank.endpoint.fetch_add(rank.engine(), at, 1);
-                refused(result.map(drop), denied, &format!("fetch-add {what}"))?;
+                let result = rank.fetch_add(at, 1);
+                refused(result, denied, &format!("fetch-add {what}"))?;
             }
         }
         ctx.sync();
         for (region, rights) in regions.iter().zip(each) {
-            ensure_eq!(
-                other_than(region, 0, 4096, 0),
-                None,
-                "first byte changed in spite of {rights:?}"
-            );
+            untouched(
+                region,
+                (0, 4096),
+                0,
+                &format!("first byte changed in spite of {rights:?}"),
+            )?;
         }
-        ensure_eq!(
-            other_than(&rank.data, 0, 4096, 0),
-            None,
-            "first byte of a put whose notice was refused"
-        );
-        ensure_eq!(
-            rank.notes.take(0).says("note 0")?,
+        untouched(
+            &rank.data,
+            (0, 4096),
             0,
-            "notice of a put that was refused"
-        );
+            "first byte of a put whose notice was refused",
+        )?;
+        let seen = rank.notes.take(0).says("note 0")?;
+        ensure_eq!(seen, 0, "notice of a put that was refused");
         ctx.sync();
         Ok(())
     })
@@ -371,39 +289,32 @@ fn refused_whole(ctx: &Ctx) -> Verdict {
             (rank.data_of(rank.other())?, "the library's memory"),
             (rank.listed(rank.other(), EXTRA)?, "memory of the user"),
         ] {
-            let at = Remote {
-                region: &there,
-                offset: 64,
-            };
+            let at = remote(&there, 64);
             for (region, which) in [(&notes, "of the library"), (&there, "in the same memory")] {
                 for offset in [1, 2, 3] {
-                    let slot = Remote { region, offset };
+                    let slot = remote(region, offset);
                     let what = format!("put to {whose}, notice at offset {offset} {which}");
-                    refused(
-                        rank.try_put_notify(at, 8, slot),
-                        |e| *e == Error::Misaligned(4),
-                        &what,
-                    )?;
+                    let ended = rank.try_put_notify(at, 8, slot);
+                    refused(ended, is(Error::Misaligned(4)), &what)?;
                 }
-                let slot = Remote {
-                    region,
-                    offset: region.len(),
-                };
+                let slot = remote(region, region.len());
                 let what = format!("put to {whose}, notice behind the memory {which}");
                 refused(rank.try_put_notify(at, 8, slot), out_of_bounds, &what)?;
             }
         }
         ctx.sync();
-        ensure_eq!(
-            other_than(&rank.data, 0, 4096, 0),
-            None,
-            "first byte changed in the library's memory"
-        );
-        ensure_eq!(
-            other_than(&region, 0, 4096, 0),
-            None,
-            "first byte changed in memory of the user"
-        );
+        untouched(
+            &rank.data,
+            (0, 4096),
+            0,
+            "first byte changed in the library's memory",
+        )?;
+        untouched(
+            &region,
+            (0, 4096),
+            0,
+            "first byte changed in memory of the user",
+        )?;
         ctx.sync();
         drop(region);
         Ok(())
@@ -415,68 +326,38 @@ fn stale(ctx: &Ctx) -> Verdict {
         let is_stale = |error: &Error| *error == Error::StaleRegion;
         let mut old = Vec::new();
         for round in 0..10u8 {
-            let region = rank
-                .engine()
-                .allocate(8192, Rights::FULL)
-                .says("allocate")?;
-            rank.list(EXTRA, &region).says("list")?;
+            let region = rank.share(EXTRA, 8192, Rights::FULL)?;
             ctx.sync();
             let there = rank.listed(rank.other(), EXTRA)?;
             for gone in &old {
-                let at = Remote {
-                    region: gone,
-                    offset: 64,
-                };
+                let at = remote(gone, 64);
                 write(&rank.scratch, 0, &[0xff; 8]);
                 refused(rank.try_put(at, 8), is_stale, "put to a released region")?;
                 refused(rank.try_get(at, 8), is_stale, "get from a released region")?;
                 refused(rank.notify(at, 9), is_stale, "notice to a released region")?;
-                let result = rank.endpoint.fetch_add(rank.engine(), at, 1);
-                refused(result.map(drop), is_stale, "fetch-add on a released region")?;
+                let result = rank.fetch_add(at, 1);
+                refused(result, is_stale, "fetch-add on a released region")?;
             }
-            let at = Remote {
-                region: &there,
-                offset: 128,
-            };
+            let at = remote(&there, 128);
             rank.put(&[round + 1; 8], at).says("put to a new region")?;
             ctx.sync();
-            ensure_eq!(
-                read(&region, 128, 8),
-                [round + 1; 8],
-                "what was put to the new region"
-            );
-            ensure_eq!(
-                other_than(&region, 0, 128, 0),
-                None,
-                "first byte changed through a handle of an old region"
-            );
+            let seen = read(&region, 128, 8);
+            ensure_eq!(seen, [round + 1; 8], "what was put to the new region");
+            untouched(
+                &region,
+                (0, 128),
+                0,
+                "first byte changed through a handle of an old region",
+            )?;
             old.push(there);
             ctx.sync();
             drop(region);
             ctx.sync();
             if round == 9 {
-                refused(
-                    rank.try_put(
-                        Remote {
-                            region: &old[9],
-                            offset: 0,
-                        },
-                        8,
-                    ),
-                    is_stale,
-                    "put to the last region",
-                )?;
-                refused(
-                    rank.try_put(
-                        Remote {
-                            region: &old[9],
-                            offset: 0,
-                        },
-                        0,
-                    ),
-                    is_stale,
-                    "put of 0 bytes to the last region",
-                )?;
+                let ended = rank.try_put(remote(&old[9], 0), 8);
+                refused(ended, is_stale, "put to the last region")?;
+                let ended = rank.try_put(remote(&old[9], 0), 0);
+                refused(ended, is_stale, "put of 0 bytes to the last region")?;
             }
         }
         ctx.sync();

@@ -100,11 +100,7 @@ const CALLS: [fn(); 6] = [
 ];
 
 pub(super) fn ends(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_UNSPEC,
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]);
     let ctx: &'static Ctx = Box::leak(Box::new(ctx.clone()));
     OPENED.get_or_init(|| Opened(opened(ctx, &plan, 4096).expect("an endpoint of a law")));
     end_in(ctx, &CALLS)

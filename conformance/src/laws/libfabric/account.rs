@@ -73,12 +73,10 @@ fn tagged(ctx: &Ctx) -> Verdict {
 }
 
 fn one_way(ctx: &Ctx, way: Way) -> Verdict {
-    let plan = Plan {
-        entries: way.entries,
-        selective: way.selective,
-        counters: &[FI_SEND, FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .entries(way.entries)
+        .selective(way.selective)
+        .counters(&[FI_SEND, FI_RECV]);
     with(ctx, &plan, 256, |job| {
         if job.rank == 1 {
             send_all(job, way)
@@ -128,10 +126,7 @@ fn receive_all(job: &Job<'_>, way: Way) -> Verdict {
     let buffers = Memory::new(16 * COUNT);
     let post_all = || -> Verdict {
         for nth in 0..COUNT {
-            let part = libc::iovec {
-                iov_base: buffers.at(16 * nth).cast(),
-                iov_len: 16,
-            };
+            let part = iovec(buffers.at(16 * nth), 16);
             let receive = envelope(&part, FI_ADDR_UNSPEC, nth);
             let flags = if nth % 2 == 0 { FI_COMPLETION } else { 0 };
             match way.tagged {
@@ -166,13 +161,11 @@ fn several(ctx: &Ctx) -> Verdict {
     const FIT: usize = 6;
     const BUFFERS: usize = 2 * COUNT / FIT;
     for selective in [false, true] {
-        let plan = Plan {
-            caps: FI_MSG | FI_MULTI_RECV,
-            entries: FEW,
-            selective,
-            counters: &[FI_SEND, FI_RECV],
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT
+            .caps(FI_MSG | FI_MULTI_RECV)
+            .entries(FEW)
+            .selective(selective)
+            .counters(&[FI_SEND, FI_RECV]);
         with(ctx, &plan, 256, |job| {
             let least = 16usize;
             ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), size_of::<usize>()));
@@ -199,10 +192,7 @@ fn several(ctx: &Ctx) -> Verdict {
             }
             let buffers = Memory::new(16 * FIT * BUFFERS);
             for nth in 0..BUFFERS {
-                let part = libc::iovec {
-                    iov_base: buffers.at(16 * FIT * nth).cast(),
-                    iov_len: 16 * FIT,
-                };
+                let part = iovec(buffers.at(16 * FIT * nth), 16 * FIT);
                 let receive = untagged(&envelope(&part, FI_ADDR_UNSPEC, nth));
                 ok!(msg job.ep, recvmsg(&receive, FI_MULTI_RECV));
             }
@@ -235,11 +225,7 @@ fn several(ctx: &Ctx) -> Verdict {
 fn crowd(ctx: &Ctx) -> Verdict {
     /// Messages from each rank to each other rank.
     const EACH: usize = 70;
-    let plan = Plan {
-        entries: FEW,
-        counters: &[FI_SEND, FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.entries(FEW).counters(&[FI_SEND, FI_RECV]);
     with(ctx, &plan, 256, |job| {
         let others = job.size as usize - 1;
         let (all, bytes) = (others * EACH, [6u8; 16]);
@@ -290,11 +276,7 @@ fn many_peers(ctx: &Ctx) -> Verdict {
     const EACH: usize = 70;
     /// Tag of the message with an endpoint's name.
     const HELLO: u64 = 1;
-    let plan = Plan {
-        entries: FEW,
-        counters: &[FI_SEND, FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.entries(FEW).counters(&[FI_SEND, FI_RECV]);
     with(ctx, &plan, 256, |job| {
         let counters = &job.station.counters;
         let bytes = [9u8; 8];
@@ -387,12 +369,10 @@ fn access(job: &Job<'_>, nth: usize, result: *mut u64) -> isize {
 }
 
 fn remote(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
-        entries: FEW,
-        counters: &[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT)
+        .entries(FEW)
+        .counters(&[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE]);
     // On a fast backend, this exceeds the target's room for notices.
     let count = many(ctx, 200) as usize;
     with(ctx, &plan, 256, |job| {
@@ -446,11 +426,9 @@ fn remote(ctx: &Ctx) -> Verdict {
 }
 
 fn answers(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        entries: 2 * COUNT,
-        counters: &[FI_READ, FI_WRITE, FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .entries(2 * COUNT)
+        .counters(&[FI_READ, FI_WRITE, FI_RECV]);
     with(ctx, &plan, 256, |job| {
         let [reads, writes, receives] = job.station.counters[..] else {
             return Err("not three counters".into());
@@ -459,32 +437,11 @@ fn answers(ctx: &Ctx) -> Verdict {
         let other = job.peer(job.right()).address;
         let mut results = vec![0u64; COUNT];
         let one = 1u64;
-        let operand = fi_ioc {
-            addr: (&raw const one).cast_mut().cast(),
-            count: 1,
-        };
+        let operand = ioc(&raw const one, 1);
         for (nth, result) in results.iter_mut().enumerate() {
-            let target = fi_rma_ioc {
-                addr: 0,
-                count: 1,
-                key: 11,
-            };
-            let mut result = fi_ioc {
-                addr: (&raw mut *result).cast(),
-                count: 1,
-            };
-            let msg = fi_msg_atomic {
-                msg_iov: &operand,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: other,
-                rma_iov: &target,
-                rma_iov_count: 1,
-                datatype: UINT64,
-                op: SUM,
-                context: cx(nth),
-                data: 0,
-            };
+            let target = rma_ioc(0, 1, 11);
+            let mut result = ioc(&raw mut *result, 1);
+            let msg = atomic_msg(&operand, other, &target, SUM, cx(nth));
             let none = null_mut();
             match nth % 2 {
                 0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
 use super::kit::*;
-use super::station::{Plan, Station};
+use super::station::{Plan, Station, av_attr, close, name_of, vector};
 
 laws! {
     tables: "av.table", "fi_av(3)", 3, [av_open, av_insert, atomic],
@@ -41,28 +41,10 @@ fn names(job: &Job<'_>) -> Vec<u8> {
     (0..job.size).flat_map(told).collect()
 }
 
-pub(super) fn vector(station: &Station, kind: i32, flags: u64) -> Result<*mut fid_av, String> {
-    let mut attr = fi_av_attr {
-        r#type: kind,
-        rx_ctx_bits: 0,
-        count: 4,
-        ep_per_node: 0,
-        name: null(),
-        map_addr: null_mut(),
-        flags,
-    };
-    let mut av = null_mut();
-    ok!(obj station.domain, av_open(&mut attr, &mut av, null_mut()));
-    Ok(av)
-}
-
 fn tables(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
-        ensure_eq!(
-            job.peers.iter().map(|p| p.address).collect::<Vec<_>>(),
-            vec![0, 1, 2],
-            "addresses by one call each"
-        );
+    with(ctx, &Plan::DEFAULT, 256, |job| {
+        let seen = job.peers.iter().map(|p| p.address).collect::<Vec<_>>();
+        ensure_eq!(seen, vec![0, 1, 2], "addresses by one call each");
         let (names, av) = (names(job), vector(&job.station, FI_AV_TABLE, 0)?);
         let mut addresses = [99u64; 3];
         let count =
@@ -72,46 +54,36 @@ fn tables(ctx: &Ctx) -> Verdict {
         ensure_eq!(count, 2, "two whose addresses nobody wants");
         let count = call!(obj av, insert(names.as_ptr().cast(), 1, addresses.as_mut_ptr(), FI_MORE, null_mut()));
         ensure_eq!((count, addresses[0]), (1, 5), "the next one");
-        super::station::close(av)?;
+        close(av)?;
         for rank in 0..job.size {
             job.update(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 1)?;
         }
         job.meet();
         for rank in 0..job.size as usize {
-            ensure_eq!(
-                job.memory.get(8 * rank),
-                u64::from(job.rank) + 1,
-                "what rank {rank} has left"
-            );
+            let seen = job.memory.get(8 * rank);
+            ensure_eq!(seen, u64::from(job.rank) + 1, "what rank {rank} has left");
         }
         Ok(())
     })
 }
 
 fn maps(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        av_type: FI_AV_MAP,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.av_type(FI_AV_MAP), 256, |job| {
         for rank in 0..job.size {
             ensure!(job.peer(rank).address != FI_ADDR_NOTAVAIL, "no address");
             job.fetch(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 7)?;
         }
         job.meet();
         for rank in 0..job.size as usize {
-            ensure_eq!(
-                job.memory.get(8 * rank),
-                u64::from(job.rank) + 7,
-                "what rank {rank} has left"
-            );
+            let seen = job.memory.get(8 * rank);
+            ensure_eq!(seen, u64::from(job.rank) + 7, "what rank {rank} has left");
         }
         Ok(())
     })
 }
 
 fn lookups(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let names = names(job);
         for rank in 0..job.size {
             let name = &names[NAME * rank as usize..][..NAME];
@@ -136,11 +108,8 @@ fn lookups(ctx: &Ctx) -> Verdict {
             let mut short = [1 as c_char; 8];
             let mut less = 5;
             call!(obj job.station.av, straddr(name.as_ptr().cast(), short.as_mut_ptr(), &mut less));
-            ensure_eq!(
-                (less, short[4], short[5]),
-                (len, 0, 1),
-                "a text that is cut"
-            );
+            let found = (less, short[4], short[5]);
+            ensure_eq!(found, (len, 0, 1), "a text that is cut");
         }
         let mut len = NAME;
         gives!(FI_EINVAL, obj job.station.av, lookup(77, [0u8; NAME].as_mut_ptr().cast(), &mut len));
@@ -149,7 +118,7 @@ fn lookups(ctx: &Ctx) -> Verdict {
 }
 
 fn removed(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (rank, names) = (job.right(), names(job));
         let name = &names[NAME * rank as usize..][..NAME];
         let (old, at, key) = job.place(rank, 8);
@@ -171,13 +140,13 @@ fn removed(ctx: &Ctx) -> Verdict {
             job.done(|| post(address, at, key))?;
         }
         job.meet();
-        ensure_eq!((job.memory.get(8), job.memory.get(64)), (6, 5), "the sums");
+        ensure_eq!(job.memory.words([8, 64]), [6, 5], "the sums");
         job.tx.is_empty()
     })
 }
 
 fn garbage(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let name = job.station.name()?;
         let mut names = [name, [0; NAME], [0xff; NAME], name].concat();
         names[3 * NAME - 1] ^= 1;
@@ -185,11 +154,8 @@ fn garbage(ctx: &Ctx) -> Verdict {
         let av = vector(&job.station, FI_AV_TABLE, 0)?;
         let count = call!(obj av, insert(names.as_ptr().cast(), 4, addresses.as_mut_ptr(), FI_SYNC_ERR, errors.as_mut_ptr().cast()));
         ensure_eq!(count, 2, "good names");
-        ensure_eq!(
-            addresses[1..3],
-            [FI_ADDR_NOTAVAIL; 2],
-            "addresses of bad ones"
-        );
+        let seen = [addresses[1], addresses[2]];
+        ensure_eq!(seen, [FI_ADDR_NOTAVAIL; 2], "addresses of bad ones");
         ensure!(
             addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL,
             "addresses of good ones: {addresses:?}"
@@ -204,12 +170,12 @@ fn garbage(ctx: &Ctx) -> Verdict {
                 "noise as a name"
             );
         }
-        super::station::close(av)
+        close(av)
     })
 }
 
 fn unknown(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (_, at, key) = job.place(0, 8);
         let (mut word, none) = (1u64, null_mut());
         let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
@@ -229,7 +195,7 @@ fn unknown(ctx: &Ctx) -> Verdict {
 }
 
 fn reused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let names = names(job);
         let name = |rank: u32| &names[rank as usize * NAME..][..NAME];
         let first = job.station.insert(name(0))?;
@@ -268,7 +234,7 @@ fn reused(ctx: &Ctx) -> Verdict {
 }
 
 fn twice(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (rank, names) = (job.right(), names(job));
         let second = job.station.insert(&names[NAME * rank as usize..][..NAME])?;
         let (mut first, at, key) = job.place(rank, 8);
@@ -288,19 +254,16 @@ fn twice(ctx: &Ctx) -> Verdict {
 }
 
 fn own(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut known = vec![job.station.name()?];
         for _ in 0..4 {
-            let ep = job.station.endpoint(&Plan {
-                counters: &[],
-                ..Plan::default()
-            })?;
-            let name = super::station::name_of(ep)?;
+            let ep = job.station.endpoint(&Plan::DEFAULT.counters(&[]))?;
+            let name = name_of(ep)?;
             ensure!(!known.contains(&name), "a name that another endpoint has");
             ok!(fid ep, control(FI_ENABLE, null_mut()));
-            ensure_eq!(super::station::name_of(ep)?, name, "the name once enabled");
+            ensure_eq!(name_of(ep)?, name, "the name once enabled");
             known.push(name);
-            super::station::close(ep)?;
+            close(ep)?;
         }
         let (mut name, mut len) = ([9u8; NAME], 10);
         gives!(FI_ETOOSMALL, cm job.ep, getname(name.as_mut_ptr().cast(), &mut len));
@@ -321,7 +284,7 @@ fn own(ctx: &Ctx) -> Verdict {
 }
 
 fn events(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (fabric, name) = (job.station.fabric, job.station.name()?);
         let mut eq: *mut fid_eq = null_mut();
         ok!(obj fabric, eq_open(null_mut(), &mut eq, null_mut()));
@@ -337,50 +300,30 @@ fn events(ctx: &Ctx) -> Verdict {
         let (mut entry, mut error): (fi_eq_entry, fi_eq_err_entry) = unsafe { std::mem::zeroed() };
         let (mut event, size) = (0, size_of::<fi_eq_entry>());
         gives!(FI_EAVAIL, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
-        ensure_eq!(
-            call!(obj eq, readerr(&mut error, 0)),
-            size_of::<fi_eq_err_entry>() as isize,
-            "fi_eq_readerr"
-        );
-        ensure_eq!(
-            (error.err, error.data, error.context.addr()),
-            (libc::EINVAL, 1, 8),
-            "number, index and context"
-        );
-        ensure_eq!(
-            call!(obj eq, sread(&mut event, (&raw mut entry).cast(), size, 5_000, 0)),
-            size as isize,
-            "fi_eq_sread"
-        );
+        let seen = call!(obj eq, readerr(&mut error, 0));
+        ensure_eq!(seen, size_of::<fi_eq_err_entry>() as isize, "fi_eq_readerr");
+        let seen = (error.err, error.data, error.context.addr());
+        ensure_eq!(seen, (libc::EINVAL, 1, 8), "number, index and context");
+        let seen = call!(obj eq, sread(&mut event, (&raw mut entry).cast(), size, 5_000, 0));
+        ensure_eq!(seen, size as isize, "fi_eq_sread");
         ensure_eq!(
             (event, entry.data, entry.context.addr()),
             (FI_AV_COMPLETE, 2, 8),
             "event, good names and context"
         );
-        ensure_eq!(
-            (entry.fid, addresses[1]),
-            (av.cast(), FI_ADDR_NOTAVAIL),
-            "vector and address"
-        );
+        let seen = (entry.fid, addresses[1]);
+        ensure_eq!(seen, (av.cast(), FI_ADDR_NOTAVAIL), "vector and address");
         gives!(FI_EAGAIN, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
-        super::station::close(av)?;
-        super::station::close(eq)
+        close(av)?;
+        close(eq)
     })
 }
 
 fn bad(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let domain = job.station.domain;
         let mut av = null_mut();
-        let mut attr = fi_av_attr {
-            r#type: 9,
-            rx_ctx_bits: 0,
-            count: 0,
-            ep_per_node: 0,
-            name: null(),
-            map_addr: null_mut(),
-            flags: 0,
-        };
+        let mut attr = av_attr(9, 0);
         gives!(FI_EINVAL, obj domain, av_open(&mut attr, &mut av, null_mut()));
         attr.r#type = FI_AV_TABLE;
         gives!(FI_EINVAL, obj domain, av_open(&mut attr, null_mut(), null_mut()));
@@ -391,11 +334,8 @@ fn bad(ctx: &Ctx) -> Verdict {
         let av = job.station.av;
         gives!(FI_EINVAL, obj av, insert(null(), 1, &mut address, 0, null_mut()));
         gives!(FI_EBADFLAGS, obj av, insert(name.as_ptr().cast(), 1, &mut address, 1 << 40, null_mut()));
-        ensure_eq!(
-            call!(obj av, insert(null(), 0, &mut address, 0, null_mut())),
-            0,
-            "no names"
-        );
+        let seen = call!(obj av, insert(null(), 0, &mut address, 0, null_mut()));
+        ensure_eq!(seen, 0, "no names");
         gives!(FI_EINVAL, obj av, remove(null_mut(), 1, 0));
         gives!(FI_EBADFLAGS, obj av, remove(&mut address, 1, 1 << 40));
         gives!(FI_EINVAL, obj av, lookup(0, null_mut(), null_mut()));
@@ -404,11 +344,7 @@ fn bad(ctx: &Ctx) -> Verdict {
 }
 
 fn lowest(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        av_type: FI_AV_TABLE,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.av_type(FI_AV_TABLE), 256, |job| {
         let name = job.station.name()?;
         // The own name has been inserted once already.
         for expected in 1..8u64 {
@@ -441,7 +377,7 @@ fn symmetric(_: &Ctx) -> Verdict {
         (&[c"224.0.0.255", c"224.0.1.0"], &[c"9", c"10"]),
         (&[c"localhost"], &[c"a name"]),
     ];
-    let station = Station::open(&Plan::default())?;
+    let station = Station::open(&Plan::DEFAULT)?;
     for (nodes, services) in cases {
         let count = nodes.len() * services.len();
         let (one_by_one, at_once) = (
@@ -464,13 +400,10 @@ fn symmetric(_: &Ctx) -> Verdict {
         let inserted = call!(obj at_once, insertsym(node, nodes.len(), service, services.len(), into, FI_SYNC_ERR, told));
         ensure_eq!(inserted, good, "addresses of {nodes:?} and {services:?}");
         let seen: Vec<_> = addresses.iter().map(|to| looked_up(at_once, *to)).collect();
-        ensure_eq!(
-            (seen, errors),
-            (expected, errnos),
-            "{nodes:?} and {services:?}"
-        );
-        super::station::close(one_by_one)?;
-        super::station::close(at_once)?;
+        let found = (seen, errors);
+        ensure_eq!(found, (expected, errnos), "{nodes:?} and {services:?}");
+        close(one_by_one)?;
+        close(at_once)?;
     }
     let (av, none) = (station.av, null_mut());
     let refused: [(*const c_char, usize, *const c_char, usize); 6] = [
@@ -489,10 +422,7 @@ fn symmetric(_: &Ctx) -> Verdict {
     for (node, nodes, service, services) in refused {
         gives!(FI_EINVAL, obj av, insertsym(node, nodes, service, services, null_mut(), 0, none));
     }
-    ensure_eq!(
-        call!(obj av, insertsym(null(), 1, c"7".as_ptr(), 0, null_mut(), 0, none)),
-        0,
-        "no services"
-    );
+    let found = call!(obj av, insertsym(null(), 1, c"7".as_ptr(), 0, null_mut(), 0, none));
+    ensure_eq!(found, 0, "no services");
     station.close()
 }

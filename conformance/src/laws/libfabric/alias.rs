@@ -23,11 +23,7 @@ fn alias(job: &Job<'_>, flags: u64) -> Result<*mut fid_ep, String> {
 }
 
 fn triggered(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: ALL | FI_TRIGGER,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.caps(ALL | FI_TRIGGER), 256, |job| {
         let sender = alias(job, FI_TRANSMIT | FI_TRIGGER)?;
         let receiver = alias(job, FI_RECV | FI_TRIGGER)?;
         let (mut counter, none): (*mut fid_cntr, _) = (null_mut(), null_mut());
@@ -70,22 +66,15 @@ fn triggered(ctx: &Ctx) -> Verdict {
         job.tx.is_empty()?;
         job.meet();
         for untouched in [0, 16] {
-            ensure_eq!(
-                job.memory.get(untouched),
-                0,
-                "a word before the counter is raised"
-            );
+            let seen = job.memory.get(untouched);
+            ensure_eq!(seen, 0, "a word before the counter is raised");
         }
         ensure_eq!(job.memory.get(24), 11, "what the endpoint itself wrote");
         job.meet();
         for (nth, place) in places.iter().take(5).enumerate() {
             ok!(obj counter, add(1));
-            ensure_eq!(
-                job.tx.next()?.op_context,
-                *place,
-                "the operation of threshold {}",
-                nth + 1
-            );
+            let seen = job.tx.next()?.op_context;
+            ensure_eq!(seen, *place, "the operation of threshold {}", nth + 1);
         }
         job.rx.of(1)?;
         tagged.holds(0, &21u64.to_le_bytes(), "the tagged message")?;
@@ -93,17 +82,11 @@ fn triggered(ctx: &Ctx) -> Verdict {
         ensure_eq!(job.tx.next()?.op_context, places[6], "the send");
         ensure_eq!(job.rx.next()?.op_context, places[5], "the receive");
         ensure_eq!(words.get(56), 31, "the message");
-        ensure_eq!(
-            (words.get(8), words.get(32)),
-            (33, 5),
-            "what was read, and fetched"
-        );
+        let seen = words.words([8, 32]);
+        ensure_eq!(seen, [33, 5], "what was read, and fetched");
         job.meet();
-        ensure_eq!(
-            (job.memory.get(0), job.memory.get(16)),
-            (11, 12),
-            "the words of the peer"
-        );
+        let seen = job.memory.words([0, 16]);
+        ensure_eq!(seen, [11, 12], "the words of the peer");
         job.tx.is_empty()?;
         job.rx.is_empty()?;
         close(sender)?;
@@ -116,7 +99,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
 }
 
 fn untriggered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (word, (to, at, key)) = (5u64, job.place(0, 0));
         let sender = alias(job, FI_TRANSMIT | FI_TRIGGER)?;
         gives!(FI_EBADFLAGS, rma sender, write((&raw const word).cast(), 8, null_mut(), to, at, key, null_mut()));

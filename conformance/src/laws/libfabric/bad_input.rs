@@ -17,20 +17,14 @@ laws! {
 }
 
 fn nulls(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(0, 8);
         let (mut word, none) = (1u64, null_mut());
         let nones = null_mut();
         let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
         let (sum, swap, ty) = (SUM, CSWAP, UINT64);
-        let list = fi_ioc { addr: r, count: 1 };
-        let (hole, mut result) = (
-            fi_ioc {
-                addr: null_mut(),
-                count: 1,
-            },
-            list,
-        );
+        let list = ioc(r, 1);
+        let (hole, mut result) = (ioc(null_mut::<c_void>(), 1), list);
         let missing = null();
         gives!(FI_EINVAL, atomic job.ep, write(missing, 1, none, to, at, key, ty, sum, none));
         gives!(FI_EINVAL, atomic job.ep, inject(missing, 1, to, at, key, ty, sum));
@@ -49,39 +43,25 @@ fn nulls(ctx: &Ctx) -> Verdict {
         gives!(FI_EINVAL, atomic job.ep, writemsg(null(), 0));
         gives!(FI_EINVAL, atomic job.ep, readwritemsg(null(), &mut result, nones, 1, 0));
         gives!(FI_EINVAL, atomic job.ep, compwritemsg(null(), &list, nones, 1, &mut result, nones, 1, 0));
-        let remote = fi_rma_ioc {
-            addr: at,
-            count: 1,
-            key,
-        };
+        let remote = rma_ioc(at, 1, key);
         let msg = fi_msg_atomic {
-            msg_iov: &list,
             desc: nones,
-            iov_count: 1,
-            addr: to,
-            rma_iov: &remote,
-            rma_iov_count: 1,
             datatype: ty,
-            op: sum,
-            context: none,
-            data: 0,
+            ..atomic_msg(&list, to, &remote, sum, none)
         };
         gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { msg_iov: null(), ..msg }, 0));
         gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov: null(), ..msg }, 0));
         gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov_count: 0, ..msg }, 0));
         gives!(FI_EINVAL, atomic job.ep, readwritemsg(&msg, null_mut(), nones, 1, 0));
         job.tx.is_empty()?;
-        ensure_eq!(
-            (job.memory.get(8), word),
-            (0, 1),
-            "the memory and the buffer"
-        );
+        let seen = (job.memory.get(8), word);
+        ensure_eq!(seen, (0, 1), "the memory and the buffer");
         Ok(())
     })
 }
 
 fn objects(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(0, 8);
         let invalid = -(libc::EINVAL as isize);
         let (none, one) = (null_mut(), 1u64);
@@ -109,14 +89,11 @@ fn objects(ctx: &Ctx) -> Verdict {
 }
 
 fn lengths(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(0, 8);
         let (mut word, none) = (1u64, null_mut());
         let nones = null_mut();
-        let list = fi_ioc {
-            addr: (&raw mut word).cast(),
-            count: 1,
-        };
+        let list = ioc(&raw mut word, 1);
         for count in [usize::MAX, usize::MAX / 16, 1 << 40] {
             gives!(FI_EINVAL, atomic job.ep, writev(&list, nones, count, to, at, key, UINT64, SUM, none));
             gives!(FI_EINVAL, atomic job.ep, readwritev(&list, nones, 1, &mut { list }, nones, count, to, at, key, UINT64, SUM, none));

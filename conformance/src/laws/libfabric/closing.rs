@@ -21,7 +21,7 @@ laws! {
 }
 
 fn closed(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     const PART: usize = 1 << 20;
     with(ctx, &plan, 3 * PART, |job| {
         let rank = job.right();
@@ -80,7 +80,7 @@ fn empty(queue: Queue) {
 const LENGTHS: [usize; 4] = [8, 2048, 100_000, 1 << 20];
 
 fn sending(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         let to = job.right();
         for round in 0..many(ctx, 3) {
@@ -124,7 +124,7 @@ fn sending(ctx: &Ctx) -> Verdict {
 }
 
 fn receiving(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         for _ in 0..many(ctx, 3) {
             for len in LENGTHS {
@@ -158,10 +158,7 @@ fn settled(ctx: &Ctx) -> Verdict {
     const LONG: usize = 20_000;
     const LONGS: usize = 20;
     const SHORTS: usize = LANE + 6;
-    let plan = Plan {
-        order: FI_ORDER_SAS,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.order(FI_ORDER_SAS);
     with(ctx, &plan, 256, |job| {
         let payload = vec![0x22u8; LONG];
         let (other, none) = (job.peer(job.right()).address, null_mut());
@@ -179,9 +176,7 @@ fn settled(ctx: &Ctx) -> Verdict {
                 let base = buffer.as_mut_ptr().cast();
                 ok!(msg ep, recv(base, LONG, none, FI_ADDR_UNSPEC, cx(nth)));
             }
-            for _ in 0..LONGS {
-                job.rx.next()?;
-            }
+            job.rx.successes(0..LONGS)?;
             ctx.tell(b"received");
             close(ep)?;
             let wrong = into.iter().position(|byte| *byte != 0x22);
@@ -200,12 +195,8 @@ fn settled(ctx: &Ctx) -> Verdict {
             job.post(|| call!(msg job.ep, send(base, LONG, none, to, cx(nth))))?;
         }
         hear(ctx, 1, b"received")?;
-        for _ in 0..LONGS {
-            job.tx.next()?;
-        }
-        for _ in 0..SHORTS {
-            job.rx.next()?;
-        }
+        job.tx.successes(0..LONGS)?;
+        job.rx.successes(0..SHORTS)?;
         let base = words.as_ptr();
         // SAFETY:
         // - words of the array; their receives have completed.
@@ -218,11 +209,7 @@ fn settled(ctx: &Ctx) -> Verdict {
 
 fn forked(ctx: &Ctx) -> Verdict {
     for mr_mode in [BASIC, 0] {
-        let plan = Plan {
-            mr_mode,
-            order: FI_ORDER_SAS,
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT.mr_mode(mr_mode).order(FI_ORDER_SAS);
         // The child does not inherit pages of registered memory.
         let job = opened_in(ctx, &plan, Memory::pages(4096)?)?;
         let (other, none) = (job.peer(job.right()).address, null_mut());

@@ -1,7 +1,7 @@
 //! Groups of endpoints: sets of addresses, joins, and barriers (fi_av_set(3), fi_collective(3)).
 
 use super::kit::*;
-use super::station::{Plan, Station, close, name_of};
+use super::station::{Plan, Station, av_attr, close, name_of};
 use super::waiting::readable;
 
 laws! {
@@ -27,10 +27,7 @@ laws! {
 }
 
 /// A plan with collectives.
-pub(super) const COLLECTIVE: Plan<'static> = Plan {
-    caps: FI_RMA | FI_ATOMIC | FI_COLLECTIVE,
-    ..Plan::DEFAULT
-};
+pub(super) const COLLECTIVE: Plan<'static> = Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_COLLECTIVE);
 
 /// An endpoint with an event queue, and the addresses of all ranks' endpoints.
 pub(super) struct Club<'a> {
@@ -120,11 +117,8 @@ impl<'a> Club<'a> {
     /// Waits for the end of a join, and checks its event.
     pub(super) fn joined(&self, group: *mut fid_mc, context: usize) -> Verdict {
         let (code, event, entry) = self.event()?;
-        ensure_eq!(
-            code,
-            size_of::<fi_eq_entry>() as isize,
-            "the event of a join"
-        );
+        let expected = size_of::<fi_eq_entry>() as isize;
+        ensure_eq!(code, expected, "the event of a join");
         ensure_eq!(event, FI_JOIN_COMPLETE, "the kind of the event");
         ensure_eq!(entry.fid, group.cast(), "the event's group");
         ensure_eq!(entry.context.addr(), context, "the event's context");
@@ -318,17 +312,8 @@ fn set_arguments(ctx: &Ctx) -> Verdict {
         gives!(FI_EINVAL, obj set, intersect(std::ptr::null()));
         gives!(FI_EINVAL, obj set, diff(std::ptr::null()));
         // The addresses of a map have no order.
-        let mut attr = fi_av_attr {
-            r#type: FI_AV_MAP,
-            rx_ctx_bits: 0,
-            count: 0,
-            ep_per_node: 0,
-            name: std::ptr::null(),
-            map_addr: null_mut(),
-            flags: 0,
-        };
         let mut map: *mut fid_av = null_mut();
-        ok!(obj station.domain, av_open(&mut attr, &mut map, null_mut()));
+        ok!(obj station.domain, av_open(&mut av_attr(FI_AV_MAP, 0), &mut map, null_mut()));
         let mut range = fi_av_set_attr {
             start_addr: 0,
             end_addr: 0,
@@ -365,11 +350,8 @@ fn joins(ctx: &Ctx) -> Verdict {
                     gives!(FI_EAGAIN, obj club.eq, read(&mut event, entry.as_mut_ptr().cast(), 64, 0));
                 }
                 let code = call!(collective club.ep, barrier(address_of(group), cx(1)));
-                ensure_eq!(
-                    code,
-                    -(FI_EOPBADSTATE as isize),
-                    "a barrier before the join has ended"
-                );
+                let expected = -(FI_EOPBADSTATE as isize);
+                ensure_eq!(code, expected, "a barrier before the join has ended");
             }
             job.meet();
             if job.rank == late {
@@ -486,10 +468,7 @@ fn join_arguments(ctx: &Ctx) -> Verdict {
 }
 
 fn without_capability(job: &Job<'_>) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_MSG);
     let station = Station::open(&plan)?;
     let mut eq = null_mut();
     ok!(obj station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
@@ -606,11 +585,8 @@ fn left(ctx: &Ctx) -> Verdict {
         ensure_eq!(error.flags, FI_COLLECTIVE, "the flags");
         if job.rank == 0 {
             let code = call!(collective club.ep, barrier(at, null_mut()));
-            ensure_eq!(
-                code,
-                -(FI_EINVAL as isize),
-                "a barrier of a group that is left"
-            );
+            let expected = -(FI_EINVAL as isize);
+            ensure_eq!(code, expected, "a barrier of a group that is left");
         } else {
             close(all)?;
         }

@@ -5,7 +5,7 @@ use std::ptr::null;
 use super::collective::{COLLECTIVE, Club, EMPTY, address_of, united};
 use super::collective_data::{Deed, KINDS, NAMES, deed, one};
 use super::kit::*;
-use super::station::{Plan, close};
+use super::station::close;
 use super::value::{OPS, Type};
 
 laws! {
@@ -70,11 +70,8 @@ fn queries(ctx: &Ctx) -> Verdict {
                     ensure!(attr.max_members >= 1024, "{text}: the members");
                 }
                 let moved = query(domain, kind, (datatype, FI_NOOP))?.is_some();
-                ensure_eq!(
-                    moved,
-                    !is_reduction(kind),
-                    "{kind} of {ty:?} without operation"
-                );
+                let wanted = !is_reduction(kind);
+                ensure_eq!(moved, wanted, "{kind} of {ty:?} without operation");
             }
             let void = query(domain, kind, (FI_VOID, FI_NOOP))?.is_some();
             ensure_eq!(void, kind == FI_BARRIER, "{kind} of nothing");
@@ -130,32 +127,24 @@ fn lengths(ctx: &Ctx) -> Verdict {
         (deed.operand, deed.result) = ((&raw const word).cast(), (&raw mut word).cast());
         for count in [most + 1, usize::MAX / 8 + 2, usize::MAX] {
             deed.count = count;
-            ensure_eq!(
-                deed.post(club.ep),
-                -(FI_EMSGSIZE as isize),
-                "{count} elements"
-            );
+            let seen = deed.post(club.ep);
+            ensure_eq!(seen, -(FI_EMSGSIZE as isize), "{count} elements");
         }
         (deed.count, deed.flags) = (513, FI_INJECT);
-        ensure_eq!(
-            deed.post(club.ep),
-            -(FI_EMSGSIZE as isize),
-            "an injection of 4104 bytes"
-        );
+        let seen = deed.post(club.ep);
+        ensure_eq!(seen, -(FI_EMSGSIZE as isize), "an injection of 4104 bytes");
         close(group)
     })
 }
 
 fn told(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        selective: true,
-        counters: &[FI_WRITE, FI_SEND | FI_RECV | FI_READ],
-        ..COLLECTIVE
-    };
+    let plan = COLLECTIVE
+        .selective(true)
+        .counters(&[FI_WRITE, FI_SEND | FI_RECV | FI_READ]);
     united(ctx, &plan, |club| {
         let job = club.job;
         let group = club.all()?;
-        let counted = |nth: usize| call!(obj job.station.counters[nth], read());
+        let counted = |nth: usize| value_of(job.station.counters[nth]);
         let before = counted(0);
         let at = address_of(group);
         for turn in 0..6u64 {
@@ -186,6 +175,9 @@ fn told(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// Whether it applies, its name, the error, and the change to a good operation.
+type Wrong<'a> = (bool, &'a str, c_int, &'a dyn Fn(&mut Deed));
+
 fn arguments(ctx: &Ctx) -> Verdict {
     united(ctx, &COLLECTIVE, |club| {
         let job = club.job;
@@ -202,146 +194,51 @@ fn arguments(ctx: &Ctx) -> Verdict {
             let data = kind != FI_BARRIER;
             let rooted = matches!(kind, FI_BROADCAST | FI_REDUCE | FI_SCATTER | FI_GATHER);
             let reduction = is_reduction(kind);
-            let wrong = [
-                (true, "no group", FI_EINVAL, Deed { group: 0, ..good }),
-                (
-                    true,
-                    "no group",
-                    FI_EINVAL,
-                    Deed {
-                        group: FI_ADDR_NOTAVAIL,
-                        ..good
-                    },
-                ),
-                (
-                    true,
-                    "an endpoint",
-                    FI_EINVAL,
-                    Deed {
-                        group: club.addresses[0],
-                        ..good
-                    },
-                ),
-                (
-                    true,
-                    "a flag",
-                    FI_EBADFLAGS,
-                    Deed {
-                        flags: FI_REMOTE_CQ_DATA,
-                        ..good
-                    },
-                ),
-                (
-                    true,
-                    "a flag",
-                    FI_EBADFLAGS,
-                    Deed {
-                        flags: FI_TRIGGER,
-                        ..good
-                    },
-                ),
-                (
-                    rooted,
-                    "no member",
-                    FI_EINVAL,
-                    Deed {
-                        root: job.peer(0).address,
-                        ..good
-                    },
-                ),
-                (
-                    rooted,
-                    "no address",
-                    FI_EINVAL,
-                    Deed {
-                        root: FI_ADDR_NOTAVAIL,
-                        ..good
-                    },
-                ),
-                (
-                    data,
-                    "no type",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (FI_VOID, SUM),
-                        ..good
-                    },
-                ),
-                (
-                    data,
-                    "no type",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (-1, SUM),
-                        ..good
-                    },
-                ),
-                (data, "no elements", FI_EINVAL, Deed { count: 0, ..good }),
+            let wrong: [Wrong<'_>; 17] = [
+                (true, "no group", FI_EINVAL, &|d| d.group = 0),
+                (true, "no group", FI_EINVAL, &|d| d.group = FI_ADDR_NOTAVAIL),
+                (true, "an endpoint", FI_EINVAL, &|d| {
+                    d.group = club.addresses[0]
+                }),
+                (true, "a flag", FI_EBADFLAGS, &|d| {
+                    d.flags = FI_REMOTE_CQ_DATA
+                }),
+                (true, "a flag", FI_EBADFLAGS, &|d| d.flags = FI_TRIGGER),
+                (rooted, "no member", FI_EINVAL, &|d| {
+                    d.root = job.peer(0).address
+                }),
+                (rooted, "no address", FI_EINVAL, &|d| {
+                    d.root = FI_ADDR_NOTAVAIL
+                }),
+                (data, "no type", FI_EOPNOTSUPP, &|d| d.what = (FI_VOID, SUM)),
+                (data, "no type", FI_EOPNOTSUPP, &|d| d.what = (-1, SUM)),
+                (data, "no elements", FI_EINVAL, &|d| d.count = 0),
                 (
                     data && kind != FI_BROADCAST,
                     "no operand",
                     FI_EINVAL,
-                    Deed {
-                        operand: null(),
-                        ..good
-                    },
+                    &|d| d.operand = null(),
                 ),
-                (
-                    data,
-                    "no result",
-                    FI_EINVAL,
-                    Deed {
-                        result: null_mut(),
-                        ..good
-                    },
-                ),
-                (
-                    reduction,
-                    "a write",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (UINT64, WRITE),
-                        ..good
-                    },
-                ),
-                (
-                    reduction,
-                    "a read",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (UINT64, READ),
-                        ..good
-                    },
-                ),
-                (
-                    reduction,
-                    "a swap",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (UINT64, CSWAP),
-                        ..good
-                    },
-                ),
-                (
-                    reduction,
-                    "no operation",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (UINT64, FI_NOOP),
-                        ..good
-                    },
-                ),
-                (
-                    reduction,
-                    "bits of numbers",
-                    FI_EOPNOTSUPP,
-                    Deed {
-                        what: (9, BOR),
-                        ..good
-                    },
-                ),
+                (data, "no result", FI_EINVAL, &|d| d.result = null_mut()),
+                (reduction, "a write", FI_EOPNOTSUPP, &|d| {
+                    d.what = (UINT64, WRITE)
+                }),
+                (reduction, "a read", FI_EOPNOTSUPP, &|d| {
+                    d.what = (UINT64, READ)
+                }),
+                (reduction, "a swap", FI_EOPNOTSUPP, &|d| {
+                    d.what = (UINT64, CSWAP)
+                }),
+                (reduction, "no operation", FI_EOPNOTSUPP, &|d| {
+                    d.what = (UINT64, FI_NOOP)
+                }),
+                (reduction, "bits of numbers", FI_EOPNOTSUPP, &|d| {
+                    d.what = (9, BOR)
+                }),
             ];
-            for (_, what, errno, deed) in wrong.iter().filter(|(is, ..)| *is) {
+            for (_, what, errno, change) in wrong.iter().filter(|(is, ..)| *is) {
+                let mut deed = good;
+                change(&mut deed);
                 let code = deed.post(club.ep);
                 let text = format!("{} with {what}", NAMES[kind as usize]);
                 ensure_eq!(code, -(*errno as isize), "{text}");
@@ -382,12 +279,8 @@ fn restricted(club: &Club<'_>) -> Verdict {
             ..deed(kind, group, (UINT64, SUM), 1)
         };
         let code = deed.post(club.ep);
-        ensure_eq!(
-            code,
-            -(FI_EOPNOTSUPP as isize),
-            "{} of a set without it",
-            NAMES[kind as usize]
-        );
+        let wanted = -(FI_EOPNOTSUPP as isize);
+        ensure_eq!(code, wanted, "{} of a set without it", NAMES[kind as usize]);
     }
     one(
         club,

@@ -342,11 +342,8 @@ fn groups(ctx: &Ctx) -> Verdict {
         }
         for _ in &order {
             let (code, event, entry) = club.event()?;
-            ensure_eq!(
-                (code > 0, event),
-                (true, FI_JOIN_COMPLETE),
-                "the end of a join"
-            );
+            let found = (code > 0, event);
+            ensure_eq!(found, (true, FI_JOIN_COMPLETE), "the end of a join");
             let nth = entry.context.addr() - 50;
             ensure_eq!(entry.fid, groups[nth].cast(), "the group that is joined");
         }

@@ -1,10 +1,10 @@
 //! A member of a group is killed (fi_collective(3)).
 
 use super::collective::{COLLECTIVE, Club, address_of};
-use super::collective_data::{Deed, KINDS, NAMES};
+use super::collective_data::{Deed, KINDS, NAMES, deed};
 use super::death::{ended, reset, victim};
 use super::kit::*;
-use super::station::{Plan, close};
+use super::station::close;
 use super::waiting::readable;
 
 laws! {
@@ -48,15 +48,11 @@ fn waits(ctx: &Ctx) -> Verdict {
     let mut all_kinds = |from: usize| -> Result<Vec<usize>, String> {
         for (kind, nth) in KINDS.zip(from..) {
             let deed = Deed {
-                kind,
-                group: address_of(all),
                 root: club.addresses[kind as usize % job.size as usize],
-                what: (UINT64, SUM),
                 operand: operand.as_ptr().cast(),
                 result: result.as_mut_ptr().cast(),
-                count: 2,
-                flags: 0,
                 context: nth,
+                ..deed(kind, all, (UINT64, SUM), 2)
             };
             job.post(|| deed.post(club.ep))?;
         }
@@ -116,17 +112,11 @@ fn join(ctx: &Ctx) -> Verdict {
         let len = call!(obj club.eq, readerr(&mut error, 0));
         ensure_eq!(len, size_of::<fi_eq_err_entry>() as isize, "fi_eq_readerr");
         ensure_eq!(error.err, FI_ECONNRESET, "the failure");
-        ensure_eq!(
-            (error.fid, error.context.addr()),
-            (group.cast(), 8),
-            "the group and the context"
-        );
+        let seen = (error.fid, error.context.addr());
+        ensure_eq!(seen, (group.cast(), 8), "the group and the context");
         let code = call!(collective club.ep, barrier(address_of(group), cx(1)));
-        ensure_eq!(
-            code,
-            -(FI_EOPBADSTATE as isize),
-            "a barrier of a group that is not joined"
-        );
+        let expected = -(FI_EOPBADSTATE as isize);
+        ensure_eq!(code, expected, "a barrier of a group that is not joined");
         close(group)?;
         close(set)?;
     }
@@ -150,15 +140,11 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
         let mut result = vec![if job.rank == root { 9 } else { 0u64 }; COUNT];
         let kind = [FI_ALLREDUCE, FI_BROADCAST][turn % 2];
         let deed = Deed {
-            kind,
-            group: address_of(all),
             root: club.addresses[root as usize],
-            what: (UINT64, SUM),
             operand: operand.as_ptr().cast(),
             result: result.as_mut_ptr().cast(),
-            count: COUNT,
-            flags: 0,
             context: turn,
+            ..deed(kind, all, (UINT64, SUM), COUNT)
         };
         job.post(|| deed.post(club.ep))?;
         if job.rank == victim(&job) && turn as u64 == last {
@@ -178,11 +164,8 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
             ensure_eq!(error.op_context.addr(), turn, "the context of the failure");
             break;
         }
-        ensure_eq!(
-            (code, entry.op_context.addr()),
-            (1, turn),
-            "the end of an operation"
-        );
+        let seen = (code, entry.op_context.addr());
+        ensure_eq!(seen, (1, turn), "the end of an operation");
         let good = if kind == FI_ALLREDUCE { 10 } else { 9 };
         ensure!(result.iter().all(|sum| *sum == good), "a wrong result");
         turn += 1;
@@ -196,10 +179,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
 }
 
 fn sleeping(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_UNSPEC,
-        ..COLLECTIVE
-    };
+    let plan = COLLECTIVE.wait(FI_WAIT_UNSPEC);
     let job = opened(ctx, &plan, 256)?;
     let club = Club::open(&job, &plan)?;
     let all = club.all()?;

@@ -74,11 +74,8 @@ fn families(ctx: &Ctx) -> Verdict {
             }
         }
         job.meet();
-        ensure_eq!(
-            job.fetch(1, 24, READ, 0)?,
-            each * u64::from(job.size),
-            "the count"
-        );
+        let found = job.fetch(1, 24, READ, 0)?;
+        ensure_eq!(found, each * u64::from(job.size), "the count");
         Ok(())
     })
 }
@@ -138,11 +135,8 @@ fn swaps(ctx: &Ctx) -> Verdict {
         job.meet();
         if job.rank == 0 {
             let last = job.fetch(2, 40, READ, 0)?;
-            ensure_eq!(
-                job.memory.get(8),
-                last.wrapping_mul(last),
-                "what was not swapped out"
-            );
+            let seen = job.memory.get(8);
+            ensure_eq!(seen, last.wrapping_mul(last), "what was not swapped out");
         }
         Ok(())
     })
@@ -171,15 +165,12 @@ fn narrow(ctx: &Ctx) -> Verdict {
         for (datatype, at, size) in [(INT8 + 1, 64, 1), (INT8 + 3, 72, 2)] {
             for before in 0..each {
                 let (operand, mut result) = ([1u8, 0], [0u8; 2]);
-                let mut call = Call {
-                    family: Family::Fetch,
-                    what: (datatype, SUM),
-                    to: job.place(0, at + size * job.rank as usize),
-                    operand: &operand,
-                    compare: &[],
-                    result: &mut result,
-                    count: 1,
-                };
+                let mut call = Call::fetch(
+                    (datatype, SUM),
+                    job.place(0, at + size * job.rank as usize),
+                    &operand,
+                    &mut result,
+                );
                 job.done(|| call.post(job.ep))?;
                 let seen = u64::from(u16::from_le_bytes(result)) & (u64::MAX >> (64 - 8 * size));
                 let expected = before & (u64::MAX >> (64 - 8 * size));
@@ -214,15 +205,8 @@ fn wide(ctx: &Ctx) -> Verdict {
             let mut last = 0;
             for _ in 0..each {
                 let mut result = vec![0; ty.size()];
-                let mut call = Call {
-                    family: Family::Fetch,
-                    what: (datatype, SUM),
-                    to: job.place(0, at),
-                    operand: &operand,
-                    compare: &[],
-                    result: &mut result,
-                    count: 1,
-                };
+                let mut call =
+                    Call::fetch((datatype, SUM), job.place(0, at), &operand, &mut result);
                 job.done(|| call.post(job.ep))?;
                 let most = each * u64::from(job.size);
                 let count = (last..most).find(|n| ty.same(&result, &ty.encode(sum(*n))));
@@ -252,13 +236,8 @@ fn arrays(ctx: &Ctx) -> Verdict {
         let operand = [1u8, 0, 0, 0].repeat(ELEMENTS);
         for _ in 0..each {
             let mut call = Call {
-                family: Family::Base,
-                what: (UINT32, SUM),
-                to: job.place(1, 4 * first(job.rank)),
-                operand: &operand,
-                compare: &[],
-                result: &mut [],
                 count: ELEMENTS,
+                ..Call::base((UINT32, SUM), job.place(1, 4 * first(job.rank)), &operand)
             };
             job.done(|| call.post(job.ep))?;
         }
@@ -282,15 +261,11 @@ fn borders(ctx: &Ctx) -> Verdict {
             let one = [1f64.to_le_bytes(), 1f64.to_le_bytes()].concat();
             let whole = job.rank == 0;
             for _ in 0..each {
-                let mut call = Call {
-                    family: Family::Base,
-                    what: (if whole { DOUBLE_COMPLEX } else { DOUBLE }, SUM),
-                    to: job.place(0, if whole { at } else { at + 8 }),
-                    operand: if whole { &one } else { &one[..8] },
-                    compare: &[],
-                    result: &mut [],
-                    count: 1,
-                };
+                let mut call = Call::base(
+                    (if whole { DOUBLE_COMPLEX } else { DOUBLE }, SUM),
+                    job.place(0, if whole { at } else { at + 8 }),
+                    if whole { &one } else { &one[..8] },
+                );
                 job.done(|| call.post(job.ep))?;
             }
             job.meet();
@@ -306,22 +281,14 @@ fn borders(ctx: &Ctx) -> Verdict {
 fn instances(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
     in_modes(ctx, 256, |job| {
-        let other = Station::open(&Plan::default())?;
+        let other = Station::open(&Plan::DEFAULT)?;
         let names = (0..job.size).map(|rank| ctx.told(rank).unwrap_or_default());
         for name in names {
             other.insert(&name[..NAME])?;
         }
         let one = 1u64.to_le_bytes();
         for nth in 0..each {
-            let mut call = Call {
-                family: Family::Base,
-                what: (UINT64, SUM),
-                to: job.place(0, 8),
-                operand: &one,
-                compare: &[],
-                result: &mut [],
-                count: 1,
-            };
+            let mut call = Call::base((UINT64, SUM), job.place(0, 8), &one);
             let (ep, queue) = match nth % 2 {
                 0 => (job.ep, job.tx),
                 _ => (other.ep, other.tx),

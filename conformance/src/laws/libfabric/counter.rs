@@ -1,9 +1,10 @@
 //! Counters (fi_cntr(3)).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::kit::*;
 use super::station::Plan;
+use super::tally::change_and_read;
 
 laws! {
     counts: "cntr.counts", "fi_cntr(3), fi_atomic(3) §4.8", 2,
@@ -31,10 +32,7 @@ laws! {
 static ONE: u64 = 1;
 
 fn counts(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE, FI_READ, FI_SEND, FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_WRITE, FI_READ, FI_SEND, FI_RECV]);
     with(ctx, &plan, 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let (mut result, mut word, none) = (0u64, 0u64, null_mut());
@@ -43,7 +41,7 @@ fn counts(ctx: &Ctx) -> Verdict {
         let told = |expected: [u64; 4], what: &str| {
             until(
                 &format!("{what}: the counters are to be {expected:?}"),
-                || (0..4).all(|i| call!(obj counters[i], read()) == expected[i]),
+                || (0..4).all(|i| value_of(counters[i]) == expected[i]),
             )
         };
         told([0; 4], "at first")?;
@@ -66,19 +64,17 @@ fn counts(ctx: &Ctx) -> Verdict {
         job.done(|| call!(msg job.ep, send(o, 8, none, to, none)))?;
         told([3, 3, 1, 1], "after a message")?;
         for counter in counters {
-            ensure_eq!(call!(obj * counter, readerr()), 0, "failures");
+            ensure_eq!(errors_of(*counter), 0, "failures");
         }
         Ok(())
     })
 }
 
 fn alone(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        queues: false,
-        caps: FI_RMA | FI_ATOMIC,
-        counters: &[FI_WRITE, FI_READ],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .queues(false)
+        .caps(FI_RMA | FI_ATOMIC)
+        .counters(&[FI_WRITE, FI_READ]);
     with(ctx, &plan, 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let [writes, reads] = job.station.counters[..] else {
@@ -101,21 +97,14 @@ fn alone(ctx: &Ctx) -> Verdict {
             "what was fetched: {results:?}"
         );
         job.meet();
-        ensure_eq!(
-            (job.memory.get(8), job.memory.get(16)),
-            (30, 30),
-            "the sums"
-        );
+        let found = job.memory.words([8, 16]);
+        ensure_eq!(found, [30, 30], "the sums");
         Ok(())
     })
 }
 
 fn failures(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.counters(&[FI_WRITE]), 256, |job| {
         let counter = job.station.counters[0];
         let (to, at, key) = job.place(job.right(), 8);
         let post = |wrong: u64| {
@@ -125,11 +114,8 @@ fn failures(ctx: &Ctx) -> Verdict {
         job.tx.next()?;
         post(1 << 30)?;
         job.tx.error()?;
-        ensure_eq!(
-            (call!(obj counter, read()), call!(obj counter, readerr())),
-            (1, 1),
-            "successes and failures"
-        );
+        let seen = (value_of(counter), errors_of(counter));
+        ensure_eq!(seen, (1, 1), "successes and failures");
         let counter_at = counter.addr();
         let (code, failed) = std::thread::scope(|scope| {
             let waits = scope.spawn(move || {
@@ -148,7 +134,7 @@ fn failures(ctx: &Ctx) -> Verdict {
         for _ in 0..failed {
             job.tx.error()?;
         }
-        ensure_eq!(call!(obj counter, readerr()), 1 + failed, "failures");
+        ensure_eq!(errors_of(counter), 1 + failed, "failures");
         gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
         // The failure is counted before the wait begins; the counter's error value is not read.
         post(1 << 30)?;
@@ -163,13 +149,9 @@ fn failures(ctx: &Ctx) -> Verdict {
 }
 
 fn values(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.counters(&[FI_WRITE]), 256, |job| {
         let counter = job.station.counters[0];
-        let both = || (call!(obj counter, read()), call!(obj counter, readerr()));
+        let both = || (value_of(counter), errors_of(counter));
         ok!(obj counter, set(100));
         ensure_eq!(both(), (100, 0), "after fi_cntr_set");
         ok!(obj counter, add(u64::MAX));
@@ -186,11 +168,7 @@ fn values(ctx: &Ctx) -> Verdict {
 }
 
 fn waits(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.counters(&[FI_WRITE]), 256, |job| {
         let counter = job.station.counters[0];
         ok!(obj counter, wait(0, 0));
         ok!(obj counter, set(5));
@@ -199,22 +177,14 @@ fn waits(ctx: &Ctx) -> Verdict {
         for ms in [0, 40] {
             let start = Instant::now();
             gives!(FI_ETIMEDOUT, obj counter, wait(6, ms));
-            let took = start.elapsed();
-            ensure!(
-                took >= Duration::from_millis(ms as u64),
-                "a wait of {ms} ms took {took:?}"
-            );
+            took_all(start, ms)?;
         }
         Ok(())
     })
 }
 
 fn woken(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.counters(&[FI_WRITE]), 256, |job| {
         let at = job.station.counters[0].addr();
         for round in 1..=5u64 {
             let code = std::thread::scope(|scope| {
@@ -233,11 +203,7 @@ fn woken(ctx: &Ctx) -> Verdict {
 }
 
 fn descriptor(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        wait: FI_WAIT_FD,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_WRITE]).wait(FI_WAIT_FD);
     with(ctx, &plan, 256, |job| {
         let counter = job.station.counters[0];
         let bound: *mut fid = counter.cast();
@@ -262,22 +228,18 @@ fn descriptor(ctx: &Ctx) -> Verdict {
             }
             ensure!(readable(LONG), "round {round}: never readable");
             gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
-            ensure_eq!(call!(obj counter, read()), round, "the count");
+            ensure_eq!(value_of(counter), round, "the count");
         }
-        for _ in 0..4 {
-            job.tx.next()?;
-        }
+        job.tx.successes(0..4)?;
         job.meet();
         Ok(())
     })
 }
 
 fn remote(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
-        counters: &[FI_REMOTE_WRITE, FI_REMOTE_READ],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT)
+        .counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]);
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 5);
         let [writes, reads] = job.station.counters[..] else {
@@ -285,18 +247,8 @@ fn remote(ctx: &Ctx) -> Verdict {
         };
         if job.rank > 0 {
             let (to, at, key) = job.place(0, 8);
-            let (mut result, none) = (0u64, null_mut());
-            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
             for _ in 0..rounds {
-                job.done(
-                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-                )?;
-                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
-                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
-                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
-                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
-                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
+                change_and_read(job, (to, at, key))?;
             }
             // Injected operations still need progress.
             until("all are through", || {
@@ -308,21 +260,18 @@ fn remote(ctx: &Ctx) -> Verdict {
             let others = u64::from(job.size) - 1;
             let all = 7 * others * rounds;
             until("everything counted", || {
-                call!(obj writes, read()) + call!(obj reads, read()) == all
+                value_of(writes) + value_of(reads) == all
             })?;
-            let seen = (call!(obj writes, read()), call!(obj reads, read()));
+            let seen = (value_of(writes), value_of(reads));
             ensure!(
                 seen.0 >= 4 * others * rounds && seen.1 >= others * rounds,
                 "writes and reads: {seen:?}"
             );
-            ensure_eq!(
-                job.memory.get(8),
-                3 * others * rounds,
-                "the sum when all is counted"
-            );
+            let found = job.memory.get(8);
+            ensure_eq!(found, 3 * others * rounds, "the sum when all is counted");
             ctx.tell(b"counted");
             pause(20);
-            let later = (call!(obj writes, read()), call!(obj reads, read()));
+            let later = (value_of(writes), value_of(reads));
             ensure_eq!(later, seen, "the counters a little later");
         }
         Ok(())
@@ -330,7 +279,7 @@ fn remote(ctx: &Ctx) -> Verdict {
 }
 
 fn unasked(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let domain = job.station.domain;
         let mut counter = null_mut();
         ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));

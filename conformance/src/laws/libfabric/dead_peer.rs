@@ -64,7 +64,7 @@ fn is_injected(operation: Operation) -> bool {
 
 /// Rank 0 repeats each operation on its victim. `few`: repetitions before the death. `rest`: pause after each, in milliseconds.
 fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
     for (operation, victim) in operations.iter().zip(1u32..) {
         let (place, own) = (job.place(victim, 8), job.memory.at(64));
         let context = if is_injected(*operation) {

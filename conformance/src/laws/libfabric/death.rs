@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::death_messages::synchronous;
 use super::kit::*;
+use super::matrix::Call;
 use super::station::{Plan, close};
 
 laws! {
@@ -28,6 +29,14 @@ pub(super) fn victim(job: &Job<'_>) -> u32 {
     job.size - 1
 }
 
+/// The victim dies after some milliseconds.
+pub(super) fn victim_dies_after(job: &Job<'_>, ms: u64) {
+    if job.rank == victim(job) {
+        pause(ms);
+        job.ctx.dies();
+    }
+}
+
 static ONE: u64 = 1;
 
 /// The failure of an operation on a dead process.
@@ -45,13 +54,10 @@ pub(super) fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_er
     reset(job, what, queue)
 }
 
-pub(super) const WAITS: Plan<'static> = Plan {
-    wait: FI_WAIT_UNSPEC,
-    ..Plan::DEFAULT
-};
+pub(super) const WAITS: Plan<'static> = Plan::DEFAULT.wait(FI_WAIT_UNSPEC);
 
 fn operations(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
     job.fetch(victim(&job), 8, SUM, 1)?;
     job.meet();
     if job.rank == victim(&job) {
@@ -71,11 +77,8 @@ fn operations(ctx: &Ctx) -> Verdict {
     }
     for _ in 0..3 {
         job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))))?;
-        ensure_eq!(
-            reset(&job, "fi_atomic", job.tx)?.op_context.addr(),
-            1,
-            "the context"
-        );
+        let seen = reset(&job, "fi_atomic", job.tx)?.op_context.addr();
+        ensure_eq!(seen, 1, "the context");
         job.post(
             || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
         )?;
@@ -103,11 +106,8 @@ pub(super) fn ended(job: Job<'_>) -> Verdict {
 }
 
 fn meanwhile(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
-    if job.rank == victim(&job) {
-        pause(20 + ctx.random(1).below(40));
-        ctx.dies();
-    }
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
+    victim_dies_after(&job, 20 + ctx.random(1).below(40));
     let (to, at, key) = job.place(victim(&job), 8);
     let mut looks = Looks::new();
     let (mut posted, mut good, mut bad) = (0u64, 0u64, 0u64);
@@ -137,40 +137,30 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
 }
 
 fn first_contact(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
     if job.rank == victim(&job) {
         ctx.dies();
     }
     ctx.sync();
     let (to, at, key) = job.place(1, 8);
     let mut result = 0u64;
+    let unreached = || {
+        let errno = job.tx.error()?.err;
+        let known = [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&errno);
+        ensure!(known, "the failure is {errno}");
+        Ok::<_, String>(())
+    };
     job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-    let error = job.tx.error()?;
-    ensure!(
-        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
-        "the failure is {}",
-        error.err
-    );
+    unreached()?;
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
-    let error = job.tx.error()?;
-    ensure!(
-        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
-        "the failure is {}",
-        error.err
-    );
+    unreached()?;
     ended(job)
 }
 
 fn counters(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_SEND, FI_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_SEND, FI_WRITE]);
     let job = opened(ctx, &plan, 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
+    victim_dies_after(&job, 150);
     let [sends, writes] = [job.station.counters[0], job.station.counters[1]];
     // A failure during the wait, or an unread earlier one, ends it. Sends are repeated until then.
     let counter_at = sends.addr();
@@ -188,30 +178,18 @@ fn counters(ctx: &Ctx) -> Verdict {
         Ok::<_, String>((waits.join().unwrap_or(0), posted))
     })?;
     ensure_eq!(code as isize, AVAIL, "the wait");
-    until("the end of all sends", || {
-        call!(obj sends, readerr()) == posted
-    })?;
-    ensure_eq!(call!(obj sends, read()), 0, "sends that succeeded");
+    until("the end of all sends", || errors_of(sends) == posted)?;
+    ensure_eq!(value_of(sends), 0, "sends that succeeded");
     let (to, at, key) = job.place(victim(&job), 8);
     job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-    until("a failed write", || call!(obj writes, readerr()) == 1)?;
-    ensure_eq!(call!(obj writes, read()), 0, "successes");
+    until("a failed write", || errors_of(writes) == 1)?;
+    ensure_eq!(value_of(writes), 0, "successes");
     ended(job)
 }
 
 fn data(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            entries: 16384,
-            ..WAITS
-        },
-        256,
-    )?;
-    if job.rank == victim(&job) {
-        pause(400);
-        ctx.dies();
-    }
+    let job = opened(ctx, &WAITS.entries(16384), 256)?;
+    victim_dies_after(&job, 400);
     // Two senders exceed the target's inbox. The target never reads it.
     let (to, at, key) = job.place(victim(&job), 8);
     let (mut posted, mut told, mut looks) = (0, 0, Looks::new());
@@ -241,7 +219,7 @@ fn data(ctx: &Ctx) -> Verdict {
 }
 
 fn survivors(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 512)?;
+    let job = opened(ctx, &Plan::DEFAULT, 512)?;
     let mut random = ctx.random(job.rank.into());
     // A u64, a 16-byte integer, a complex number of 32 bytes.
     let kinds = [(UINT64, 64), (15, 128), (13, 192)];
@@ -253,15 +231,7 @@ fn survivors(ctx: &Ctx) -> Verdict {
             false => super::value::Value::Number(1.0, 1.0),
         };
         let (operand, mut result) = (ty.encode(one), vec![0; ty.size()]);
-        let mut call = super::matrix::Call {
-            family: super::value::Family::Fetch,
-            what: (datatype, SUM),
-            to: job.place(0, at),
-            operand: &operand,
-            compare: &[],
-            result: &mut result,
-            count: 1,
-        };
+        let mut call = Call::fetch((datatype, SUM), job.place(0, at), &operand, &mut result);
         job.done(|| call.post(job.ep))?;
         Ok(result)
     };
@@ -286,16 +256,13 @@ fn survivors(ctx: &Ctx) -> Verdict {
     }
     // Additions to the real and the imaginary part happen together.
     let complex = turn(2)?;
-    ensure_eq!(
-        complex[..10],
-        complex[16..26],
-        "the parts of a complex number"
-    );
+    let seen = &complex[..10];
+    ensure_eq!(seen, &complex[16..26], "the parts of a complex number");
     ended(job)
 }
 
 fn gone(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
     if job.rank == 0 {
         job.fetch(1, 8, SUM, 1)?;
     }

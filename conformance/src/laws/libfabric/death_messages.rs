@@ -1,6 +1,6 @@
 //! A peer is killed while messages are in flight, and while other processes access memory together with it.
 
-use super::death::{WAITS, ended, reset, victim, waited};
+use super::death::{WAITS, ended, reset, victim, victim_dies_after, waited};
 use super::kit::*;
 use super::station::Plan;
 
@@ -21,27 +21,14 @@ laws! {
 
 /// Posts a send that completes when it has been received. Its context is 6.
 pub(super) fn synchronous(job: &Job<'_>, to: u32, bytes: &[u8]) -> Verdict {
-    let part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    let msg = fi_msg {
-        msg_iov: &part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: job.peer(to).address,
-        context: cx(6),
-        data: 0,
-    };
+    let part = iovec(bytes.as_ptr(), bytes.len());
+    let msg = plain_msg(&part, job.peer(to).address, cx(6));
     job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))
 }
 
 fn sends(ctx: &Ctx) -> Verdict {
     let job = opened(ctx, &WAITS, 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
+    victim_dies_after(&job, 150);
     let long = vec![1u8; 4 << 20];
     if job.rank == 0 {
         synchronous(&job, victim(&job), &long[..64])?;
@@ -54,18 +41,8 @@ fn sends(ctx: &Ctx) -> Verdict {
 }
 
 fn receives(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
-            ..WAITS
-        },
-        256,
-    )?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
+    let job = opened(ctx, &WAITS.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV), 256)?;
+    victim_dies_after(&job, 150);
     let from = job.peer(victim(&job)).address;
     let (mut buffers, none) = ([0u64; 3], null_mut());
     let [a, b, c] = &mut buffers;
@@ -84,14 +61,7 @@ fn receives(ctx: &Ctx) -> Verdict {
 }
 
 fn halfway(ctx: &Ctx) -> Verdict {
-    let job = opened(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_DIRECTED_RECV,
-            ..WAITS
-        },
-        256,
-    )?;
+    let job = opened(ctx, &WAITS.caps(FI_MSG | FI_DIRECTED_RECV), 256)?;
     let mut long = vec![1u8; 16 << 20];
     if job.rank == victim(&job) {
         super::message::send(&job, 0, &long, 6)?;
@@ -120,27 +90,17 @@ fn halfway(ctx: &Ctx) -> Verdict {
 }
 
 fn polling(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
+    victim_dies_after(&job, 150);
     synchronous(&job, victim(&job), &[3; 16])?;
     reset(&job, "a send that nobody receives", job.tx)?;
     ended(job)
 }
 
 fn asleep(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_SEND],
-        wait: FI_WAIT_FD,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_SEND]).wait(FI_WAIT_FD);
     let job = opened(ctx, &plan, 256)?;
-    if job.rank == victim(&job) {
-        pause(150);
-        ctx.dies();
-    }
+    victim_dies_after(&job, 150);
     synchronous(&job, victim(&job), &[3; 16])?;
     let (queue, counter, mut descriptor) = (job.tx.0, job.station.counters[0], -1);
     let place = (&raw mut descriptor).cast();
@@ -154,7 +114,7 @@ fn asleep(ctx: &Ctx) -> Verdict {
     if call!(obj job.station.fabric, trywait([slept_at].as_mut_ptr(), 1)) == 0 {
         ensure!(super::waiting::readable(descriptor, -1), "poll(2)");
     }
-    ensure_eq!(call!(obj counter, readerr()), 1, "the counted failures");
+    ensure_eq!(errors_of(counter), 1, "the counted failures");
     reset(&job, "a send that no process receives", job.tx)?;
     ended(job)
 }
@@ -162,10 +122,7 @@ fn asleep(ctx: &Ctx) -> Verdict {
 fn closing(ctx: &Ctx) -> Verdict {
     let job = opened(
         ctx,
-        &Plan {
-            caps: FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV,
-            ..Plan::default()
-        },
+        &Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV),
         256,
     )?;
     let long = vec![1u8; 8 << 20];

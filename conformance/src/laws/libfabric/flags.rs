@@ -41,10 +41,7 @@ impl One {
         operand: u64,
         compare: u64,
     ) -> Box<One> {
-        let ioc = fi_ioc {
-            addr: null_mut(),
-            count: 1,
-        };
+        let ioc = ioc(null_mut::<c_void>(), 1);
         let mut one = Box::new(One {
             words: [operand, compare, 0],
             lists: [ioc; 3],
@@ -97,11 +94,7 @@ impl One {
 }
 
 fn selective(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        selective: true,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
         let place = job.place(job.right(), 8);
         let one = 1u64;
         for nth in 0..20usize {
@@ -133,7 +126,7 @@ fn selective(ctx: &Ctx) -> Verdict {
 }
 
 fn not_selective(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for flags in [0, FI_COMPLETION, FI_COMPLETION | FI_MORE] {
             let mut call = One::new(job.place(job.right(), 8), SUM, 1, 0);
             call.msg.context = cx(9);
@@ -146,11 +139,7 @@ fn not_selective(ctx: &Ctx) -> Verdict {
 }
 
 fn failures_are_told(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        selective: true,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
         let (to, at, key) = job.place(job.right(), 0);
         let one = 1u64;
         let wrong = key + 1000;
@@ -166,11 +155,7 @@ fn failures_are_told(ctx: &Ctx) -> Verdict {
 }
 
 fn overridden(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        selective: true,
-        op_flags: FI_COMPLETION,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.selective(true).op_flags(FI_COMPLETION);
     with(ctx, &plan, 256, |job| {
         let place = job.place(job.right(), 8);
         let one = 1u64;
@@ -205,7 +190,7 @@ fn overridden(ctx: &Ctx) -> Verdict {
 }
 
 fn more(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut calls: Vec<_> = (0..8usize)
             .map(|nth| {
                 let mut call = One::new(job.place(job.right(), 8), SUM, 1 << (4 * nth), 0);
@@ -228,7 +213,7 @@ fn more(ctx: &Ctx) -> Verdict {
 }
 
 fn fence(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let rank = job.right();
         let mut expected = 0;
         for round in 1..=many(ctx, 6) {
@@ -243,9 +228,7 @@ fn fence(ctx: &Ctx) -> Verdict {
             job.post(|| fenced.fetch(job.ep, FI_FENCE))?;
             let mut later = One::new(job.place(rank, 8), READ, 0, 0);
             job.post(|| later.fetch(job.ep, 0))?;
-            for _ in 0..8 {
-                job.tx.next()?;
-            }
+            job.tx.successes(0..8)?;
             ensure_eq!(fenced.result(), expected, "what the fenced operation sees");
             ensure_eq!(later.result(), expected, "what the one after it sees");
             // A fenced operation replaces the value of the earlier write.
@@ -255,11 +238,8 @@ fn fence(ctx: &Ctx) -> Verdict {
             job.post(|| new.write(job.ep, FI_FENCE))?;
             job.tx.next()?;
             job.tx.next()?;
-            ensure_eq!(
-                job.fetch(rank, 16, READ, 0)?,
-                round << 32,
-                "what is written last"
-            );
+            let seen = job.fetch(rank, 16, READ, 0)?;
+            ensure_eq!(seen, round << 32, "what is written last");
         }
         Ok(())
     })
@@ -268,7 +248,7 @@ fn fence(ctx: &Ctx) -> Verdict {
 fn fence_of_one(ctx: &Ctx) -> Verdict {
     // Too long to be sent without the receiver's help.
     const LONG_MESSAGE: usize = 1 << 20;
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut bytes = vec![3u8; LONG_MESSAGE];
         match job.rank {
             0 => {
@@ -307,7 +287,7 @@ fn fence_of_one(ctx: &Ctx) -> Verdict {
 }
 
 fn delivered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for nth in 1..=many(ctx, 5) {
             let mut call = One::new(job.place(job.right(), 8), WRITE, nth, 0);
             job.post(|| call.write(job.ep, FI_DELIVERY_COMPLETE))?;
@@ -321,7 +301,7 @@ fn delivered(ctx: &Ctx) -> Verdict {
 }
 
 fn fetched(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         for nth in 1..=many(ctx, 5) {
             // Several operations are in flight. Each completion brings its result.
@@ -337,19 +317,13 @@ fn fetched(ctx: &Ctx) -> Verdict {
             }
             for _ in 0..4 {
                 let done = &calls[job.tx.next()?.op_context.addr()];
-                ensure_eq!(
-                    done.result(),
-                    nth * (nth - 1) / 2,
-                    "a result at its completion"
-                );
+                let seen = done.result();
+                ensure_eq!(seen, nth * (nth - 1) / 2, "a result at its completion");
             }
             job.meet();
             for i in 0..4 {
-                ensure_eq!(
-                    job.memory.get(64 + 8 * i),
-                    nth * (nth + 1) / 2,
-                    "the target"
-                );
+                let seen = job.memory.get(64 + 8 * i);
+                ensure_eq!(seen, nth * (nth + 1) / 2, "the target");
             }
             if random.below(4) == 0 {
                 pause(1);
@@ -361,7 +335,7 @@ fn fetched(ctx: &Ctx) -> Verdict {
 }
 
 fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for (flags, code) in [
             (FI_REMOTE_CQ_DATA, 260),
             (FI_TAGGED | FI_REMOTE_CQ_DATA, 260),
@@ -374,11 +348,8 @@ fn refused(ctx: &Ctx) -> Verdict {
             let codes = [call.write(job.ep, flags), fetched];
             ensure_eq!(codes, [-(code as isize); 2], "flags {flags:#x}");
             call.msg.op = CSWAP;
-            ensure_eq!(
-                call.compare(job.ep, flags),
-                -(code as isize),
-                "flags {flags:#x}"
-            );
+            let seen = call.compare(job.ep, flags);
+            ensure_eq!(seen, -(code as isize), "flags {flags:#x}");
         }
         job.tx.is_empty()?;
         ensure_eq!(job.memory.get(8), 0, "the target");

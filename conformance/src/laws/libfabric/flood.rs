@@ -83,11 +83,7 @@ impl Flood<'_> {
 }
 
 fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
-    let plan = Plan {
-        entries: 8,
-        order: FI_ORDER_SAS,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.entries(8).order(FI_ORDER_SAS);
     let (size, me) = (ctx.size as usize, ctx.rank as usize);
     with(ctx, &plan, 8 * (1 + size * EACH), |job| {
         let receives = size * MESSAGES.len() * OF_A_KIND;
@@ -260,10 +256,7 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
 }
 
 fn death(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        entries: 2 * ENOUGH,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.entries(2 * ENOUGH);
     let job = opened(ctx, &plan, 256)?;
     let (mut word, other, none) = (0u64, 1 - job.rank.min(1), null_mut());
     let place = (&raw mut word).cast();
@@ -311,11 +304,7 @@ fn death(ctx: &Ctx) -> Verdict {
 }
 
 fn counted(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        queues: false,
-        counters: &[FI_SEND, FI_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.queues(false).counters(&[FI_SEND, FI_WRITE]);
     let job = opened(ctx, &plan, 256)?;
     job.meet();
     if job.rank == victim(&job) {
@@ -325,10 +314,7 @@ fn counted(ctx: &Ctx) -> Verdict {
     for (counter, expected) in job.station.counters.iter().zip([messages, accesses]) {
         let mut seen = (0, 0);
         let waited = until("all ends", || {
-            seen = (
-                call!(obj * counter, read()),
-                call!(obj * counter, readerr()),
-            );
+            seen = (value_of(*counter), errors_of(*counter));
             (seen.0 + seen.1) as usize >= expected
         });
         waited.map_err(|text| format!("{text}: {seen:?} of {expected}"))?;
@@ -336,7 +322,7 @@ fn counted(ctx: &Ctx) -> Verdict {
     }
     // The lane of the dead takes some messages. The operations before them may have filled another queue.
     ensure!(
-        messages <= LANE || call!(obj job.station.counters[0], readerr()) > 0,
+        messages <= LANE || errors_of(job.station.counters[0]) > 0,
         "no message to the dead has failed"
     );
     ended(job)

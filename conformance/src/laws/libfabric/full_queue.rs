@@ -1,12 +1,11 @@
 //! Full queues of one process (fi_domain(3), Resource Management). A call without room returns -FI_EAGAIN and has no effect. An accepted
 //! operation is done once and reported once. With room, the call succeeds. See `flood` for queues towards stopped or dying peers.
 
-use super::address::vector;
 use super::kit::*;
 use super::srx::with_shared;
-use super::station::{Plan, close};
+use super::station::{Plan, close, vector};
 use super::told::*;
-use super::work::{Word, work};
+use super::work::{Word, atomic_op, message_op, queue, work};
 use crate::kit::until_ok;
 
 laws! {
@@ -82,12 +81,10 @@ fn receive_in_order(job: &Job<'_>, count: usize, expected: impl Fn(usize) -> u64
     Ok(())
 }
 
-const ORDERED: Plan<'static> = Plan {
-    caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER,
-    order: FI_ORDER_SAS | FI_ORDER_WAW,
-    entries: ENTRIES,
-    ..Plan::DEFAULT
-};
+const ORDERED: Plan<'static> = Plan::DEFAULT
+    .caps(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER)
+    .order(FI_ORDER_SAS | FI_ORDER_WAW)
+    .entries(ENTRIES);
 
 fn transmits(ctx: &Ctx) -> Verdict {
     with(ctx, &ORDERED, 256, |job| {
@@ -119,11 +116,8 @@ fn transmits(ctx: &Ctx) -> Verdict {
         }
         // A cancelled send frees room for one other.
         ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
-        ensure_eq!(
-            call!(obj ep, tx_size_left()),
-            1,
-            "fi_tx_size_left with room for one"
-        );
+        let seen = call!(obj ep, tx_size_left());
+        ensure_eq!(seen, 1, "fi_tx_size_left with room for one");
         ensure_eq!(send(count - 1), 0, "a send with room for one");
         gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
         tell_number(job, count);
@@ -190,16 +184,10 @@ fn receive_queue(
     ensure_eq!(call!(obj owner, cancel(cx(0))), 0, "fi_cancel");
     let error = rx.fails(FI_ECANCELED, "the receive that was taken back")?;
     ensure_eq!(error.op_context.addr(), 0, "its context");
-    ensure_eq!(
-        call!(obj owner, rx_size_left()),
-        1,
-        "fi_rx_size_left with room for one"
-    );
-    ensure_eq!(
-        (post(count), post(1)),
-        (0, AGAIN),
-        "receives with room for one"
-    );
+    let seen = call!(obj owner, rx_size_left());
+    ensure_eq!(seen, 1, "fi_rx_size_left with room for one");
+    let seen = (post(count), post(1));
+    ensure_eq!(seen, (0, AGAIN), "receives with room for one");
     tell_number(job, count);
     let mut next = [2, 1];
     for _ in 0..2 * SOME {
@@ -207,11 +195,8 @@ fn receive_queue(
         let kind = context % 2;
         ensure_eq!(context, next[kind], "the receive that a message takes");
         let nth = (next[kind] as u64 - 1) / 2;
-        ensure_eq!(
-            room.get(8 * context),
-            nth,
-            "the message of receive {context}"
-        );
+        let seen = room.get(8 * context);
+        ensure_eq!(seen, nth, "the message of receive {context}");
         next[kind] += 2;
     }
     for nth in 0..2 * SOME {
@@ -242,10 +227,7 @@ fn completions(ctx: &Ctx) -> Verdict {
     const COUNT: usize = 300;
     /// Entries of each queue.
     const FEW: usize = 4;
-    let plan = Plan {
-        entries: FEW,
-        ..ORDERED
-    };
+    let plan = ORDERED.entries(FEW);
     with(ctx, &plan, 256, |job| {
         let to = job.peer(job.right()).address;
         if job.rank == 1 {
@@ -306,12 +288,7 @@ fn completions(ctx: &Ctx) -> Verdict {
 }
 
 fn selective(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        entries: 4,
-        selective: true,
-        counters: &[FI_WRITE],
-        ..ORDERED
-    };
+    let plan = ORDERED.entries(4).selective(true).counters(&[FI_WRITE]);
     with(ctx, &plan, 256, |job| {
         let counter = job.station.counters[0];
         let mut value = 1u64;
@@ -323,15 +300,12 @@ fn selective(ctx: &Ctx) -> Verdict {
         let count = fill("a write that is told", |nth| write(nth, FI_COMPLETION))?;
         let is_done = |count: usize| {
             job.rx.progress();
-            call!(obj counter, read()) as usize == count
+            value_of(counter) as usize == count
         };
         until("the end of all writes", || is_done(count))?;
         for more in 1..=200 {
-            ensure_eq!(
-                write(count, FI_COMPLETION),
-                AGAIN,
-                "a write that would be told"
-            );
+            let seen = write(count, FI_COMPLETION);
+            ensure_eq!(seen, AGAIN, "a write that would be told");
             ensure_eq!(write(count, 0), 0, "a write that is not told");
             until("its end", || is_done(count + more))?;
         }
@@ -339,11 +313,8 @@ fn selective(ctx: &Ctx) -> Verdict {
         let mut told = Told::of(count);
         told.complete(job.tx, count, &[(counter, count + 200)])?;
         told.ensure(|_| 1)?;
-        ensure_eq!(
-            write(count, FI_COMPLETION),
-            0,
-            "a write with room for its entry"
-        );
+        let seen = write(count, FI_COMPLETION);
+        ensure_eq!(seen, 0, "a write with room for its entry");
         job.tx.of(count)?;
         job.meet();
         let left = 8 * job.left() as usize;
@@ -407,34 +378,24 @@ fn deferred(ctx: &Ctx) -> Verdict {
         ok!(obj trigger, add(1));
         let mut one = 1u64;
         let add = Word::new(job, 1, 0, &mut one);
-        let mut addition = fi_op_atomic {
-            ep: job.ep,
-            msg: add.atomic(SUM, none),
-            flags: 0,
-        };
+        let mut addition = atomic_op(job.ep, add.atomic(SUM, none), 0);
         let place = |nth: usize| (&raw const words[count + nth]).cast_mut();
         let sent: Vec<Word> = (0..WORKS / 2)
             .map(|nth| Word::new(job, 1, 0, place(nth)))
             .collect();
         let mut sends: Vec<fi_op_msg> = sent
             .iter()
-            .map(|word| fi_op_msg {
-                ep: job.ep,
-                msg: word.message(none),
-                flags: 0,
-            })
+            .map(|word| message_op(job.ep, word.message(none), 0))
             .collect();
         let mut works = Vec::new();
         for send in &mut sends {
-            let send = std::ptr::from_mut(send).cast();
+            let send = std::ptr::from_mut(send);
             works.push(work((trigger, 1), completion, FI_OP_SEND, send));
-            let addition = (&raw mut addition).cast();
+            let addition = &raw mut addition;
             works.push(work((trigger, 1), completion, FI_OP_ATOMIC, addition));
         }
-        for one in &mut works {
-            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-        }
-        ensure_eq!(call!(obj completion, read()), 0, "work without room");
+        queue(job, &mut works)?;
+        ensure_eq!(value_of(completion), 0, "work without room");
         tell_number(job, count);
         let mut told = Told::of(count);
         told.complete(job.tx, count, &[(completion, WORKS)])?;
@@ -447,7 +408,7 @@ fn deferred(ctx: &Ctx) -> Verdict {
 
 fn events(ctx: &Ctx) -> Verdict {
     const COUNT: usize = 3000;
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut eq: *mut fid_eq = null_mut();
         let mut attr = fi_eq_attr {
             size: 2,

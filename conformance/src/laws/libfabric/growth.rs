@@ -55,11 +55,9 @@ fn descriptors() -> Result<usize, String> {
 
 /// Opens one object of each kind, and closes them.
 fn round() -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_FD,
-        counters: &[FI_WRITE | FI_REMOTE_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .wait(FI_WAIT_FD)
+        .counters(&[FI_WRITE | FI_REMOTE_WRITE]);
     let station = Station::open(&plan)?;
     let memory = Memory::new(4096);
     let registered = station.register(memory, 3)?;
@@ -103,7 +101,7 @@ fn objects(_: &Ctx) -> Verdict {
 }
 
 fn endpoints(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         let name = Memory::new(NAME);
         let word = Memory::new(8);
@@ -146,7 +144,7 @@ fn endpoints(ctx: &Ctx) -> Verdict {
 }
 
 fn own_address(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         leaves_nothing(ctx, &mut || {
             let ep = job.station.endpoint(&plan)?;

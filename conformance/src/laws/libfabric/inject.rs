@@ -17,7 +17,7 @@ laws! {
 
 fn inject(ctx: &Ctx) -> Verdict {
     let count = many(ctx, 30);
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let mut operand = 0u64;
         for nth in 1..=count {
@@ -36,7 +36,7 @@ fn inject(ctx: &Ctx) -> Verdict {
 }
 
 fn inject_flag(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let rank = job.right();
         let mut value = 0u64;
         for nth in 1..=many(ctx, 10) {
@@ -71,7 +71,7 @@ fn inject_flag(ctx: &Ctx) -> Verdict {
 }
 
 fn inject_size(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 64 << 10, |job| {
+    with(ctx, &Plan::DEFAULT, 64 << 10, |job| {
         // SAFETY:
         // - fi_getinfo(3) has returned the info with its attributes.
         let most = unsafe { (*(*job.station.info.raw()).tx_attr).inject_size };
@@ -81,16 +81,10 @@ fn inject_size(ctx: &Ctx) -> Verdict {
         let mut words = vec![3u64; count + 1];
         gives!(FI_EMSGSIZE, atomic job.ep, inject(words.as_ptr().cast(), count + 1, to, at, key, UINT64, SUM));
         let mut over = One::new((to, at, key), SUM, 0, 0);
-        over.lists[0] = fi_ioc {
-            addr: words.as_mut_ptr().cast(),
-            count: count + 1,
-        };
+        over.lists[0] = ioc(words.as_mut_ptr(), count + 1);
         over.remote.count = count + 1;
-        ensure_eq!(
-            over.write(job.ep, FI_INJECT),
-            -(libc::EMSGSIZE as isize),
-            "more than inject_size"
-        );
+        let seen = over.write(job.ep, FI_INJECT);
+        ensure_eq!(seen, -(libc::EMSGSIZE as isize), "more than inject_size");
         job.post(
             || call!(atomic job.ep, inject(words.as_ptr().cast(), count, to, at, key, UINT64, SUM)),
         )?;
@@ -111,11 +105,7 @@ fn always_quiet(ctx: &Ctx) -> Verdict {
         (true, FI_COMPLETION),
         (false, FI_COMPLETION),
     ] {
-        let plan = Plan {
-            selective,
-            op_flags,
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT.selective(selective).op_flags(op_flags);
         with(ctx, &plan, 256, |job| {
             let (to, at, key) = job.place(job.right(), 8);
             let one = 1u64;

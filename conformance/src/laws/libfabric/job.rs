@@ -162,11 +162,7 @@ pub(crate) fn with(
 /// Runs [`with`] twice: with FI_MR_ALLOCATED (peers map the memory) and without (the kernel copies).
 pub(crate) fn in_modes(ctx: &Ctx, len: usize, body: impl Fn(&Job<'_>) -> Verdict) -> Verdict {
     for mr_mode in [BASIC, 0] {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, len, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), len, |job| {
             body(job).map_err(|text| format!("mode {mr_mode:#x}: {text}"))
         })?;
     }

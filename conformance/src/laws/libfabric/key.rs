@@ -5,7 +5,7 @@ use std::ptr::null;
 use super::kit::*;
 use super::matrix::Call;
 use super::station::{Plan, Station, close};
-use super::value::{Family, TYPES};
+use super::value::TYPES;
 use crate::laws::no_memory;
 
 laws! {
@@ -24,21 +24,18 @@ laws! {
 }
 
 fn misaligned(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 512, |job| {
+    with(ctx, &Plan::DEFAULT, 512, |job| {
         let bytes = [0u8; 64];
         for (datatype, ty) in (0..).zip(TYPES) {
             // A complex number needs the alignment of one part.
             for at in 1..ty.1 as u64 {
                 let mut result = [1u8; 64];
-                let mut call = Call {
-                    family: Family::Fetch,
-                    what: (datatype, WRITE),
-                    to: job.place(job.right(), 64 + at as usize),
-                    operand: &bytes,
-                    compare: &bytes,
-                    result: &mut result,
-                    count: 1,
-                };
+                let mut call = Call::fetch(
+                    (datatype, WRITE),
+                    job.place(job.right(), 64 + at as usize),
+                    &bytes,
+                    &mut result,
+                );
                 job.post(|| call.post(job.ep))?;
                 job.tx
                     .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;
@@ -51,7 +48,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
 }
 
 fn unknown_keys(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let (one, mut result, none) = (1u64, 9u64, null_mut());
         let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
@@ -61,20 +58,14 @@ fn unknown_keys(ctx: &Ctx) -> Verdict {
                 || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
             )?;
             let error = job.tx.fails(FI_ENOKEY, "fi_atomic")?;
-            ensure_eq!(
-                (error.op_context.addr(), error.flags),
-                (3, FI_ATOMIC | FI_WRITE),
-                "context and flags"
-            );
+            let seen = (error.op_context.addr(), error.flags);
+            ensure_eq!(seen, (3, FI_ATOMIC | FI_WRITE), "context and flags");
             job.post(|| call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)))?;
             job.tx.fails(FI_ENOKEY, "fi_inject_atomic")?;
             job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
             let error = job.tx.fails(FI_ENOKEY, "fi_fetch_atomic")?;
-            ensure_eq!(
-                (error.op_context.addr(), error.flags),
-                (4, FI_ATOMIC | FI_READ),
-                "context and flags"
-            );
+            let seen = (error.op_context.addr(), error.flags);
+            ensure_eq!(seen, (4, FI_ATOMIC | FI_READ), "context and flags");
             job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
             job.tx.fails(FI_ENOKEY, "fi_compare_atomic")?;
         }
@@ -84,11 +75,7 @@ fn unknown_keys(ctx: &Ctx) -> Verdict {
 }
 
 fn taken(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        mr_mode: 0,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
         let (domain, memory, mut mr) = (job.station.domain, Memory::new(256), null_mut());
         let rights = FI_REMOTE_READ;
         for key in [0, 55, u64::MAX - 1] {
@@ -105,10 +92,7 @@ fn taken(ctx: &Ctx) -> Verdict {
 }
 
 fn other_domains(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        mr_mode: 0,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.mr_mode(0);
     let (one, two) = (Station::open(&plan)?, Station::open(&plan)?);
     let memory = [Memory::new(256), Memory::new(256)];
     let regions = [one.register(memory[0], 5)?, two.register(memory[1], 5)?];
@@ -118,11 +102,8 @@ fn other_domains(ctx: &Ctx) -> Verdict {
         ok!(atomic one.ep, write((&raw const word).cast(), 1, null_mut(), to, 8, 5, UINT64, WRITE, null_mut()));
         one.tx.next()?;
     }
-    ensure_eq!(
-        (memory[0].get(8), memory[1].get(8)),
-        (10, 11),
-        "the memories"
-    );
+    let seen = (memory[0].get(8), memory[1].get(8));
+    ensure_eq!(seen, (10, 11), "the memories");
     for region in regions {
         close(region.mr)?;
     }
@@ -134,7 +115,7 @@ fn other_domains(ctx: &Ctx) -> Verdict {
 }
 
 fn bad_registrations(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (domain, memory, rights) = (
             job.station.domain,
             Memory::new(256),
@@ -148,10 +129,7 @@ fn bad_registrations(ctx: &Ctx) -> Verdict {
         gives!(FI_EINVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
         gives!(FI_EBADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
         gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
-        let part = libc::iovec {
-            iov_base: memory.base.cast(),
-            iov_len: 128,
-        };
+        let part = iovec(memory.base, 128);
         let parts = [part; 2];
         gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
         gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
@@ -172,16 +150,13 @@ fn bad_registrations(ctx: &Ctx) -> Verdict {
 }
 
 fn own_rank(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         ensure_eq!(job.fetch(0, 8, SUM, 6)?, 0, "before");
         ensure_eq!(job.compare((0, 8), CSWAP, 9, 6)?, 6, "in between");
         ensure_eq!(job.memory.get(8), 9, "the memory");
         job.write(0, 16, &[3; 8])?;
-        ensure_eq!(
-            job.read(0, 8, 16)?,
-            [&9u64.to_le_bytes()[..], &[3; 8]].concat(),
-            "what is read"
-        );
+        let expected = [&9u64.to_le_bytes()[..], &[3; 8]].concat();
+        ensure_eq!(job.read(0, 8, 16)?, expected, "what is read");
         Ok(())
     })
 }

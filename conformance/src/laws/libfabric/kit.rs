@@ -5,8 +5,10 @@
 
 pub(crate) use std::ffi::{c_int, c_void};
 pub(crate) use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 pub(crate) use unipgas_libfabric_sys::*;
 
+pub(crate) use super::envelope::*;
 pub(crate) use super::job::*;
 pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};
 pub(crate) use crate::law::{Ctx, Verdict};
@@ -157,6 +159,16 @@ impl Queue {
         Ok(entry)
     }
 
+    /// Waits for a success for each element of `all`.
+    pub(crate) fn successes(self, all: impl IntoIterator) -> Verdict {
+        all.into_iter().try_for_each(|_| self.next().map(drop))
+    }
+
+    /// As [`successes`](Queue::successes), each with this context.
+    pub(crate) fn successes_of(self, context: usize, all: impl IntoIterator) -> Verdict {
+        all.into_iter().try_for_each(|_| self.of(context).map(drop))
+    }
+
     pub(crate) fn take_error(self) -> Result<fi_cq_err_entry, String> {
         // SAFETY:
         // - plain data, of which zeros are a value.
@@ -211,6 +223,24 @@ impl Queue {
             let _ = call!(obj self.0, read(null_mut(), 0));
         }
     }
+}
+
+/// The number of successes that a counter has counted.
+pub(crate) fn value_of(counter: *mut fid_cntr) -> u64 {
+    call!(obj counter, read())
+}
+
+/// The number of failures that a counter has counted.
+pub(crate) fn errors_of(counter: *mut fid_cntr) -> u64 {
+    call!(obj counter, readerr())
+}
+
+/// Fails if the time since `start` is shorter than a wait of `ms` milliseconds.
+pub(crate) fn took_all(start: Instant, ms: c_int) -> Verdict {
+    let took = start.elapsed();
+    let whole = took >= Duration::from_millis(ms as u64);
+    ensure!(whole, "a wait of {ms} ms took {took:?}");
+    Ok(())
 }
 
 /// Repetitions: `at_least`, or 20 times as many on a backend with nanosecond operations, as coincidences are rarer there.

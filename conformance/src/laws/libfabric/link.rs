@@ -50,7 +50,7 @@ fn operations_without_launcher(ctx: &Ctx) -> Verdict {
 }
 
 fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
-    let job = opened(ctx, &Plan::default(), 256)?;
+    let job = opened(ctx, &Plan::DEFAULT, 256)?;
     let sides = begin(&job)?;
     lose(&sides, ctx);
     let mut added = 0;
@@ -118,10 +118,7 @@ fn messages_without_launcher(ctx: &Ctx) -> Verdict {
 }
 
 fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV,
-        ..WAITS
-    };
+    let plan = WAITS.caps(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV);
     let job = opened(ctx, &plan, 256)?;
     let sides = begin(&job)?;
     let mut words = [0u64; 4];
@@ -157,11 +154,7 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
 }
 
 fn counters(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        queues: false,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_WRITE]).queues(false);
     let job = opened(ctx, &plan, 256)?;
     let sides = Sides::find(ctx)?;
     let writes = job.station.counters[0];
@@ -177,7 +170,7 @@ fn counters(ctx: &Ctx) -> Verdict {
             AVAIL => bad += 1,
             code => return Err(format!("fi_cntr_wait gave {}", code_name(code))),
         }
-        let seen = (call!(obj writes, read()), call!(obj writes, readerr()));
+        let seen = (value_of(writes), errors_of(writes));
         ensure_eq!(seen, (good, bad), "successes and failures");
         Ok(seen.1 > 0)
     };
@@ -192,12 +185,12 @@ fn counters(ctx: &Ctx) -> Verdict {
     }
     drop(looks);
     // Writes on this side still succeed after the failure.
-    let (before, next) = (call!(obj writes, read()), sides.around().0);
+    let (before, next) = (value_of(writes), sides.around().0);
     for _ in 0..50 {
         write(next)?;
     }
     until("the writes on this side", || {
-        call!(obj writes, read()) == before + 50
+        value_of(writes) == before + 50
     })?;
     ended(job)
 }

@@ -38,10 +38,7 @@ laws! {
 static ONE: u64 = 1;
 
 fn busy(_: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_WRITE]);
     let station = Station::open(&plan)?;
     let objects: [*mut fid; 6] = [
         station.fabric.cast(),
@@ -57,19 +54,13 @@ fn busy(_: &Ctx) -> Verdict {
         unsafe { ((*(*object).ops).close)(object) }
     };
     for object in objects {
-        ensure_eq!(
-            try_close(object),
-            -libc::EBUSY,
-            "closing what the endpoint needs"
-        );
+        let seen = try_close(object);
+        ensure_eq!(seen, -libc::EBUSY, "closing what the endpoint needs");
     }
     close(station.ep)?;
     for object in &objects[..2] {
-        ensure_eq!(
-            try_close(*object),
-            -libc::EBUSY,
-            "closing what other objects need"
-        );
+        let seen = try_close(*object);
+        ensure_eq!(seen, -libc::EBUSY, "closing what other objects need");
     }
     station.close_the_rest()
 }
@@ -83,7 +74,7 @@ fn watched(ctx: &Ctx) -> Verdict {
             } else {
                 FI_WAIT_UNSPEC
             },
-            ..Plan::default()
+            ..Plan::DEFAULT
         };
         let station = Station::open(&plan)?;
         let (to, word) = (station.insert(&station.name()?)?, Memory::new(8));
@@ -98,11 +89,7 @@ fn watched(ctx: &Ctx) -> Verdict {
 }
 
 fn one_thread(_: &Ctx) -> Verdict {
-    let plan = Plan {
-        progress: FI_PROGRESS_AUTO,
-        wait: FI_WAIT_FD,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.progress(FI_PROGRESS_AUTO).wait(FI_WAIT_FD);
     let [first, second] = [Station::open(&plan)?, Station::open(&plan)?];
     // Peers cannot map shared pages: accesses to them need the library's thread as well.
     let shared = Memory::shared(1 << 16)?;
@@ -129,7 +116,7 @@ fn one_thread(_: &Ctx) -> Verdict {
 }
 
 fn counted_late(_: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     let mut station = Station::open(&plan)?;
     let (ep, mut word, none) = (station.ep, 0u64, null_mut());
     let to = station.insert(&station.name()?)?;
@@ -156,7 +143,7 @@ fn counted_late(_: &Ctx) -> Verdict {
     ok!(rma ep, read((&raw mut word).cast(), 8, none, to, at, key, none));
     station.tx.next()?;
     ensure_eq!(word, 1, "what was read");
-    let counted = counters.map(|counter| call!(obj counter, read()));
+    let counted = counters.map(value_of);
     ensure_eq!(
         counted,
         [2, 1],
@@ -171,7 +158,7 @@ fn counted_late(_: &Ctx) -> Verdict {
 }
 
 fn states(_: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     let mut station = Station::without_endpoint(&plan)?;
     station.ep = station.endpoint(&plan)?;
     let (ep, mut word, none) = (station.ep, 1u64, null_mut());
@@ -206,7 +193,7 @@ fn bare_endpoint(station: &Station) -> Result<*mut fid_ep, String> {
 }
 
 fn incomplete(_: &Ctx) -> Verdict {
-    let station = Station::open(&Plan::default())?;
+    let station = Station::open(&Plan::DEFAULT)?;
     let ep = bare_endpoint(&station)?;
     ok!(fid ep, bind(station.tx.0.cast(), FI_TRANSMIT));
     gives!(FI_ENOAV, fid ep, control(FI_ENABLE, null_mut()));
@@ -222,11 +209,11 @@ fn incomplete(_: &Ctx) -> Verdict {
 
 fn bindings(_: &Ctx) -> Verdict {
     let (station, other) = (
-        Station::open(&Plan::default())?,
-        Station::open(&Plan::default())?,
+        Station::open(&Plan::DEFAULT)?,
+        Station::open(&Plan::DEFAULT)?,
     );
     let ep = bare_endpoint(&station)?;
-    let queue = open_queue(station.domain, &Plan::default())?;
+    let queue = open_queue(station.domain, &Plan::DEFAULT)?;
     gives!(FI_EDOMAIN, fid ep, bind(other.av.cast(), 0));
     gives!(FI_EDOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
     gives!(FI_EINVAL, fid ep, bind(null_mut(), 0));
@@ -248,7 +235,7 @@ fn bindings(_: &Ctx) -> Verdict {
 
 fn many_times(ctx: &Ctx) -> Verdict {
     for round in 0..15 {
-        with(ctx, &Plan::default(), 256, |job| {
+        with(ctx, &Plan::DEFAULT, 256, |job| {
             ensure_eq!(job.fetch(job.right(), 8, SUM, 5)?, 0, "round {round}");
             super::message::send(job, job.right(), &[3; 8], 1)?;
             let mut buffer = [0u8; 8];
@@ -261,11 +248,11 @@ fn many_times(ctx: &Ctx) -> Verdict {
 }
 
 fn many_endpoints(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 4096, |job| {
+    with(ctx, &Plan::DEFAULT, 4096, |job| {
         const COUNT: usize = 40;
         let mut endpoints = Vec::new();
         for _ in 0..COUNT {
-            let ep = job.station.endpoint(&Plan::default())?;
+            let ep = job.station.endpoint(&Plan::DEFAULT)?;
             ok!(fid ep, control(FI_ENABLE, null_mut()));
             endpoints.push(ep);
         }
@@ -292,8 +279,8 @@ fn many_endpoints(ctx: &Ctx) -> Verdict {
 }
 
 fn shared_queue(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
-        let second = job.station.endpoint(&Plan::default())?;
+    with(ctx, &Plan::DEFAULT, 256, |job| {
+        let second = job.station.endpoint(&Plan::DEFAULT)?;
         ok!(fid second, control(FI_ENABLE, null_mut()));
         let (to, at, key) = job.place(0, 8);
         for (context, ep) in [(1, job.ep), (2, second)] {
@@ -307,11 +294,7 @@ fn shared_queue(ctx: &Ctx) -> Verdict {
 }
 
 fn aliases(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        selective: true,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
         let mut alias: *mut fid = null_mut();
         let mut wanted = fi_alias {
             fid: &mut alias,
@@ -319,11 +302,8 @@ fn aliases(ctx: &Ctx) -> Verdict {
         };
         ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
         let alias: *mut fid_ep = alias.cast();
-        ensure_eq!(
-            super::station::name_of(alias)?,
-            job.station.name()?,
-            "the name"
-        );
+        let seen = super::station::name_of(alias)?;
+        ensure_eq!(seen, job.station.name()?, "the name");
         let (to, at, key) = job.place(job.right(), 8);
         let post = |ep: *mut fid_ep, context| {
             job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))
@@ -342,16 +322,14 @@ fn aliases(ctx: &Ctx) -> Verdict {
 
 fn pending(ctx: &Ctx) -> Verdict {
     for _ in 0..5 {
-        let job = opened(ctx, &Plan::default(), 256)?;
+        let job = opened(ctx, &Plan::DEFAULT, 256)?;
         let (to, at, key) = job.place(job.right(), 8);
         let mut buffers = [0u64; 20];
         for (nth, word) in buffers.iter_mut().enumerate() {
             job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
             ok!(msg job.ep, recv((&raw mut *word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
         }
-        for _ in 0..10 {
-            job.tx.next()?;
-        }
+        job.tx.successes(0..10)?;
         job.meet();
         // Operations in flight may still arrive: the memory stays.
         close(job.ep)?;
@@ -368,7 +346,7 @@ fn pending(ctx: &Ctx) -> Verdict {
 }
 
 fn unused(_: &Ctx) -> Verdict {
-    let station = Station::open(&Plan::default())?;
+    let station = Station::open(&Plan::DEFAULT)?;
     let nosys = -(libc::ENOSYS as isize);
     // SAFETY:
     // - these entries accept any arguments.

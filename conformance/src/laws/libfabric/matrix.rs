@@ -33,7 +33,34 @@ pub(super) struct Call<'a> {
     pub(super) count: usize,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A base operation on one element.
+    pub(super) fn base(what: (c_int, c_int), to: (u64, u64, u64), operand: &'a [u8]) -> Call<'a> {
+        Call {
+            family: Family::Base,
+            what,
+            to,
+            operand,
+            compare: &[],
+            result: &mut [],
+            count: 1,
+        }
+    }
+
+    /// A fetching operation on one element.
+    pub(super) fn fetch(
+        what: (c_int, c_int),
+        to: (u64, u64, u64),
+        operand: &'a [u8],
+        result: &'a mut [u8],
+    ) -> Call<'a> {
+        Call {
+            family: Family::Fetch,
+            result,
+            ..Call::base(what, to, operand)
+        }
+    }
+
     pub(super) fn post(&mut self, ep: *mut fid_ep) -> isize {
         let (address, at, key) = self.to;
         let (ty, op) = self.what;
@@ -139,13 +166,13 @@ fn neighbours(ctx: &Ctx) -> Verdict {
                 let operand = vec![0u8; len];
                 let mut result = vec![0x11u8; len + 64];
                 let mut call = Call {
-                    family: Family::Fetch,
-                    what: (datatype, WRITE),
-                    to: (peer.address, peer.base + at as u64, peer.key),
-                    operand: &operand,
-                    compare: &[],
-                    result: &mut result[32..],
                     count,
+                    ..Call::fetch(
+                        (datatype, WRITE),
+                        (peer.address, peer.base + at as u64, peer.key),
+                        &operand,
+                        &mut result[32..],
+                    )
                 };
                 job.done(|| call.post(job.ep))?;
                 let mut expected = vec![0x77; 512];

@@ -32,11 +32,7 @@ fn modes(ctx: &Ctx) -> Verdict {
         (version(1, 17), BASIC),
         (version(1, 17), BASIC | FI_MR_LOCAL),
     ] {
-        let plan = Plan {
-            version: api,
-            mr_mode,
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT.version(api).mr_mode(mr_mode);
         with(ctx, &plan, 256, |job| {
             // SAFETY:
             // - fi_getinfo(3) has returned the info with its attributes.
@@ -52,17 +48,11 @@ fn modes(ctx: &Ctx) -> Verdict {
             let rank = job.right();
             ensure_eq!(job.fetch(rank, 8, SUM, 5)?, 0, "mode {mr_mode:#x}");
             job.write(rank, 248, &9u64.to_le_bytes())?;
-            ensure_eq!(
-                job.read(rank, 8, 8)?,
-                5u64.to_le_bytes(),
-                "mode {mr_mode:#x}"
-            );
+            let seen = job.read(rank, 8, 8)?;
+            ensure_eq!(seen, 5u64.to_le_bytes(), "mode {mr_mode:#x}");
             job.meet();
-            ensure_eq!(
-                (job.memory.get(8), job.memory.get(248)),
-                (5, 9),
-                "mode {mr_mode:#x}: the memory"
-            );
+            let seen = job.memory.words([8, 248]);
+            ensure_eq!(seen, [5, 9], "mode {mr_mode:#x}: the memory");
             Ok(())
         })?;
     }
@@ -74,10 +64,7 @@ fn offered(_: &Ctx) -> Verdict {
         .map(|bit| 1 << bit)
         .chain([0, BASIC, FI_MR_VIRT_ADDR | FI_MR_LOCAL])
     {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT.mr_mode(mr_mode);
         let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
             .map_err(|code| format!("mode {mr_mode:#x}: {code}"))?;
         let given = info.domain().mr_mode;
@@ -94,10 +81,7 @@ pub(super) fn register(
     key: u64,
     how: usize,
 ) -> Result<Registered, String> {
-    let part = libc::iovec {
-        iov_base: memory.base.cast(),
-        iov_len: memory.len,
-    };
+    let part = iovec(memory.base, memory.len);
     let attr = fi_mr_attr {
         mr_iov: &part,
         iov_count: 1,
@@ -150,11 +134,7 @@ pub(super) fn add(job: &Job<'_>, at: u64, key: u64, value: u64) -> Result<u64, S
 
 fn many_regions(ctx: &Ctx) -> Verdict {
     for mr_mode in [BASIC, 0] {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             const COUNT: usize = 300;
             let memory = Memory::new(16 * COUNT);
             let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -188,7 +168,7 @@ fn many_regions(ctx: &Ctx) -> Verdict {
 static TABLE: [u64; 512] = [0x7ab1e; 512];
 
 fn read_only(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let table = Memory {
             base: (&raw const TABLE).cast_mut().cast(),
             len: 4096,
@@ -213,11 +193,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
 
 fn ranges(ctx: &Ctx) -> Verdict {
     for mr_mode in [BASIC, 0] {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             job.memory.fill(0x21);
             job.meet();
             let (to, base, key) = job.place(job.right(), 0);

@@ -60,7 +60,7 @@ const LENGTHS: [usize; 14] = [
 ];
 
 fn whole(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut random = ctx.random(7);
         for (nth, len) in LENGTHS.into_iter().enumerate() {
             let early = random.below(2) == 0;
@@ -76,11 +76,8 @@ fn whole(ctx: &Ctx) -> Verdict {
                 receive(job, &mut buffer[..len], nth)?;
             }
             let entry = job.rx.of(nth)?;
-            ensure_eq!(
-                (entry.len, entry.flags),
-                (len, FI_MSG | FI_RECV),
-                "length and flags"
-            );
+            let seen = (entry.len, entry.flags);
+            ensure_eq!(seen, (len, FI_MSG | FI_RECV), "length and flags");
             same(&buffer[..len], &bytes, &format!("a message of {len} bytes"))?;
             same(&buffer[len..], &[0xcc; 8], "what is behind it")?;
             let sent = job.tx.of(1000 + nth)?;
@@ -91,69 +88,54 @@ fn whole(ctx: &Ctx) -> Verdict {
 }
 
 fn in_order(ctx: &Ctx) -> Verdict {
-    with(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_SOURCE,
-            ..Plan::default()
-        },
-        256,
-        |job| {
-            const COUNT: usize = 60;
-            let mut random = ctx.random(job.rank.into());
-            if job.rank > 0 {
-                let mut messages = Vec::new();
-                for nth in 0..COUNT {
-                    let len = 16 + random.below(if nth % 8 == 0 { 60_000 } else { 300 }) as usize;
-                    let mut bytes = pattern(nth, len);
-                    bytes[..8].copy_from_slice(&(nth as u64).to_le_bytes());
-                    messages.push(bytes);
-                }
-                let (to, mut sent) = (job.peer(0).address, 0);
-                for bytes in &messages {
-                    if bytes.len() < 4096 && random.below(3) == 0 {
-                        job.post(
-                            || call!(msg job.ep, inject(bytes.as_ptr().cast(), bytes.len(), to)),
-                        )?;
-                    } else {
-                        send(job, 0, bytes, 1)?;
-                        sent += 1;
-                    }
-                }
-                for _ in 0..sent {
-                    job.tx.next()?;
-                }
-                until("everything has been received", || {
-                    job.tx.progress();
-                    ctx.told(0).is_some_and(|told| told == b"through")
-                })
-            } else {
-                let mut next = [0u64; 3];
-                let mut buffer = vec![0u8; 64 << 10];
-                for _ in 0..2 * COUNT {
-                    receive(job, &mut buffer, 5)?;
-                    let (mut entry, mut source) = (blank(), 0);
-                    until("a message", || {
-                        call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
-                    })?;
-                    let nth = u64::from_le_bytes(buffer[..8].try_into().expect("8 bytes"));
-                    ensure_eq!(
-                        nth,
-                        next[source as usize],
-                        "the number of a message from {source}"
-                    );
-                    same(
-                        &buffer[8..entry.len],
-                        &pattern(nth as usize, entry.len)[8..],
-                        "the message",
-                    )?;
-                    next[source as usize] += 1;
-                }
-                ctx.tell(b"through");
-                Ok(())
+    with(ctx, &Plan::DEFAULT.caps(FI_MSG | FI_SOURCE), 256, |job| {
+        const COUNT: usize = 60;
+        let mut random = ctx.random(job.rank.into());
+        if job.rank > 0 {
+            let mut messages = Vec::new();
+            for nth in 0..COUNT {
+                let len = 16 + random.below(if nth % 8 == 0 { 60_000 } else { 300 }) as usize;
+                let mut bytes = pattern(nth, len);
+                bytes[..8].copy_from_slice(&(nth as u64).to_le_bytes());
+                messages.push(bytes);
             }
-        },
-    )
+            let (to, mut sent) = (job.peer(0).address, 0);
+            for bytes in &messages {
+                if bytes.len() < 4096 && random.below(3) == 0 {
+                    job.post(|| call!(msg job.ep, inject(bytes.as_ptr().cast(), bytes.len(), to)))?;
+                } else {
+                    send(job, 0, bytes, 1)?;
+                    sent += 1;
+                }
+            }
+            job.tx.successes(0..sent)?;
+            until("everything has been received", || {
+                job.tx.progress();
+                ctx.told(0).is_some_and(|told| told == b"through")
+            })
+        } else {
+            let mut next = [0u64; 3];
+            let mut buffer = vec![0u8; 64 << 10];
+            for _ in 0..2 * COUNT {
+                receive(job, &mut buffer, 5)?;
+                let (mut entry, mut source) = (blank(), 0);
+                until("a message", || {
+                    call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+                })?;
+                let nth = u64::from_le_bytes(buffer[..8].try_into().expect("8 bytes"));
+                let expected = next[source as usize];
+                ensure_eq!(nth, expected, "the number of a message from {source}");
+                same(
+                    &buffer[8..entry.len],
+                    &pattern(nth as usize, entry.len)[8..],
+                    "the message",
+                )?;
+                next[source as usize] += 1;
+            }
+            ctx.tell(b"through");
+            Ok(())
+        }
+    })
 }
 
 /// Pieces of a buffer, with gaps between them.
@@ -161,17 +143,14 @@ fn pieces(buffer: &mut [u8], lens: &[usize]) -> Vec<libc::iovec> {
     let mut at = 0;
     let mut list = Vec::new();
     for len in lens {
-        list.push(libc::iovec {
-            iov_base: buffer[at..at + len].as_mut_ptr().cast(),
-            iov_len: *len,
-        });
+        list.push(iovec(buffer[at..at + len].as_mut_ptr(), *len));
         at += len + 3;
     }
     list
 }
 
 fn vectors(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut random = ctx.random(3);
         let to = job.peer(job.right()).address;
         for round in 0..12 {
@@ -250,7 +229,7 @@ fn vectors(ctx: &Ctx) -> Verdict {
 }
 
 fn injected(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let to = job.peer(job.right()).address;
         let count = many(ctx, 6);
         let mut word;
@@ -264,18 +243,8 @@ fn injected(ctx: &Ctx) -> Verdict {
             word = 3 * nth + 1;
             job.post(|| call!(msg job.ep, injectdata((&raw const word).cast(), 8, nth, to)))?;
             word = 3 * nth + 2;
-            let mut part = libc::iovec {
-                iov_base: (&raw mut word).cast(),
-                iov_len: 8,
-            };
-            let msg = fi_msg {
-                msg_iov: &part,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                context: cx(9),
-                data: 0,
-            };
+            let mut part = iovec(&raw mut word, 8);
+            let msg = plain_msg(&part, to, cx(9));
             job.post(|| call!(msg job.ep, sendmsg(&msg, FI_INJECT)))?;
             word = u64::MAX;
             part.iov_base = null_mut();
@@ -297,11 +266,7 @@ fn injected(ctx: &Ctx) -> Verdict {
 fn waiting(ctx: &Ctx) -> Verdict {
     const LENGTHS: [usize; 3] = [8, 400, 4096];
     const EACH: usize = 150;
-    let plan = Plan {
-        order: FI_ORDER_SAS,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.order(FI_ORDER_SAS), 256, |job| {
         let to = job.peer(job.right()).address;
         let none = null_mut();
         let tagged = |nth: usize| nth % 2 == 1;
@@ -341,24 +306,17 @@ fn waiting(ctx: &Ctx) -> Verdict {
 }
 
 fn data(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let to = job.peer(job.right()).address;
         let bytes = [5u8; 100];
-        let part = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: 100,
-        };
+        let part = iovec(bytes.as_ptr(), 100);
         for (nth, data) in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef]
             .into_iter()
             .enumerate()
         {
             let msg = fi_msg {
-                msg_iov: &part,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                context: null_mut(),
                 data,
+                ..plain_msg(&part, to, null_mut())
             };
             for how in 0..4 {
                 let mut buffer = [0u8; 100];
@@ -390,7 +348,7 @@ fn data(ctx: &Ctx) -> Verdict {
 }
 
 fn wrong(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, mut bytes) = (job.peer(0).address, vec![0u8; 1 << 20]);
         let (base, none) = (bytes.as_mut_ptr(), null_mut());
         gives!(FI_EINVAL, msg job.ep, send(null(), 8, none, to, none));
@@ -398,27 +356,14 @@ fn wrong(ctx: &Ctx) -> Verdict {
         gives!(FI_EMSGSIZE, msg job.ep, inject(base.cast(), 1 << 20, to));
         gives!(FI_EINVAL, msg job.ep, sendmsg(null(), 0));
         gives!(FI_EINVAL, msg job.ep, recvmsg(null(), 0));
-        let part = libc::iovec {
-            iov_base: base.cast(),
-            iov_len: 8,
-        };
-        let msg = fi_msg {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: to,
-            context: none,
-            data: 0,
-        };
+        let part = iovec(base, 8);
+        let msg = plain_msg(&part, to, none);
         gives!(FI_EBADFLAGS, msg job.ep, sendmsg(&msg, 1 << 40));
         gives!(FI_EBADFLAGS, msg job.ep, sendmsg(&msg, FI_PEEK));
         gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, 1 << 40));
         gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, FI_PEEK));
         gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
-        let other = Station::open(&Plan {
-            caps: FI_RMA | FI_ATOMIC,
-            ..Plan::default()
-        })?;
+        let other = Station::open(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC))?;
         let to = other.insert(&other.name()?)?;
         gives!(FI_EOPNOTSUPP, msg other.ep, send(base.cast(), 8, none, to, none));
         gives!(FI_EOPNOTSUPP, msg other.ep, recv(base.cast(), 8, none, to, none));

@@ -15,6 +15,7 @@ mod counter;
 mod dead_peer;
 mod death;
 mod death_messages;
+mod envelope;
 mod event;
 mod flags;
 mod flood;

@@ -38,16 +38,7 @@ impl Piece {
     }
 
     fn message(&self) -> fi_msg_rma {
-        fi_msg_rma {
-            msg_iov: &self.part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            rma_iov: &self.there,
-            rma_iov_count: 1,
-            context: cx(self.context),
-            data: 0,
-        }
+        rma_msg(&self.part, self.to, &self.there, cx(self.context))
     }
 
     pub(super) fn write(&self, ep: *mut fid_ep, flags: u64) -> isize {
@@ -59,14 +50,7 @@ impl Piece {
     }
 
     pub(super) fn send(&self, ep: *mut fid_ep, flags: u64) -> isize {
-        let msg = fi_msg {
-            msg_iov: &self.part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            context: cx(self.context),
-            data: 0,
-        };
+        let msg = plain_msg(&self.part, self.to, cx(self.context));
         call!(msg ep, sendmsg(&msg, flags))
     }
 }
@@ -76,18 +60,15 @@ fn told(job: &Job<'_>, count: usize) -> Verdict {
     let mut told = vec![false; count];
     for _ in 0..count {
         let context = job.tx.next()?.op_context.addr();
-        ensure_eq!(
-            told.get(context),
-            Some(&false),
-            "the completion of {context}"
-        );
+        let seen = told.get(context);
+        ensure_eq!(seen, Some(&false), "the completion of {context}");
         told[context] = true;
     }
     job.tx.is_empty()
 }
 
 fn polled(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 4096, |job| {
+    with(ctx, &Plan::DEFAULT, 4096, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         for round in 0..many(ctx, 3) {
             // The larger counts exceed the number of deferred operations.
@@ -115,7 +96,7 @@ fn polled(ctx: &Ctx) -> Verdict {
 }
 
 fn peers(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 4096, |job| {
+    with(ctx, &Plan::DEFAULT, 4096, |job| {
         let me = 64 * job.rank as usize;
         for round in 1..=many(ctx, 4) {
             let mut words: Vec<_> = (0..8u64)
@@ -145,7 +126,7 @@ fn peers(ctx: &Ctx) -> Verdict {
 }
 
 fn mixed(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let rank = job.right();
         for round in 1..=many(ctx, 4) {
             let (mut written, mut sent, mut read, mut received) = (
@@ -182,11 +163,7 @@ fn mixed(ctx: &Ctx) -> Verdict {
 }
 
 fn sent(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        order: FI_ORDER_SAS,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.order(FI_ORDER_SAS), 256, |job| {
         for len in [8, 200, 5000] {
             let mut into = vec![vec![0u8; len]; 16];
             for (nth, buffer) in into.iter_mut().enumerate() {

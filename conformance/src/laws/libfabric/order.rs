@@ -30,7 +30,7 @@ const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 
 fn told(_: &Ctx) -> Verdict {
     for (bit, side) in (0..64).flat_map(|bit| (1..4).map(move |side| (bit, side))) {
-        let (order, plan) = (1u64 << bit, Plan::default());
+        let (order, plan) = (1u64 << bit, Plan::DEFAULT);
         let mut hints = plan.hints();
         let of = |which: u64| if side & which != 0 { order } else { 0 };
         hints.transmit().msg_order = of(1);
@@ -91,16 +91,13 @@ fn sizes_fit(info: &mut Info) -> Verdict {
 }
 
 fn anyway(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
         .map_err(|code| format!("fi_getinfo gave {code}"))?;
     sizes_fit(&mut info)?;
     let (order, receives) = (info.transmit().msg_order, info.receive().msg_order);
-    ensure_eq!(
-        order & receives & FI_ORDER_SAS,
-        FI_ORDER_SAS,
-        "the order of messages"
-    );
+    let seen = order & receives & FI_ORDER_SAS;
+    ensure_eq!(seen, FI_ORDER_SAS, "the order of messages");
     let accesses = FI_ORDER_RMA | FI_ORDER_ATOMIC | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     ensure!(
         ctx.backend != "shm" || order & receives & accesses == accesses,
@@ -124,11 +121,7 @@ fn second_sees_first(ctx: &Ctx) -> Verdict {
 }
 
 fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    let plan = Plan {
-        order,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let mut random = ctx.random(job.rank.into());
         for _ in 0..many(ctx, 6) {
@@ -144,9 +137,7 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
                     false => call!(atomic job.ep, write(operand, 1, null_mut(), to, at, key, UINT64, WRITE, null_mut())),
                 })?;
             }
-            for _ in 0..COUNT {
-                job.tx.next()?;
-            }
+            job.tx.successes(0..COUNT)?;
             let mut value = None;
             for nth in 0..COUNT {
                 // SAFETY:
@@ -162,11 +153,8 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
                     value = Some(values[nth]);
                 }
             }
-            ensure_eq!(
-                Some(job.fetch(job.right(), 8, READ, 0)?),
-                value,
-                "the last value"
-            );
+            let found = Some(job.fetch(job.right(), 8, READ, 0)?);
+            ensure_eq!(found, value, "the last value");
         }
         Ok(())
     })
@@ -177,11 +165,7 @@ fn writes(ctx: &Ctx) -> Verdict {
 }
 
 fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    let plan = Plan {
-        order,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 8192, |job| {
+    with(ctx, &Plan::DEFAULT.order(order), 8192, |job| {
         let (to, at, key) = job.place(job.right(), 0);
         let mut random = ctx.random(job.rank.into());
         for round in 0..many(ctx, 4) {
@@ -195,9 +179,7 @@ fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
                 job.post(|| call!(rma job.ep, write(buffer.as_ptr().cast(), buffer.len(), null_mut(), to, at, key, null_mut())))?;
             }
             job.post(|| call!(rma job.ep, read(seen.as_mut_ptr().cast(), 4096, null_mut(), to, at, key, null_mut())))?;
-            for _ in 0..=buffers.len() {
-                job.tx.next()?;
-            }
+            job.tx.successes(0..=buffers.len())?;
             same(&seen, &expected, &format!("what is read in round {round}"))?;
         }
         Ok(())
@@ -209,11 +191,7 @@ fn mixed(ctx: &Ctx) -> Verdict {
 }
 
 fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    let plan = Plan {
-        order,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let mut random = ctx.random(job.rank.into());
         for _ in 0..many(ctx, 5) {
@@ -222,15 +200,10 @@ fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
             job.post(|| call!(rma job.ep, write((&raw const written).cast(), 8, null_mut(), to, at, key, null_mut())))?;
             job.post(|| call!(atomic job.ep, readwrite((&raw const added).cast(), 1, null_mut(), (&raw mut fetched).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
             job.post(|| call!(rma job.ep, read((&raw mut seen).cast(), 8, null_mut(), to, at, key, null_mut())))?;
-            for _ in 0..3 {
-                job.tx.next()?;
-            }
+            job.tx.successes(0..3)?;
             ensure_eq!(fetched, written, "what the atomic sees of the write");
-            ensure_eq!(
-                seen,
-                written.wrapping_add(added),
-                "what the read sees of the atomic"
-            );
+            let expected = written.wrapping_add(added);
+            ensure_eq!(seen, expected, "what the read sees of the atomic");
         }
         Ok(())
     })
@@ -280,7 +253,7 @@ fn before_message(ctx: &Ctx) -> Verdict {
         job.post(|| call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))))?;
         job.tx.of(2).map(drop)
     };
-    followed(ctx, &Plan::default(), true, send, received)
+    followed(ctx, &Plan::DEFAULT, true, send, received)
 }
 
 fn before_data(ctx: &Ctx) -> Verdict {
@@ -295,41 +268,29 @@ fn before_data(ctx: &Ctx) -> Verdict {
         ensure_eq!(job.memory.get(64), round, "what was written");
         Ok(())
     };
-    followed(ctx, &Plan::default(), true, write, notice)
+    followed(ctx, &Plan::DEFAULT, true, write, notice)
 }
 
 fn before_fence(ctx: &Ctx) -> Verdict {
     let send = |job: &Job<'_>, round: u64| {
         let word = round;
-        let part = libc::iovec {
-            iov_base: (&raw const word).cast_mut().cast(),
-            iov_len: 8,
-        };
-        let msg = fi_msg {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: job.peer(1).address,
-            context: cx(2),
-            data: 0,
-        };
+        let part = iovec(&raw const word, 8);
+        let msg = plain_msg(&part, job.peer(1).address, cx(2));
         job.post(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
         job.tx.next()?;
         job.tx.next().map(drop)
     };
-    followed(ctx, &Plan::default(), false, send, received)
+    followed(ctx, &Plan::DEFAULT, false, send, received)
 }
 
 fn counted(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
-        counters: &[FI_REMOTE_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT)
+        .counters(&[FI_REMOTE_WRITE]);
     let notice = |job: &Job<'_>, round: u64| {
         let counter = job.station.counters[0];
         ok!(obj counter, wait(round, LONG));
-        ensure_eq!(call!(obj counter, read()), round, "the count");
+        ensure_eq!(value_of(counter), round, "the count");
         Ok(())
     };
     followed(ctx, &plan, true, |_, _| Ok(()), notice)

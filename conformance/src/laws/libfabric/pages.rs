@@ -2,7 +2,10 @@
 //!
 //! Each law is a table of changes to the pages. After a change all [`ACCESSES`] are tried.
 
-use std::ffi::{c_int, c_void};
+use libc::{
+    MADV_DONTNEED, MADV_FREE, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE,
+    PROT_READ,
+};
 
 use super::kit::*;
 use super::memory::{exchanged, register};
@@ -47,15 +50,13 @@ type Step = (fn(Memory), Sees);
 /// A row: changes to the pages, in turn.
 struct Kind {
     name: &'static str,
-    steps: &'static [Step],
+    steps: Vec<Step>,
 }
 
-const fn kind(name: &'static str, steps: &'static [Step]) -> Kind {
+fn kind(name: &'static str, steps: &[Step]) -> Kind {
+    let steps = steps.to_vec();
     Kind { name, steps }
 }
-
-/// Posts the access: endpoint, the peer's address, memory and key, buffer for the result.
-type Access = fn(*mut fid_ep, (u64, u64, u64), *mut c_void) -> isize;
 
 const VALUE: u64 = 5;
 const LONG: usize = PAGE + 8;
@@ -65,80 +66,43 @@ fn five<T>() -> *const T {
     (&raw const SOURCE).cast()
 }
 
-/// Name, call, effect on a value, and two flags: the access returns the value before; the access writes.
-type Row = (&'static str, Access, fn(u64) -> u64, bool, bool);
+/// Posts access `nth`. `r` has room for its result.
+fn attempt(nth: usize, ep: *mut fid_ep, (to, at, key): (u64, u64, u64), r: *mut c_void) -> isize {
+    match nth {
+        0 => call!(rma ep, write(five(), 8, null_mut(), to, at, key, cx(1))),
+        1 => call!(rma ep, inject(five(), 8, to, at, key)),
+        2 => call!(rma ep, writedata(five(), 8, null_mut(), 7, to, at, key, cx(1))),
+        3 => call!(rma ep, read(r, 8, null_mut(), to, at, key, cx(1))),
+        4 => call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))),
+        5 => call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT32, SUM, cx(1))),
+        6 => {
+            call!(atomic ep, readwrite(five(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, SUM, cx(1)))
+        }
+        7 => {
+            call!(atomic ep, readwrite(null_mut(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, READ, cx(1)))
+        }
+        8 => {
+            call!(atomic ep, compwrite(five(), 1, null_mut(), five(), null_mut(), r, null_mut(), to, at, key, UINT64, CSWAP + 1, cx(1)))
+        }
+        _ => call!(rma ep, write(five(), LONG, null_mut(), to, at, key, cx(1))),
+    }
+}
 
+/// Name, effect on a value, and two flags: the access returns the value before; the access writes.
+type Row = (&'static str, fn(u64) -> u64, bool, bool);
+
+/// The accesses of [`attempt`].
 const ACCESSES: [Row; 10] = [
-    (
-        "fi_write",
-        |ep, (to, at, key), _| call!(rma ep, write(five(), 8, null_mut(), to, at, key, cx(1))),
-        |_| VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_inject_write",
-        |ep, (to, at, key), _| call!(rma ep, inject(five(), 8, to, at, key)),
-        |_| VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_writedata",
-        |ep, (to, at, key), _| call!(rma ep, writedata(five(), 8, null_mut(), 7, to, at, key, cx(1))),
-        |_| VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_read",
-        |ep, (to, at, key), r| call!(rma ep, read(r, 8, null_mut(), to, at, key, cx(1))),
-        |before| before,
-        true,
-        false,
-    ),
-    (
-        "fi_atomic",
-        |ep, (to, at, key), _| call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))),
-        |before| before + VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_atomic of 4 bytes",
-        |ep, (to, at, key), _| call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT32, SUM, cx(1))),
-        |before| before + VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_fetch_atomic",
-        |ep, (to, at, key), r| call!(atomic ep, readwrite(five(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, SUM, cx(1))),
-        |before| before + VALUE,
-        true,
-        true,
-    ),
-    (
-        "fi_fetch_atomic that reads",
-        |ep, (to, at, key), r| call!(atomic ep, readwrite(null_mut(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, READ, cx(1))),
-        |before| before,
-        true,
-        false,
-    ),
-    (
-        "fi_compare_atomic",
-        |ep, (to, at, key), r| call!(atomic ep, compwrite(five(), 1, null_mut(), five(), null_mut(), r, null_mut(), to, at, key, UINT64, CSWAP + 1, cx(1))),
-        |_| VALUE,
-        true,
-        true,
-    ),
-    (
-        "a long fi_write",
-        |ep, (to, at, key), _| call!(rma ep, write(five(), LONG, null_mut(), to, at, key, cx(1))),
-        |_| VALUE,
-        false,
-        true,
-    ),
+    ("fi_write", |_| VALUE, false, true),
+    ("fi_inject_write", |_| VALUE, false, true),
+    ("fi_writedata", |_| VALUE, false, true),
+    ("fi_read", |before| before, true, false),
+    ("fi_atomic", |before| before + VALUE, false, true),
+    ("fi_atomic of 4 bytes", |before| before + VALUE, false, true),
+    ("fi_fetch_atomic", |before| before + VALUE, true, true),
+    ("fi_fetch_atomic that reads", |before| before, true, false),
+    ("fi_compare_atomic", |_| VALUE, true, true),
+    ("a long fi_write", |_| VALUE, false, true),
 ];
 /// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
 const INJECTED: usize = 1;
@@ -160,11 +124,11 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
     }
     job.meet();
     let to = job.peer(job.right()).address;
-    for (nth, (name, call, _, reads, writes)) in all() {
+    for (nth, (name, _, reads, writes)) in all() {
         let (what, mut result) = (format!("{what}: {name}"), 0u64);
         let at = base.wrapping_add(place(nth) as u64);
         let works = sees == Sees::All || sees == Sees::Reads && !writes;
-        job.post(|| call(job.ep, (to, at, key), (&raw mut result).cast()))?;
+        job.post(|| attempt(nth, job.ep, (to, at, key), (&raw mut result).cast()))?;
         match works {
             true if nth == INJECTED => {}
             true => drop(job.tx.next().map_err(|text| format!("{what}: {text}"))?),
@@ -176,7 +140,7 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
     }
     job.meet_and_progress();
     if matches!(sees, Sees::All | Sees::Reads) {
-        for (nth, (name, _, after, ..)) in all() {
+        for (nth, (name, after, ..)) in all() {
             let value = match sees {
                 Sees::All => after(before(nth)),
                 _ => before(nth),
@@ -187,12 +151,8 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
         }
     }
     if sees == Sees::All {
-        ensure_eq!(
-            job.rx.next()?.data,
-            7,
-            "{what}: the data of {}",
-            ACCESSES[WITH_DATA].0
-        );
+        let seen = job.rx.next()?.data;
+        ensure_eq!(seen, 7, "{what}: the data of {}", ACCESSES[WITH_DATA].0);
     }
     job.meet();
     Ok(())
@@ -201,11 +161,7 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
 /// Runs a table. `make` allocates the memory that is registered.
 fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
     for mr_mode in MODES {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             for Kind { name, steps } in kinds {
                 let memory = make();
                 let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
@@ -231,7 +187,7 @@ fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
     Ok(())
 }
 
-const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
+const BOTH: c_int = PROT_READ | libc::PROT_WRITE;
 
 /// Maps `len` bytes. If `at` is not null, the mapping replaces the pages at `at`.
 fn map(at: *mut u8, len: usize, rights: c_int, how: c_int, file: c_int) -> *mut u8 {
@@ -243,14 +199,14 @@ fn map(at: *mut u8, len: usize, rights: c_int, how: c_int, file: c_int) -> *mut 
     base.cast()
 }
 
-const PRIVATE: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+const PRIVATE: c_int = MAP_PRIVATE | MAP_ANONYMOUS;
 
 fn anonymous(memory: Memory) {
     map(memory.base, memory.len, BOTH, PRIVATE, -1);
 }
 
 fn map_shared(memory: Memory) {
-    let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    let how = MAP_SHARED | MAP_ANONYMOUS;
     map(memory.base, memory.len, BOTH, how, -1);
 }
 
@@ -303,7 +259,7 @@ fn with_file(memory: Memory, len: usize, how: c_int) {
 }
 
 fn move_away(memory: Memory) {
-    let elsewhere = map(null_mut(), memory.len, libc::PROT_NONE, PRIVATE, -1);
+    let elsewhere = map(null_mut(), memory.len, PROT_NONE, PRIVATE, -1);
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY:
     // - this file has made both mappings; the move replaces the second one.
@@ -326,13 +282,7 @@ fn attach(memory: Memory) {
 /// Memory with the length and alignment of a huge page.
 fn aligned() -> Memory {
     const HUGE: usize = 2 << 20;
-    let all = map(
-        null_mut(),
-        2 * HUGE,
-        libc::PROT_NONE,
-        PRIVATE | libc::MAP_NORESERVE,
-        -1,
-    );
+    let all = map(null_mut(), 2 * HUGE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1);
     let base = all.map_addr(|at| at.next_multiple_of(HUGE));
     Memory { base, len: HUGE }
 }
@@ -362,57 +312,44 @@ fn transparent(memory: Memory) {
 
 fn keep(_: Memory) {}
 
+/// A row in which the pages are used before they change.
+fn used(name: &'static str, steps: &[Step]) -> Kind {
+    let steps = [&[(keep as fn(Memory), Sees::All)], steps].concat();
+    Kind { name, steps }
+}
+
 fn replaced(ctx: &Ctx) -> Verdict {
     use Sees::{All, Unseen};
     let whole = [
-        kind("nothing", &[(keep, All), (keep, All)]),
-        kind(
-            "MADV_DONTNEED",
-            &[(keep, All), (|m| advise(m, libc::MADV_DONTNEED), All)],
-        ),
-        kind(
-            "MADV_FREE",
-            &[(keep, All), (|m| advise(m, libc::MADV_FREE), All)],
-        ),
-        kind(
-            "munmap and mmap",
-            &[(keep, All), (unmap, Unseen), (anonymous, All)],
-        ),
-        kind("MAP_FIXED", &[(keep, All), (anonymous, All)]),
-        kind(
-            "mremap",
-            &[(keep, All), (move_away, Unseen), (anonymous, All)],
-        ),
-        kind(
+        used("nothing", &[(keep, All)]),
+        used("MADV_DONTNEED", &[(|m| advise(m, MADV_DONTNEED), All)]),
+        used("MADV_FREE", &[(|m| advise(m, MADV_FREE), All)]),
+        used("munmap and mmap", &[(unmap, Unseen), (anonymous, All)]),
+        used("MAP_FIXED", &[(anonymous, All)]),
+        used("mremap", &[(move_away, Unseen), (anonymous, All)]),
+        used(
             "mprotect and back",
             &[
-                (keep, All),
-                (|m| protect(m, libc::PROT_NONE), Unseen),
+                (|m| protect(m, PROT_NONE), Unseen),
                 (|m| protect(m, BOTH), All),
             ],
         ),
-        kind(
+        used(
             "a half",
             &[
-                (keep, All),
                 (|m| anonymous(half(m, 1)), All),
                 (|m| anonymous(half(m, 0)), All),
             ],
         ),
-        kind("shmat", &[(keep, All), (attach, All), (anonymous, All)]),
-        kind(
+        used("shmat", &[(attach, All), (anonymous, All)]),
+        used(
             "a shared file",
-            &[
-                (keep, All),
-                (|m| with_file(m, m.len, libc::MAP_SHARED), All),
-                (anonymous, All),
-            ],
+            &[(|m| with_file(m, m.len, MAP_SHARED), All), (anonymous, All)],
         ),
-        kind(
+        used(
             "a private file",
             &[
-                (keep, All),
-                (|m| with_file(m, m.len, libc::MAP_PRIVATE), All),
+                (|m| with_file(m, m.len, MAP_PRIVATE), All),
                 (anonymous, All),
             ],
         ),
@@ -428,7 +365,7 @@ fn replaced(ctx: &Ctx) -> Verdict {
             "transparent huge pages",
             &[
                 (transparent, All),
-                (|m| advise(m, libc::MADV_DONTNEED), All),
+                (|m| advise(m, MADV_DONTNEED), All),
                 (transparent, All),
             ],
         ),
@@ -439,11 +376,7 @@ fn replaced(ctx: &Ctx) -> Verdict {
 
 /// free and malloc.
 fn heap(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        mr_mode: 0,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
         for len in [LEN, 1 << 20] {
             let memory = Memory::new(len);
             let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
@@ -472,16 +405,12 @@ fn gone(ctx: &Ctx) -> Verdict {
         ctx,
         small,
         &[
-            kind("munmap", &[(keep, All), (unmap, Nothing), (anonymous, All)]),
-            kind(
-                "mremap",
-                &[(keep, All), (move_away, Nothing), (anonymous, All)],
-            ),
-            kind(
+            used("munmap", &[(unmap, Nothing), (anonymous, All)]),
+            used("mremap", &[(move_away, Nothing), (anonymous, All)]),
+            used(
                 "PROT_NONE",
                 &[
-                    (keep, All),
-                    (|m| protect(m, libc::PROT_NONE), Nothing),
+                    (|m| protect(m, PROT_NONE), Nothing),
                     (|m| protect(m, BOTH), All),
                 ],
             ),
@@ -489,15 +418,15 @@ fn gone(ctx: &Ctx) -> Verdict {
                 "PROT_READ",
                 &[
                     (fill, Sees::Unseen),
-                    (|m| protect(m, libc::PROT_READ), Reads),
+                    (|m| protect(m, PROT_READ), Reads),
                     (|m| protect(m, BOTH), All),
                 ],
             ),
             kind(
                 "a file that has become shorter",
                 &[
-                    (|m| with_file(m, m.len, libc::MAP_SHARED), All),
-                    (|m| with_file(m, 0, libc::MAP_SHARED), Nothing),
+                    (|m| with_file(m, m.len, MAP_SHARED), All),
+                    (|m| with_file(m, 0, MAP_SHARED), Nothing),
                     (anonymous, All),
                 ],
             ),
@@ -510,13 +439,7 @@ fn fill(memory: Memory) {
 }
 
 fn reserved() -> Memory {
-    let base = map(
-        null_mut(),
-        LEN,
-        libc::PROT_NONE,
-        PRIVATE | libc::MAP_NORESERVE,
-        -1,
-    );
+    let base = map(null_mut(), LEN, PROT_NONE, PRIVATE | MAP_NORESERVE, -1);
     Memory { base, len: LEN }
 }
 
@@ -538,8 +461,8 @@ fn before_memory(ctx: &Ctx) -> Verdict {
             kind(
                 "a file that grows",
                 &[
-                    (|m| with_file(m, 0, libc::MAP_SHARED), Nothing),
-                    (|m| with_file(m, m.len, libc::MAP_SHARED), All),
+                    (|m| with_file(m, 0, MAP_SHARED), Nothing),
+                    (|m| with_file(m, m.len, MAP_SHARED), All),
                 ],
             ),
         ],
@@ -561,11 +484,7 @@ static STATIC: [std::sync::atomic::AtomicU64; LEN / 8] =
 
 fn all(ctx: &Ctx) -> Verdict {
     for mr_mode in MODES {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             let everything = Memory {
                 base: null_mut(),
                 len: usize::MAX,
@@ -609,11 +528,7 @@ fn all(ctx: &Ctx) -> Verdict {
 
 fn ranges(ctx: &Ctx) -> Verdict {
     for mr_mode in [0, BASIC] {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             let refuses = |base: usize, len: usize, access: u64| -> Verdict {
                 let (at, mut mr) = (std::ptr::without_provenance::<c_void>(base), null_mut());
                 let code = call!(mr job.station.domain, reg(at, len, access, 0, 90, 0, &mut mr, null_mut()));
@@ -641,11 +556,8 @@ fn ranges(ctx: &Ctx) -> Verdict {
 
 fn both(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
-    with(ctx, &Plan::default(), 256, |job| {
-        let plan = Plan {
-            mr_mode: FI_MR_VIRT_ADDR,
-            ..Plan::default()
-        };
+    with(ctx, &Plan::DEFAULT, 256, |job| {
+        let plan = Plan::DEFAULT.mr_mode(FI_MR_VIRT_ADDR);
         let other = Station::open(&plan)?;
         let region = other.register(job.memory, 90)?;
         ctx.tell(&other.name()?);
@@ -688,11 +600,7 @@ fn in_place(ctx: &Ctx) -> Verdict {
             )
         })
         .and_then(|()| {
-            let plan = Plan {
-                mr_mode: 0,
-                ..Plan::default()
-            };
-            with(ctx, &plan, 256, |job| {
+            with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
                 let memory = small();
                 let region = job.station.register(memory, 90)?;
                 let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| e.to_string())?;

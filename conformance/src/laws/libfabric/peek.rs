@@ -45,7 +45,7 @@ fn found(
 }
 
 fn peek(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let nowhere = part(&mut []);
         let msg = fi_msg_tagged {
             msg_iov: null(),
@@ -62,11 +62,8 @@ fn peek(ctx: &Ctx) -> Verdict {
         }
         for _ in 0..3 {
             let entry = found(job, (5, 0), 8, 0)?;
-            ensure_eq!(
-                (entry.op_context.addr(), entry.len, entry.tag),
-                (8, 9000, 5),
-                "context, length and tag"
-            );
+            let seen = (entry.op_context.addr(), entry.len, entry.tag);
+            ensure_eq!(seen, (8, 9000, 5), "context, length and tag");
         }
         ensure_eq!(found(job, (4, 1), 8, 0)?.tag, 4, "the first that matches");
         for (tag, bytes) in [(5, &messages[1]), (5, &messages[2]), (4, &messages[0])] {
@@ -75,15 +72,13 @@ fn peek(ctx: &Ctx) -> Verdict {
             ensure_eq!(job.rx.of(1)?.len, bytes.len(), "the length");
             same(&buffer[..bytes.len()], bytes, "the message")?;
         }
-        for _ in 0..3 {
-            job.tx.next()?;
-        }
+        job.tx.successes(0..3)?;
         Ok(())
     })
 }
 
 fn claim(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let messages = [[1u8; 100], [2; 100], [3; 100]];
         for bytes in &messages {
             tsend(job, 5, bytes, 1)?;
@@ -104,15 +99,13 @@ fn claim(ctx: &Ctx) -> Verdict {
         ok!(tagged job.ep, recvmsg(&msg, FI_CLAIM));
         job.rx.of(30)?;
         same(&buffer, &[1; 100], "the one that was claimed")?;
-        for _ in 0..3 {
-            job.tx.of(1)?;
-        }
+        job.tx.successes_of(1, 0..3)?;
         Ok(())
     })
 }
 
 fn wrong(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut bytes = [0u8; 64];
         let into = part(&mut bytes);
         let msg = message(job, &into, (1, 0), 2);

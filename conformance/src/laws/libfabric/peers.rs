@@ -117,13 +117,13 @@ fn visit_again(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
 }
 
 fn again(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| rounds(job, &plan, 1))
 }
 
 /// Rank 0 and each endpoint of the other ranks exchange a word. The endpoints stay open.
 fn many(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         let visitors = AT_A_TIME * (job.size as usize - 1);
         if job.rank == 0 {
@@ -158,10 +158,7 @@ fn many(ctx: &Ctx) -> Verdict {
 
 fn left(ctx: &Ctx) -> Verdict {
     const LETTERS: usize = 100;
-    let plan = Plan {
-        caps: FI_TAGGED | FI_SOURCE,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_TAGGED | FI_SOURCE);
     with(ctx, &plan, 256, |job| {
         for nth in (0..LETTERS).filter(|_| job.rank == 1) {
             let ep = enabled(job, &plan)?;
@@ -187,11 +184,11 @@ fn left(ctx: &Ctx) -> Verdict {
 }
 
 fn answered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for _ in 0..AT_A_TIME * TIMES {
             let ep = match job.rank {
                 0 => null_mut(),
-                _ => enabled(job, &Plan::default())?,
+                _ => enabled(job, &Plan::DEFAULT)?,
             };
             if !ep.is_null() {
                 ctx.tell(&name_of(ep)?);
@@ -216,7 +213,7 @@ fn answered(ctx: &Ctx) -> Verdict {
 }
 
 fn dead(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     let job = opened(ctx, &plan, 256)?;
     let both = AT_A_TIME * 2;
     if job.rank == super::death::victim(&job) {

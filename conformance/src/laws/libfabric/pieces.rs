@@ -17,7 +17,7 @@ laws! {
 }
 
 fn most(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    with(ctx, &Plan::DEFAULT, 1024, |job| {
         // SAFETY:
         // - fi_getinfo(3) has returned the info with its attributes.
         let (limit, remote_limit) = unsafe {
@@ -26,19 +26,12 @@ fn most(ctx: &Ctx) -> Verdict {
         };
         let (to, at, key) = job.place(job.right(), 0);
         let mut one = 1u64;
-        let piece = fi_ioc {
-            addr: (&raw mut one).cast(),
-            count: 1,
-        };
+        let piece = ioc(&raw mut one, 1);
         let (list, none) = (vec![piece; limit.max(remote_limit) + 1], null_mut());
         job.done(|| call!(atomic job.ep, writev(list.as_ptr(), none, limit, to, at, key, UINT64, SUM, null_mut())))?;
         gives!(FI_EINVAL, atomic job.ep, writev(list.as_ptr(), none, limit + 1, to, at, key, UINT64, SUM, null_mut()));
         let remote: Vec<fi_rma_ioc> = (0..=remote_limit as u64)
-            .map(|i| fi_rma_ioc {
-                addr: at + 8 * i,
-                count: 1,
-                key,
-            })
+            .map(|i| rma_ioc(at + 8 * i, 1, key))
             .collect();
         let msg = |count| fi_msg_atomic {
             msg_iov: list.as_ptr(),
@@ -59,13 +52,7 @@ fn most(ctx: &Ctx) -> Verdict {
         job.done(|| call!(atomic job.ep, writemsg(&fits, 0)))?;
         gives!(FI_EINVAL, atomic job.ep, writemsg(&over, 0));
         let mut results = vec![0u64; limit + 1];
-        let mut result: Vec<fi_ioc> = results
-            .iter_mut()
-            .map(|w| fi_ioc {
-                addr: (&raw mut *w).cast(),
-                count: 1,
-            })
-            .collect();
+        let mut result: Vec<fi_ioc> = results.iter_mut().map(|w| ioc(&raw mut *w, 1)).collect();
         gives!(FI_EINVAL, atomic job.ep, readwritemsg(&over, result.as_mut_ptr(), none, limit + 1, 0));
         job.meet();
         ensure_eq!(job.memory.get(0), 2, "the first element");
@@ -75,36 +62,21 @@ fn most(ctx: &Ctx) -> Verdict {
 }
 
 fn unequal(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(job.right(), 0);
         let mut words = [1u64; 4];
         let base = words.as_mut_ptr();
-        let list = |count| fi_ioc {
-            addr: base.cast(),
-            count,
-        };
+        let list = |count| ioc(base, count);
         let (one, mut two, none) = (list(1), list(2), null_mut());
         gives!(FI_EINVAL, atomic job.ep, readwritev(&one, none, 1, &mut two, none, 1, to, at, key, UINT64, SUM, null_mut()));
         gives!(FI_EINVAL, atomic job.ep, compwritev(&one, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
         gives!(FI_EINVAL, atomic job.ep, compwritev(&two, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
         gives!(FI_EINVAL, atomic job.ep, writev(&list(0), none, 1, to, at, key, UINT64, SUM, null_mut()));
         gives!(FI_EINVAL, atomic job.ep, writev(null(), none, 0, to, at, key, UINT64, SUM, null_mut()));
-        let remote = fi_rma_ioc {
-            addr: at,
-            count: 3,
-            key,
-        };
+        let remote = rma_ioc(at, 3, key);
         let msg = fi_msg_atomic {
-            msg_iov: &two,
             desc: none,
-            iov_count: 1,
-            addr: to,
-            rma_iov: &remote,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op: SUM,
-            context: null_mut(),
-            data: 0,
+            ..atomic_msg(&two, to, &remote, SUM, null_mut())
         };
         gives!(FI_EINVAL, atomic job.ep, writemsg(&msg, 0));
         gives!(FI_EINVAL, atomic job.ep, readwritemsg(&msg, &mut { list(3) }, none, 1, 0));
@@ -115,7 +87,7 @@ fn unequal(ctx: &Ctx) -> Verdict {
 }
 
 fn reads(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         job.memory.set(8, 40 + u64::from(job.rank));
         job.meet();
         let (to, at, key) = job.place(job.right(), 8);
@@ -123,10 +95,7 @@ fn reads(ctx: &Ctx) -> Verdict {
         let none = null_mut();
         let nones = null_mut();
         let mut seen = [0u64; 3];
-        let place = |nth: usize, seen: &mut [u64; 3]| fi_ioc {
-            addr: (&raw mut seen[nth]).cast(),
-            count: 1,
-        };
+        let place = |nth: usize, seen: &mut [u64; 3]| ioc(&raw mut seen[nth], 1);
         let (first, mut second, mut third) = (
             (&raw mut seen[0]).cast(),
             place(1, &mut seen),
@@ -134,22 +103,12 @@ fn reads(ctx: &Ctx) -> Verdict {
         );
         job.done(|| call!(atomic job.ep, readwrite(null(), 1, none, first, none, to, at, key, UINT64, READ, none)))?;
         job.done(|| call!(atomic job.ep, readwritev(null(), nones, 0, &mut second, nones, 1, to, at, key, UINT64, READ, none)))?;
-        let remote = fi_rma_ioc {
-            addr: at,
-            count: 1,
-            key,
-        };
+        let remote = rma_ioc(at, 1, key);
         let msg = fi_msg_atomic {
             msg_iov: null(),
             desc: nones,
             iov_count: 0,
-            addr: to,
-            rma_iov: &remote,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op: READ,
-            context: none,
-            data: 0,
+            ..atomic_msg(&third, to, &remote, READ, none)
         };
         job.done(|| call!(atomic job.ep, readwritemsg(&msg, &mut third, nones, 1, 0)))?;
         ensure_eq!(seen, [expected; 3], "what was read");
@@ -160,18 +119,11 @@ fn reads(ctx: &Ctx) -> Verdict {
 }
 
 fn all_or_nothing(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, at, key) = job.place(job.right(), 0);
         let mut words = [5u64; 3];
-        let operand = fi_ioc {
-            addr: words.as_mut_ptr().cast(),
-            count: 3,
-        };
-        let good = fi_rma_ioc {
-            addr: at,
-            count: 1,
-            key,
-        };
+        let operand = ioc(words.as_mut_ptr(), 3);
+        let good = rma_ioc(at, 1, key);
         for bad in [
             fi_rma_ioc {
                 key: key + 999,
@@ -195,22 +147,12 @@ fn all_or_nothing(ctx: &Ctx) -> Verdict {
                 bad,
             ];
             let msg = fi_msg_atomic {
-                msg_iov: &operand,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
                 rma_iov: remote.as_ptr(),
                 rma_iov_count: 3,
-                datatype: UINT64,
-                op: SUM,
-                context: cx(3),
-                data: 0,
+                ..atomic_msg(&operand, to, &remote[0], SUM, cx(3))
             };
             let mut results = [0u64; 3];
-            let mut result = fi_ioc {
-                addr: results.as_mut_ptr().cast(),
-                count: 3,
-            };
+            let mut result = ioc(results.as_mut_ptr(), 3);
             job.post(|| call!(atomic job.ep, writemsg(&msg, 0)))?;
             ensure_eq!(job.tx.error()?.op_context.addr(), 3, "the context");
             job.post(|| call!(atomic job.ep, readwritemsg(&msg, &mut result, null_mut(), 1, 0)))?;

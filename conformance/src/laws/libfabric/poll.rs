@@ -27,10 +27,7 @@ fn named(job: &Job<'_>, context: usize) -> Result<*mut fid_cntr, String> {
 }
 
 fn news(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        counters: &[FI_SEND | FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.counters(&[FI_SEND | FI_RECV]);
     with(ctx, &plan, 256, |job| {
         let (set, counter) = (open(job)?, job.station.counters[0]);
         // SAFETY:
@@ -42,11 +39,8 @@ fn news(ctx: &Ctx) -> Verdict {
         ok!(obj set, poll_add(job.rx.0.cast(), 0));
         ok!(obj set, poll_add(counter.cast(), 0));
         let mut found = [null_mut::<c_void>(); 4];
-        ensure_eq!(
-            call!(obj set, poll(found.as_mut_ptr(), 4)),
-            0,
-            "nothing new"
-        );
+        let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
+        ensure_eq!(seen, 0, "nothing new");
         job.meet();
         let (mut word, none) = (0u64, null_mut());
         job.post(
@@ -61,23 +55,17 @@ fn news(ctx: &Ctx) -> Verdict {
                 queues += u32::from(context.addr() == 1);
                 counts += u32::from(context.addr() == 2);
             }
-            queues > 0 && call!(obj counter, read()) == 2
+            queues > 0 && value_of(counter) == 2
         })?;
         let code = call!(obj set, poll(found.as_mut_ptr(), 4));
         let named = &found[..code.max(0) as usize];
         ensure_eq!(named.contains(&cx(1)), true, "the queue is not empty");
-        ensure_eq!(
-            counts > 0 || named.contains(&cx(2)),
-            true,
-            "the counter has changed"
-        );
+        let seen = counts > 0 || named.contains(&cx(2));
+        ensure_eq!(seen, true, "the counter has changed");
         job.rx.next()?;
         call!(obj set, poll(found.as_mut_ptr(), 4));
-        ensure_eq!(
-            call!(obj set, poll(found.as_mut_ptr(), 4)),
-            0,
-            "nothing new after all was read"
-        );
+        let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
+        ensure_eq!(seen, 0, "nothing new after all was read");
         ok!(obj set, poll_del(counter.cast(), 0));
         ok!(obj set, poll_del(job.rx.0.cast(), 0));
         close(set)
@@ -87,7 +75,7 @@ fn news(ctx: &Ctx) -> Verdict {
 static ONE: u64 = 1;
 
 fn few(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let set = open(job)?;
         let counters = [named(job, 1)?, named(job, 2)?, named(job, 3)?];
         for counter in counters {
@@ -122,7 +110,7 @@ fn few(ctx: &Ctx) -> Verdict {
 }
 
 fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut set: *mut fid_poll = null_mut();
         let mut attr = fi_poll_attr { flags: 1 };
         gives!(FI_EINVAL, obj job.station.domain, poll_open(&mut attr, &mut set));

@@ -39,7 +39,7 @@ fn served(job: &Job<'_>, rank: u32, rounds: u64) -> Verdict {
 }
 
 fn silent_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let rounds = many(ctx, 10);
         if job.rank > 0 {
             served(job, 0, rounds)?;
@@ -51,11 +51,8 @@ fn silent_target(ctx: &Ctx) -> Verdict {
         }
         job.meet();
         for other in 1..3 {
-            ensure_eq!(
-                job.memory.get(64 * other + 8),
-                rounds + 6,
-                "the word of rank {other}"
-            );
+            let seen = job.memory.get(64 * other + 8);
+            ensure_eq!(seen, rounds + 6, "the word of rank {other}");
             job.memory.holds(
                 64 * other + 16,
                 &[(rounds - 1) as u8; 24],
@@ -67,7 +64,7 @@ fn silent_target(ctx: &Ctx) -> Verdict {
 }
 
 fn sleeping_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         // The target makes no libfabric call until all operations are done.
         if job.rank == 1 {
             served(job, 0, 20)?;
@@ -78,7 +75,7 @@ fn sleeping_target(ctx: &Ctx) -> Verdict {
 }
 
 fn stopped_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         if job.rank == 0 {
             let mut turns = 0u64;
             while job.memory.get(128) == 0 {
@@ -99,11 +96,7 @@ fn said(_: &Ctx) -> Verdict {
         (FI_MSG, FI_PROGRESS_AUTO),
         (FI_MSG | FI_ATOMIC, FI_PROGRESS_MANUAL),
     ] {
-        let plan = Plan {
-            caps,
-            progress,
-            ..Plan::default()
-        };
+        let plan = Plan::DEFAULT.caps(caps).progress(progress);
         let info = super::library::getinfo(plan.version, 0, Some(&plan.hints()));
         let mut info = info.map_err(|code| format!("fi_getinfo gave {code}"))?;
         let offered = info.domain().data_progress;
@@ -120,11 +113,7 @@ fn said(_: &Ctx) -> Verdict {
 }
 
 fn automatic(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        progress: FI_PROGRESS_AUTO,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.progress(FI_PROGRESS_AUTO), 256, |job| {
         const LEN: usize = 3 << 20;
         if job.rank == 0 {
             let mut buffer = vec![0u8; LEN];
@@ -151,11 +140,9 @@ fn automatic(ctx: &Ctx) -> Verdict {
 }
 
 fn alone(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC,
-        progress: FI_PROGRESS_AUTO,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC)
+        .progress(FI_PROGRESS_AUTO);
     with(ctx, &plan, 256, |job| {
         for nth in 0..many(ctx, 10) {
             if job.rank == 0 {
@@ -174,7 +161,7 @@ fn alone(ctx: &Ctx) -> Verdict {
 }
 
 fn events(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         const COUNT: u64 = 6000;
         static WORD: u64 = 3;
         if job.rank == 0 {
@@ -219,7 +206,7 @@ unsafe impl Sync for Shared<'_> {}
 fn threads(ctx: &Ctx) -> Verdict {
     const THREADS: usize = 3;
     let each = many(ctx, 20) as usize;
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let shared = Shared(job);
         let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
         let verdicts: Vec<Verdict> = std::thread::scope(|scope| {

@@ -34,105 +34,84 @@ laws! {
 }
 
 fn sources(ctx: &Ctx) -> Verdict {
-    with(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_SOURCE,
-            ..Plan::default()
-        },
-        256,
-        |job| {
-            let hear = |expected: Option<u64>| -> Verdict {
-                let mut buffer = [0u8; 8];
-                receive(job, &mut buffer, 1)?;
-                let (mut entry, mut source) = (blank(), 7);
-                until("a message", || {
-                    call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
-                })?;
-                // SAFETY:
-                // - valid memory; the provider writes it through a pointer.
-                let sender = u64::from_le_bytes(unsafe { (&raw const buffer).read_volatile() });
-                let expected = expected.unwrap_or(job.peer(sender as u32).address);
-                ensure_eq!(source, expected, "the source of a message from {sender}");
-                Ok(())
-            };
-            let own = u64::from(job.rank).to_le_bytes();
-            for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-                send(job, rank, &own, 2)?;
-                job.tx.of(2)?;
-            }
-            hear(None)?;
-            hear(None)?;
-            job.meet();
-            let mut address = job.peer(job.left()).address;
-            if job.rank == 1 {
-                ok!(obj job.station.av, remove(&mut address, 1, 0));
-            }
-            send(job, job.right(), &own, 2)?;
+    with(ctx, &Plan::DEFAULT.caps(FI_MSG | FI_SOURCE), 256, |job| {
+        let hear = |expected: Option<u64>| -> Verdict {
+            let mut buffer = [0u8; 8];
+            receive(job, &mut buffer, 1)?;
+            let (mut entry, mut source) = (blank(), 7);
+            until("a message", || {
+                call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+            })?;
+            // SAFETY:
+            // - valid memory; the provider writes it through a pointer.
+            let sender = u64::from_le_bytes(unsafe { (&raw const buffer).read_volatile() });
+            let expected = expected.unwrap_or(job.peer(sender as u32).address);
+            ensure_eq!(source, expected, "the source of a message from {sender}");
+            Ok(())
+        };
+        let own = u64::from(job.rank).to_le_bytes();
+        for rank in (0..job.size).filter(|rank| *rank != job.rank) {
+            send(job, rank, &own, 2)?;
             job.tx.of(2)?;
-            hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
-        },
-    )
+        }
+        hear(None)?;
+        hear(None)?;
+        job.meet();
+        let mut address = job.peer(job.left()).address;
+        if job.rank == 1 {
+            ok!(obj job.station.av, remove(&mut address, 1, 0));
+        }
+        send(job, job.right(), &own, 2)?;
+        job.tx.of(2)?;
+        hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
+    })
 }
 
 fn directed(ctx: &Ctx) -> Verdict {
-    with(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
-            ..Plan::default()
-        },
-        256,
-        |job| {
-            if job.rank > 0 {
-                if job.rank == 1 {
-                    pause(20);
-                }
-                let own = u64::from(job.rank).to_le_bytes();
-                send(job, 0, &own, 2)?;
-                job.tx.of(2)?;
-                return Ok(());
+    let plan = Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV);
+    with(ctx, &plan, 256, |job| {
+        if job.rank > 0 {
+            if job.rank == 1 {
+                pause(20);
             }
-            let mut buffers = [[0u8; 8]; 2];
-            for (nth, buffer) in buffers.iter_mut().enumerate() {
-                // The first receive is for the message that comes later.
-                let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
-                ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
-            }
-            job.rx.next()?;
-            job.rx.next()?;
-            // SAFETY:
-            // - valid memory; the provider writes it through a pointer.
-            let seen = unsafe { (&raw const buffers).read_volatile() };
-            ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
-            gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
-            Ok(())
-        },
-    )
+            let own = u64::from(job.rank).to_le_bytes();
+            send(job, 0, &own, 2)?;
+            job.tx.of(2)?;
+            return Ok(());
+        }
+        let mut buffers = [[0u8; 8]; 2];
+        for (nth, buffer) in buffers.iter_mut().enumerate() {
+            // The first receive is for the message that comes later.
+            let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
+            ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
+        }
+        job.rx.next()?;
+        job.rx.next()?;
+        // SAFETY:
+        // - valid memory; the provider writes it through a pointer.
+        let seen = unsafe { (&raw const buffers).read_volatile() };
+        ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
+        gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+        Ok(())
+    })
 }
 
 fn cancelled(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (mut gone, mut kept) = ([0u8; 8], [0u8; 8]);
         receive(job, &mut gone, 5)?;
         receive(job, &mut kept, 6)?;
         ok!(obj job.ep, cancel(cx(5)));
         let error = job.rx.fails(FI_ECANCELED, "the receive")?;
-        ensure_eq!(
-            (error.op_context.addr(), error.flags),
-            (5, FI_MSG | FI_RECV),
-            "context and flags"
-        );
+        let seen = (error.op_context.addr(), error.flags);
+        ensure_eq!(seen, (5, FI_MSG | FI_RECV), "context and flags");
         gives!(FI_ENOENT, obj job.ep, cancel(cx(5)));
         gives!(FI_ENOENT, obj job.ep, cancel(cx(99)));
         ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
         ok!(obj job.ep, cancel(cx(8)));
         let error = job.rx.fails(FI_ECANCELED, "the tagged receive")?;
-        ensure_eq!(
-            (error.op_context.addr(), error.flags),
-            (8, FI_TAGGED | FI_RECV),
-            "context and flags"
-        );
+        let seen = (error.op_context.addr(), error.flags);
+        ensure_eq!(seen, (8, FI_TAGGED | FI_RECV), "context and flags");
         job.meet();
         send(job, job.right(), &[9; 8], 7)?;
         job.rx.of(6)?;
@@ -152,20 +131,10 @@ fn cancelled(ctx: &Ctx) -> Verdict {
 }
 
 fn delivered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let bytes = [4u8; 32];
-        let part = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: 32,
-        };
-        let msg = fi_msg {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: job.peer(1).address,
-            context: cx(3),
-            data: 0,
-        };
+        let part = iovec(bytes.as_ptr(), 32);
+        let msg = plain_msg(&part, job.peer(1).address, cx(3));
         if job.rank == 0 {
             job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))?;
             for _ in 0..20 {
@@ -185,7 +154,7 @@ fn delivered(ctx: &Ctx) -> Verdict {
 }
 
 fn buffered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for nth in 0..8 {
             let bytes = [nth as u8; 64];
             send(job, job.right(), &bytes, nth)?;
@@ -203,86 +172,55 @@ fn buffered(ctx: &Ctx) -> Verdict {
 }
 
 fn multi(ctx: &Ctx) -> Verdict {
-    with(
-        ctx,
-        &Plan {
-            caps: FI_MSG | FI_MULTI_RECV,
-            ..Plan::default()
-        },
-        256,
-        |job| {
-            let (least, mut seen, mut len) = (100usize, 0usize, size_of::<usize>());
-            ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
-            ok!(obj job.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
-            ensure_eq!(seen, 100, "the option");
-            let mut buffer = vec![0u8; 512];
-            let part = libc::iovec {
-                iov_base: buffer.as_mut_ptr().cast(),
-                iov_len: 512,
-            };
-            let msg = fi_msg {
-                msg_iov: &part,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: FI_ADDR_UNSPEC,
-                context: cx(4),
-                data: 0,
-            };
-            let base = buffer.as_mut_ptr();
-            ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
-            job.meet();
-            for nth in 0..6u8 {
-                let sent = [nth + 1; 100];
-                send(job, job.right(), &sent, 9)?;
-                job.tx.of(9)?;
-                let entry = job.rx.of(4)?;
-                ensure_eq!(entry.len, 100, "the length");
-                let at = entry.buf.addr() - base.addr();
-                ensure_eq!(at, 100 * usize::from(nth), "the place of message {nth}");
-                // SAFETY:
-                // - inside the buffer, as just checked.
-                let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
-                same(bytes, &[nth + 1; 100], "the message")?;
-                let over = entry.flags & FI_MULTI_RECV != 0;
-                // Five messages fit without gaps. Then the room is too small.
-                ensure_eq!(
-                    over,
-                    nth == 4,
-                    "whether the buffer is given back with message {nth}"
-                );
-                if over {
-                    break;
-                }
+    let plan = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV);
+    with(ctx, &plan, 256, |job| {
+        let (least, mut seen, mut len) = (100usize, 0usize, size_of::<usize>());
+        ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
+        ok!(obj job.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
+        ensure_eq!(seen, 100, "the option");
+        let mut buffer = vec![0u8; 512];
+        let part = iovec(buffer.as_mut_ptr(), 512);
+        let msg = plain_msg(&part, FI_ADDR_UNSPEC, cx(4));
+        let base = buffer.as_mut_ptr();
+        ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
+        job.meet();
+        for nth in 0..6u8 {
+            let sent = [nth + 1; 100];
+            send(job, job.right(), &sent, 9)?;
+            job.tx.of(9)?;
+            let entry = job.rx.of(4)?;
+            ensure_eq!(entry.len, 100, "the length");
+            let at = entry.buf.addr() - base.addr();
+            ensure_eq!(at, 100 * usize::from(nth), "the place of message {nth}");
+            // SAFETY:
+            // - inside the buffer, as just checked.
+            let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
+            same(bytes, &[nth + 1; 100], "the message")?;
+            let over = entry.flags & FI_MULTI_RECV != 0;
+            // Five messages fit without gaps. Then the room is too small.
+            ensure_eq!(
+                over,
+                nth == 4,
+                "whether the buffer is given back with message {nth}"
+            );
+            if over {
+                break;
             }
-            Ok(())
-        },
-    )
+        }
+        Ok(())
+    })
 }
 
 /// A receive into `part`, for fi_recvmsg.
 fn message(part: &libc::iovec, context: usize) -> fi_msg {
-    fi_msg {
-        msg_iov: part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: FI_ADDR_UNSPEC,
-        context: cx(context),
-        data: 0,
-    }
+    plain_msg(part, FI_ADDR_UNSPEC, cx(context))
 }
 
 fn multi_selective(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG | FI_MULTI_RECV,
-        selective: true,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV).selective(true);
     with(ctx, &plan, 256, |job| {
         let buffer = Memory::new(256);
-        let part = libc::iovec {
-            iov_base: buffer.base.cast(),
-            iov_len: 256,
-        };
+        let part = iovec(buffer.base, 256);
         ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
         job.meet();
         for nth in 0..4u8 {
@@ -300,10 +238,7 @@ fn multi_selective(ctx: &Ctx) -> Verdict {
     })
 }
 
-const MULTI: Plan<'static> = Plan {
-    caps: FI_MSG | FI_MULTI_RECV,
-    ..Plan::DEFAULT
-};
+const MULTI: Plan<'static> = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV);
 
 fn multi_order(ctx: &Ctx) -> Verdict {
     with(ctx, &MULTI, 256, |job| {
@@ -321,10 +256,7 @@ fn multi_order(ctx: &Ctx) -> Verdict {
             Memory::new(4 * 64),
         );
         for (nth, buffer) in buffers.iter().enumerate() {
-            let part = libc::iovec {
-                iov_base: buffer.base.cast(),
-                iov_len: buffer.len,
-            };
+            let part = iovec(buffer.base, buffer.len);
             ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
         }
         for nth in 0..4 {
@@ -363,13 +295,7 @@ fn multi_unexpected(ctx: &Ctx) -> Verdict {
         }
         job.meet();
         let buffer = Memory::new(420_000);
-        let (mut last, part) = (
-            [0u8; 40],
-            libc::iovec {
-                iov_base: buffer.base.cast(),
-                iov_len: 420_000,
-            },
-        );
+        let (mut last, part) = ([0u8; 40], iovec(buffer.base, 420_000));
         ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
         receive(job, &mut last, 5)?;
         let (mut fitting, mut given_back, mut next) = (0, false, false);
@@ -400,9 +326,7 @@ fn multi_unexpected(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(fitting, 5, "messages in the buffer when it is given back");
         same(&last, &sent[6], "the one after them")?;
-        for _ in lens {
-            job.tx.of(9)?;
-        }
+        job.tx.successes_of(9, lens)?;
         buffer.free();
         Ok(())
     })
@@ -411,10 +335,7 @@ fn multi_unexpected(ctx: &Ctx) -> Verdict {
 fn multi_cancelled(ctx: &Ctx) -> Verdict {
     with(ctx, &MULTI, 256, |job| {
         let (buffer, plain) = (Memory::new(256), Memory::new(64));
-        let part = libc::iovec {
-            iov_base: buffer.base.cast(),
-            iov_len: 256,
-        };
+        let part = iovec(buffer.base, 256);
         for used in [false, true] {
             ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
             job.meet();
@@ -444,22 +365,10 @@ fn multi_cancelled(ctx: &Ctx) -> Verdict {
 }
 
 fn transmit_complete(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let buffer = Memory::new(8);
-        let part = libc::iovec {
-            iov_base: buffer.base.cast(),
-            iov_len: 8,
-        };
-        let tagged = fi_msg_tagged {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: FI_ADDR_UNSPEC,
-            tag: 5,
-            ignore: 0,
-            context: cx(2),
-            data: 0,
-        };
+        let part = iovec(buffer.base, 8);
+        let tagged = tagged_msg(&part, FI_ADDR_UNSPEC, 5, cx(2));
         let to = job.peer(job.right()).address;
         ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
         job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
@@ -474,7 +383,7 @@ fn transmit_complete(ctx: &Ctx) -> Verdict {
         job.rx.of(3)?;
         buffer.holds(0, &[3; 8], "the message")?;
         buffer.free();
-        let mut hints = Plan::default().hints();
+        let mut hints = Plan::DEFAULT.hints();
         hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
         let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
         ensure!(info.is_ok(), "the flag as one of the receiving side");
@@ -483,7 +392,7 @@ fn transmit_complete(ctx: &Ctx) -> Verdict {
 }
 
 fn many_senders(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (each, others) = (many(ctx, 8), u64::from(job.size) - 1);
         let mut received = vec![0u64; (each * others) as usize];
         for (nth, word) in received.iter_mut().enumerate() {
@@ -497,13 +406,9 @@ fn many_senders(ctx: &Ctx) -> Verdict {
             for rank in (0..job.size).filter(|rank| *rank != job.rank) {
                 send(job, rank, word, 0)?;
             }
-            for _ in 0..others {
-                job.tx.next()?;
-            }
+            job.tx.successes(0..others)?;
         }
-        for _ in 0..each * others {
-            job.rx.next()?;
-        }
+        job.rx.successes(0..each * others)?;
         received.sort_unstable();
         let ranks = (0..job.size)
             .filter(|rank| *rank != job.rank)
@@ -517,7 +422,7 @@ fn many_senders(ctx: &Ctx) -> Verdict {
 }
 
 fn cut(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
             for early in [true, false] {
                 let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
@@ -531,11 +436,8 @@ fn cut(ctx: &Ctx) -> Verdict {
                     receive(job, &mut buffer[..room], 4)?;
                 }
                 let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-                ensure_eq!(
-                    (error.op_context.addr(), error.len, error.olen),
-                    (4, room, len - room),
-                    "context, length and excess"
-                );
+                let seen = (error.op_context.addr(), error.len, error.olen);
+                ensure_eq!(seen, (4, room, len - room), "context, length and excess");
                 same(&buffer[..room], &bytes[..room], "the beginning")?;
                 same(&buffer[room..], &[0xab; 16], "what is behind it")?;
                 job.tx.of(6)?;

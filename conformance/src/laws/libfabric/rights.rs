@@ -16,7 +16,7 @@ laws! {
 }
 
 fn rights(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let to = job.peer(job.right()).address;
         for (access, reads, writes) in [
             (FI_REMOTE_READ, true, false),
@@ -97,7 +97,7 @@ fn rights(ctx: &Ctx) -> Verdict {
 }
 
 fn nothing_allowed(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let memory = Memory::new(256);
         let region = register(job, memory, 0, 3, 0)?;
         let (key, base) = exchanged(job, region);
@@ -117,11 +117,7 @@ fn nothing_allowed(ctx: &Ctx) -> Verdict {
 
 fn closed(ctx: &Ctx) -> Verdict {
     for mr_mode in [BASIC, 0] {
-        let plan = Plan {
-            mr_mode,
-            ..Plan::default()
-        };
-        with(ctx, &plan, 256, |job| {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
             let memory = Memory::new(256);
             let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 900, 0)?;
             let (key, base) = exchanged(job, region);
@@ -153,11 +149,7 @@ fn closed(ctx: &Ctx) -> Verdict {
 }
 
 fn again(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        mr_mode: 0,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
         let memory = [Memory::new(256), Memory::new(512)];
         let mut last: Option<(Registered, Memory)> = None;
         for round in 0..20usize {
@@ -175,11 +167,8 @@ fn again(ctx: &Ctx) -> Verdict {
         if let Some((region, _)) = last {
             close(region.mr)?;
         }
-        ensure_eq!(
-            (memory[0].get(16), memory[1].get(16)),
-            (10, 10),
-            "both memories"
-        );
+        let seen = (memory[0].get(16), memory[1].get(16));
+        ensure_eq!(seen, (10, 10), "both memories");
         job.meet();
         memory.into_iter().for_each(Memory::free);
         Ok(())

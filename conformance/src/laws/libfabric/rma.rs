@@ -21,7 +21,7 @@ laws! {
 }
 
 fn lengths(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 2 << 20, |job| {
+    with(ctx, &Plan::DEFAULT, 2 << 20, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         job.memory.fill(0x55);
         job.meet();
@@ -60,17 +60,14 @@ fn local(buffer: &mut [u8], lens: &[usize]) -> Vec<libc::iovec> {
     let mut at = 0;
     let mut list = Vec::new();
     for len in lens {
-        list.push(libc::iovec {
-            iov_base: base.wrapping_add(at).cast(),
-            iov_len: *len,
-        });
+        list.push(iovec(base.wrapping_add(at), *len));
         at += len;
     }
     list
 }
 
 fn vectors(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 8192, |job| {
+    with(ctx, &Plan::DEFAULT, 8192, |job| {
         let (to, at, key) = job.place(job.right(), 0);
         let mut random = ctx.random(job.rank.into());
         let here = [100, 0, 1, 299, 1000];
@@ -125,7 +122,7 @@ fn vectors(ctx: &Ctx) -> Verdict {
 }
 
 fn unequal(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, addr, key) = job.place(job.right(), 0);
         let mut bytes = [7u8; 64];
         let list = local(&mut bytes, &[64]);
@@ -154,32 +151,20 @@ fn unequal(ctx: &Ctx) -> Verdict {
 }
 
 fn injected(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, addr, key) = job.place(job.right(), 0);
         for nth in 1..=many(ctx, 6) {
             let mut words = [nth, nth + 1, nth + 2];
             let base = words.as_mut_ptr();
             job.post(|| call!(rma job.ep, inject(base.cast(), 8, to, addr, key)))?;
             job.post(|| call!(rma job.ep, injectdata(base.wrapping_add(1).cast(), 8, nth, to, addr + 8, key)))?;
-            let part = libc::iovec {
-                iov_base: base.wrapping_add(2).cast(),
-                iov_len: 8,
-            };
+            let part = iovec(base.wrapping_add(2), 8);
             let mut remote = fi_rma_iov {
                 addr: addr + 16,
                 len: 8,
                 key,
             };
-            let msg = fi_msg_rma {
-                msg_iov: &part,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: &remote,
-                rma_iov_count: 1,
-                context: cx(2),
-                data: 0,
-            };
+            let msg = rma_msg(&part, to, &remote, cx(2));
             job.post(|| call!(rma job.ep, writemsg(&msg, FI_INJECT)))?;
             words = [u64::MAX; 3];
             remote.key = 0;
@@ -198,27 +183,18 @@ fn injected(ctx: &Ctx) -> Verdict {
 }
 
 fn data(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 64 << 10, |job| {
+    with(ctx, &Plan::DEFAULT, 64 << 10, |job| {
         let (to, addr, key) = job.place(job.right(), 0);
         let mut random = ctx.random(5);
         for nth in 0..many(ctx, 6) {
             let len = 8 * (1 + random.below(6000) as usize);
             let bytes = vec![nth as u8 + 1; len];
-            let part = libc::iovec {
-                iov_base: bytes.as_ptr().cast_mut().cast(),
-                iov_len: len,
-            };
+            let part = iovec(bytes.as_ptr(), len);
             let remote = fi_rma_iov { addr, len, key };
             let data = random.next();
             let msg = fi_msg_rma {
-                msg_iov: &part,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: &remote,
-                rma_iov_count: 1,
-                context: cx(2),
                 data,
+                ..rma_msg(&part, to, &remote, cx(2))
             };
             let alone = fi_msg_rma {
                 msg_iov: null(),
@@ -233,11 +209,8 @@ fn data(ctx: &Ctx) -> Verdict {
                 _ => call!(rma job.ep, writemsg(&msg, FI_REMOTE_CQ_DATA)),
             })?;
             let entry = job.rx.next()?;
-            ensure_eq!(
-                (entry.data, entry.flags),
-                (data, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA),
-                "data and flags"
-            );
+            let expected = (data, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+            ensure_eq!((entry.data, entry.flags), expected, "data and flags");
             if nth % 3 < 2 {
                 job.memory
                     .holds(0, &bytes, "the bytes when their data have come")?;
@@ -253,7 +226,7 @@ fn data(ctx: &Ctx) -> Verdict {
 }
 
 fn regions(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (mr, ep, domain) = (job.registered.mr, job.ep, job.station.domain);
         ok!(fid mr, bind(ep.cast(), 0));
         ok!(fid mr, control(FI_ENABLE, null_mut()));

@@ -44,11 +44,8 @@ fn error_of(job: &Job<'_>, buffer: Buffer) -> Result<(fi_cq_err_entry, Vec<u8>),
         Buffer::Providers => {}
         Buffer::Old => error.err_data_size = UNTOUCHED,
     }
-    ensure_eq!(
-        call!(obj job.rx.0, readerr(&mut error, 0)),
-        1,
-        "fi_cq_readerr"
-    );
+    let seen = call!(obj job.rx.0, readerr(&mut error, 0));
+    ensure_eq!(seen, 1, "fi_cq_readerr");
     ensure_eq!(error.err, FI_EADDRNOTAVAIL, "the error");
     let len = match buffer {
         Buffer::Old => NAME,
@@ -90,11 +87,7 @@ fn receive(job: &Job<'_>, place: &mut u64, nth: u64) -> Verdict {
 const NAMES: u64 = FI_MSG | FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR | FI_MULTI_RECV;
 
 fn named(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: NAMES,
-        counters: &[FI_RECV],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(NAMES).counters(&[FI_RECV]);
     heard(ctx, &plan, 6, |job| {
         let name = job.ctx.told(1).unwrap_or_default()[..NAME].to_vec();
         let buffers = [
@@ -108,11 +101,8 @@ fn named(ctx: &Ctx) -> Verdict {
             receive(job, &mut word, nth)?;
             let (error, said) = error_of(job, buffer)?;
             let kind = if nth % 2 == 0 { FI_MSG } else { FI_TAGGED };
-            ensure_eq!(
-                (error.op_context, error.flags, error.len),
-                (cx(1), kind | FI_RECV, 8),
-                "the entry"
-            );
+            let seen = (error.op_context, error.flags, error.len);
+            ensure_eq!(seen, (cx(1), kind | FI_RECV, 8), "the entry");
             ensure_eq!((word, error.olen), (nth, 0), "the message");
             let len = match buffer {
                 Buffer::Own(len) => len.min(NAME),
@@ -130,53 +120,31 @@ fn named(ctx: &Ctx) -> Verdict {
             until("a message of a known sender", || {
                 call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
             })?;
-            ensure_eq!(
-                (word, source),
-                (nth, job.peer(1).address),
-                "message and sender"
-            );
+            let seen = (word, source);
+            ensure_eq!(seen, (nth, job.peer(1).address), "message and sender");
         }
         let counter = job.station.counters[0];
-        ensure_eq!(
-            (call!(obj counter, read()), call!(obj counter, readerr())),
-            (6, 0),
-            "receives that the counter has counted"
-        );
+        let seen = (value_of(counter), errors_of(counter));
+        ensure_eq!(seen, (6, 0), "receives that the counter has counted");
         Ok(())
     })
 }
 
 fn several(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: NAMES,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(NAMES);
     heard(ctx, &plan, 1, |job| {
         let mut words = [99u64; 2];
-        let part = libc::iovec {
-            iov_base: words.as_mut_ptr().cast(),
-            iov_len: 16,
-        };
+        let part = iovec(words.as_mut_ptr(), 16);
         let least = 9usize;
         ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), 8));
-        let msg = fi_msg {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: FI_ADDR_UNSPEC,
-            context: cx(4),
-            data: 0,
-        };
+        let msg = plain_msg(&part, FI_ADDR_UNSPEC, cx(4));
         job.post(|| call!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV)))?;
         let (error, _) = error_of(job, Buffer::Providers)?;
         ensure_eq!(error.flags & FI_MULTI_RECV, 0, "the error's flags");
         ensure_eq!(error.buf, words.as_mut_ptr().cast(), "the message's place");
         let entry = job.rx.of(4)?;
-        ensure_eq!(
-            entry.flags & FI_MULTI_RECV,
-            FI_MULTI_RECV,
-            "the buffer given back"
-        );
+        let seen = entry.flags & FI_MULTI_RECV;
+        ensure_eq!(seen, FI_MULTI_RECV, "the buffer given back");
         // SAFETY:
         // - in bounds; the provider writes it through a pointer.
         let seen = unsafe { words.as_ptr().read_volatile() };
@@ -186,21 +154,16 @@ fn several(ctx: &Ctx) -> Verdict {
 }
 
 fn old(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: NAMES,
-        version: version(1, 4),
-        mr_mode: FI_MR_BASIC,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(NAMES)
+        .version(version(1, 4))
+        .mr_mode(FI_MR_BASIC);
     heard(ctx, &plan, 1, |job| {
         let mut word = 99;
         receive(job, &mut word, 0)?;
         let (error, said) = error_of(job, Buffer::Old)?;
-        ensure_eq!(
-            error.err_data_size,
-            UNTOUCHED,
-            "the member that is not there"
-        );
+        let seen = error.err_data_size;
+        ensure_eq!(seen, UNTOUCHED, "the member that is not there");
         same(
             &said,
             &job.ctx.told(1).unwrap_or_default()[..NAME],

@@ -85,7 +85,7 @@ fn say(station: &Station, to: u64, bytes: &[u8; 8]) -> Verdict {
 
 fn talk(ctx: &Ctx) -> Verdict {
     for server_first in [true, false] {
-        let (service, plan) = (service(ctx), Plan::default());
+        let (service, plan) = (service(ctx), Plan::DEFAULT);
         let server = ctx.rank == 0;
         let mut station = side(&service, &plan, server, FI_FORMAT_UNSPEC)?;
         let ends = (station.info.end(true), station.info.end(false));
@@ -100,11 +100,8 @@ fn talk(ctx: &Ctx) -> Verdict {
             if server_first {
                 ctx.sync();
             }
-            ensure_eq!(
-                station.name()?.to_vec(),
-                ends.0,
-                "the server's name and its source"
-            );
+            let found = station.name()?.to_vec();
+            ensure_eq!(found, ends.0, "the server's name and its source");
             ctx.tell(
                 &[
                     &ends.0[..],
@@ -147,11 +144,8 @@ fn talk(ctx: &Ctx) -> Verdict {
             ctx.sync();
             hear(&station, b"welcome!")?;
             let told = ctx.told(0).unwrap_or_default();
-            ensure_eq!(
-                told[..NAME].to_vec(),
-                ends.1,
-                "the server's source and the destination"
-            );
+            let found = told[..NAME].to_vec();
+            ensure_eq!(found, ends.1, "the server's source and the destination");
             let word =
                 |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
             let (key, base) = (word(NAME), word(NAME + 8));
@@ -171,10 +165,7 @@ fn talk(ctx: &Ctx) -> Verdict {
 }
 
 fn sources(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG | FI_SOURCE,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_MSG | FI_SOURCE);
     let service = service(ctx);
     let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
     station.ep = enabled(&station, &plan)?;
@@ -193,11 +184,8 @@ fn sources(ctx: &Ctx) -> Verdict {
         ensure_eq!((count, address), (1, 0), "fi_av_insertsvc");
         let mut other = 77;
         let count = call!(obj av, insertsvc(missing, service.as_ptr(), &mut other, 0, null_mut()));
-        ensure_eq!(
-            (count, other),
-            (0, FI_ADDR_NOTAVAIL),
-            "fi_av_insertsvc of another machine"
-        );
+        let wanted = (0, FI_ADDR_NOTAVAIL);
+        ensure_eq!((count, other), wanted, "fi_av_insertsvc of another machine");
         let word = Memory::new(8);
         ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
         let (mut entry, mut source) = (blank(), 7);
@@ -212,16 +200,13 @@ fn sources(ctx: &Ctx) -> Verdict {
 }
 
 fn taken(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (service(ctx), Plan::default());
+    let (service, plan) = (service(ctx), Plan::DEFAULT);
     let station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     let refused = || -> Verdict {
         let mut ep: *mut fid_ep = null_mut();
         let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
-        ensure_eq!(
-            code,
-            -libc::EADDRINUSE,
-            "an endpoint for a service that is taken"
-        );
+        let expected = -libc::EADDRINUSE;
+        ensure_eq!(code, expected, "an endpoint for a service that is taken");
         ensure!(ep.is_null(), "an endpoint");
         Ok(())
     };
@@ -243,7 +228,7 @@ fn taken(ctx: &Ctx) -> Verdict {
 }
 
 fn any(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (c"0".to_owned(), Plan::default());
+    let (service, plan) = (c"0".to_owned(), Plan::DEFAULT);
     let mut first = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     let mut second = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     first.ep = enabled(&first, &plan)?;
@@ -261,7 +246,7 @@ fn any(ctx: &Ctx) -> Verdict {
 }
 
 fn name(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (service(ctx), Plan::default());
+    let (service, plan) = (service(ctx), Plan::DEFAULT);
     let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 0 {
         station.ep = enabled(&station, &plan)?;
@@ -288,7 +273,7 @@ fn name(ctx: &Ctx) -> Verdict {
 }
 
 fn again(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (service(ctx), Plan::default());
+    let (service, plan) = (service(ctx), Plan::DEFAULT);
     let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 0 {
         for round in 0..3u8 {
@@ -318,7 +303,7 @@ fn again(ctx: &Ctx) -> Verdict {
 }
 
 fn left(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (service(ctx), Plan::default());
+    let (service, plan) = (service(ctx), Plan::DEFAULT);
     let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 2 {
         station.ep = enabled(&station, &plan)?;
@@ -340,7 +325,7 @@ fn left(ctx: &Ctx) -> Verdict {
 }
 
 fn texts(ctx: &Ctx) -> Verdict {
-    let (service, plan) = (service(ctx), Plan::default());
+    let (service, plan) = (service(ctx), Plan::DEFAULT);
     let server = ctx.rank == 0;
     let mut station = side(&service, &plan, server, FI_ADDR_STR)?;
     ensure_eq!(station.info.info().addr_format, FI_ADDR_STR, "the format");
@@ -349,11 +334,8 @@ fn texts(ctx: &Ctx) -> Verdict {
     let (mut name, mut len) = ([1u8; 128], 128);
     ok!(cm station.ep, getname(name.as_mut_ptr().cast(), &mut len));
     let name = &name[..len];
-    ensure_eq!(
-        name.iter().position(|byte| *byte == 0),
-        Some(len - 1),
-        "the end of the text"
-    );
+    let found = name.iter().position(|byte| *byte == 0);
+    ensure_eq!(found, Some(len - 1), "the end of the text");
     ensure!(
         name.starts_with(b"fi_unipgas://"),
         "{:?}",

@@ -33,7 +33,7 @@ const MOST: usize = 70_000;
 fn messages(ctx: &Ctx) -> Verdict {
     const COUNT: usize = 3;
     let each = many(ctx, 3) as usize;
-    with_shared(ctx, &Plan::default(), COUNT, |job, shared, addresses| {
+    with_shared(ctx, &Plan::DEFAULT, COUNT, |job, shared, addresses| {
         let Some(shared) = shared else {
             // Lengths of short messages, of messages in the ring, and of fetched messages.
             let lens = [24, 500, MOST, 40, 24, 9000];
@@ -48,9 +48,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                     send(job, addresses[nth], bytes)?;
                 }
             }
-            for _ in &sent {
-                job.tx.of(1)?;
-            }
+            job.tx.successes_of(1, &sent)?;
             return job.tx.is_empty();
         };
         let senders = job.size as usize - 1;
@@ -99,7 +97,7 @@ fn messages(ctx: &Ctx) -> Verdict {
         }
         for own in &shared.endpoints {
             own.rx.is_empty()?;
-            let count = call!(obj own.counter, read());
+            let count = value_of(own.counter);
             ensure_eq!(count, (each * senders) as u64, "what the endpoint counts");
         }
         buffers.into_iter().for_each(Memory::free);
@@ -108,7 +106,7 @@ fn messages(ctx: &Ctx) -> Verdict {
 }
 
 fn tagged(ctx: &Ctx) -> Verdict {
-    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+    with_shared(ctx, &Plan::DEFAULT, 2, |job, shared, addresses| {
         for early in [true, false] {
             let Some(shared) = shared else {
                 if early {
@@ -173,20 +171,11 @@ fn tagged(ctx: &Ctx) -> Verdict {
 
 /// A tagged receive for fi_trecvmsg.
 pub(super) fn message(part: &libc::iovec, tag: u64, context: usize) -> fi_msg_tagged {
-    fi_msg_tagged {
-        msg_iov: part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: FI_ADDR_UNSPEC,
-        tag,
-        ignore: 0,
-        context: cx(context),
-        data: 0,
-    }
+    tagged_msg(part, FI_ADDR_UNSPEC, tag, cx(context))
 }
 
 fn looked(ctx: &Ctx) -> Verdict {
-    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+    with_shared(ctx, &Plan::DEFAULT, 2, |job, shared, addresses| {
         let Some(shared) = shared else {
             for (tag, len) in [(5, 100), (6, 50), (7, 20)] {
                 tsend(job, addresses[1], tag, &pattern(1, len))?;
@@ -196,10 +185,7 @@ fn looked(ctx: &Ctx) -> Verdict {
         };
         let [first, second] = [&shared.endpoints[0], &shared.endpoints[1]];
         let buffer = Memory::new(100);
-        let part = libc::iovec {
-            iov_base: buffer.base.cast(),
-            iov_len: 100,
-        };
+        let part = iovec(buffer.base, 100);
         let nothing = fi_msg_tagged {
             msg_iov: null(),
             iov_count: 0,
@@ -214,11 +200,8 @@ fn looked(ctx: &Ctx) -> Verdict {
                 ok!(tagged shared.srx, recvmsg(&wanted, FI_PEEK | flags));
                 let (code, entry) = second.rx.read();
                 if code == 1 {
-                    ensure_eq!(
-                        (entry.len, entry.op_context.addr()),
-                        (len, 3),
-                        "what is found"
-                    );
+                    let seen = (entry.len, entry.op_context.addr());
+                    ensure_eq!(seen, (len, 3), "what is found");
                     break;
                 }
                 first.rx.fails(FI_ENOMSG, "looking too early")?;
@@ -237,10 +220,7 @@ fn looked(ctx: &Ctx) -> Verdict {
     })
 }
 
-const MULTI: Plan<'static> = Plan {
-    caps: FI_MSG | FI_MULTI_RECV,
-    ..Plan::DEFAULT
-};
+const MULTI: Plan<'static> = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV);
 
 fn several(ctx: &Ctx) -> Verdict {
     with_shared(ctx, &MULTI, 2, |job, shared, addresses| {
@@ -261,18 +241,8 @@ fn several(ctx: &Ctx) -> Verdict {
         ok!(obj shared.srx, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
         ensure_eq!(seen, 64, "the option");
         let buffer = Memory::new(5 * 64 + 60);
-        let part = libc::iovec {
-            iov_base: buffer.base.cast(),
-            iov_len: buffer.len,
-        };
-        let msg = fi_msg {
-            msg_iov: &part,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: FI_ADDR_UNSPEC,
-            context: cx(4),
-            data: 0,
-        };
+        let part = iovec(buffer.base, buffer.len);
+        let msg = plain_msg(&part, FI_ADDR_UNSPEC, cx(4));
         ok!(msg shared.srx, recvmsg(&msg, FI_MULTI_RECV));
         let (mut taken, mut given_back) = ([0; 2], 0);
         let mut values = Vec::new();
@@ -295,11 +265,8 @@ fn several(ctx: &Ctx) -> Verdict {
             }
         }
         let total: i32 = taken.iter().sum();
-        ensure_eq!(
-            (total, given_back),
-            (5, 1),
-            "messages, and how often it was given back"
-        );
+        let found = (total, given_back);
+        ensure_eq!(found, (5, 1), "messages, and how often it was given back");
         // The remaining message goes to the next receive.
         let last = Memory::new(64);
         shared.receive(last.base, 64, 5)?;
@@ -321,10 +288,7 @@ fn several(ctx: &Ctx) -> Verdict {
     })
 }
 
-const DIRECTED: Plan<'static> = Plan {
-    caps: FI_MSG | FI_TAGGED | FI_DIRECTED_RECV,
-    ..Plan::DEFAULT
-};
+const DIRECTED: Plan<'static> = Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV);
 
 fn directed(ctx: &Ctx) -> Verdict {
     with_shared(ctx, &DIRECTED, 2, |job, shared, addresses| {
@@ -353,7 +317,7 @@ fn directed(ctx: &Ctx) -> Verdict {
 }
 
 fn cancelled(ctx: &Ctx) -> Verdict {
-    with_shared(ctx, &Plan::default(), 2, |job, shared, addresses| {
+    with_shared(ctx, &Plan::DEFAULT, 2, |job, shared, addresses| {
         let Some(shared) = shared else {
             job.meet();
             send(job, addresses[1], &[3; 8])?;
@@ -365,11 +329,8 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         gives!(FI_ENOENT, obj shared.srx, cancel(cx(5)));
         ok!(obj shared.srx, cancel(cx(6)));
         let error = shared.endpoints[0].rx.fails(FI_ECANCELED, "the receive")?;
-        ensure_eq!(
-            (error.op_context.addr(), error.flags),
-            (6, FI_MSG | FI_RECV),
-            "the failure"
-        );
+        let seen = (error.op_context.addr(), error.flags);
+        ensure_eq!(seen, (6, FI_MSG | FI_RECV), "the failure");
         gives!(FI_ENOENT, obj shared.srx, cancel(cx(6)));
         job.meet();
         shared.endpoints[1].rx.of(7)?;
@@ -388,7 +349,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
 fn raced(ctx: &Ctx) -> Verdict {
     const COUNT: usize = 2;
     let each = many(ctx, 50) as usize;
-    with_shared(ctx, &Plan::default(), COUNT, |job, shared, addresses| {
+    with_shared(ctx, &Plan::DEFAULT, COUNT, |job, shared, addresses| {
         let Some(shared) = shared else {
             for serial in 0..each {
                 for address in addresses {
@@ -428,10 +389,7 @@ fn raced(ctx: &Ctx) -> Verdict {
 }
 
 fn atomics(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_TAGGED | FI_ATOMIC,
-        ..Plan::DEFAULT
-    };
+    let plan = Plan::DEFAULT.caps(FI_TAGGED | FI_ATOMIC);
     with_shared(ctx, &plan, 2, |job, shared, addresses| {
         let value = Memory::new(8);
         let Some(shared) = shared else {
@@ -439,32 +397,11 @@ fn atomics(ctx: &Ctx) -> Verdict {
             let operand: *const std::ffi::c_void = (&raw const operand).cast();
             let to = addresses[1];
             // The key carries the tag.
-            let fetch = fi_rma_ioc {
-                addr: 0,
-                count: 1,
-                key: 9,
-            };
-            let (from, mut into) = (
-                fi_ioc {
-                    addr: operand.cast_mut(),
-                    count: 1,
-                },
-                fi_ioc {
-                    addr: value.base.cast(),
-                    count: 1,
-                },
-            );
+            let fetch = rma_ioc(0, 1, 9);
+            let (from, mut into) = (ioc(operand.cast_mut(), 1), ioc(value.base, 1));
             let msg = fi_msg_atomic {
-                msg_iov: &from,
                 desc: none.cast(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: &fetch,
-                rma_iov_count: 1,
-                datatype: UINT64,
-                op: SUM,
-                context: cx(2),
-                data: 0,
+                ..atomic_msg(&from, to, &fetch, SUM, cx(2))
             };
             job.post(
                 || call!(atomic job.ep, readwritemsg(&msg, &mut into, null_mut(), 1, FI_TAGGED)),
@@ -518,11 +455,8 @@ fn dead(ctx: &Ctx) -> Verdict {
             }
             looks.again();
         };
-        ensure_eq!(
-            (error.err, error.op_context.addr()),
-            (FI_ECONNRESET, 3),
-            "the failure"
-        );
+        let seen = (error.err, error.op_context.addr());
+        ensure_eq!(seen, (FI_ECONNRESET, 3), "the failure");
         buffer.free();
         shared.close()?;
     }

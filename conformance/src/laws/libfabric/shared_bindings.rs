@@ -6,7 +6,7 @@ use super::kit::*;
 use super::library::getinfo;
 use super::shared::message;
 use super::srx::*;
-use super::station::{Plan, close, name_of, open_queue};
+use super::station::{Plan, av_attr, close, name_of, open_queue};
 
 laws! {
     left: "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
@@ -20,8 +20,8 @@ laws! {
 }
 
 fn left(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
-        let plan = Plan::default();
+    with(ctx, &Plan::DEFAULT, 256, |job| {
+        let plan = Plan::DEFAULT;
         if job.rank > 0 {
             for _ in 0..3 {
                 job.meet();
@@ -61,7 +61,7 @@ fn left(ctx: &Ctx) -> Verdict {
 }
 
 fn wrong(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         let (domain, none) = (job.station.domain, null_mut());
         gives!(FI_EINVAL, obj domain, srx_ctx(null_mut(), null_mut(), none));
@@ -118,27 +118,13 @@ fn wrong(ctx: &Ctx) -> Verdict {
         gives!(FI_EOPNOTSUPP, tagged srx, inject(base.cast_const(), 8, 0, 1));
         gives!(FI_EINVAL, msg srx, recv(null_mut(), 8, none, FI_ADDR_UNSPEC, none));
         gives!(FI_EINVAL, msg srx, recvmsg(null(), 0));
-        let part = libc::iovec {
-            iov_base: base,
-            iov_len: 8,
-        };
+        let part = iovec(base, 8);
         gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
         gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
 
         // Endpoints of one shared context use the same vector.
-        let (mut av, mut attr) = (
-            null_mut(),
-            fi_av_attr {
-                r#type: FI_AV_TABLE,
-                rx_ctx_bits: 0,
-                count: 0,
-                ep_per_node: 0,
-                name: null(),
-                map_addr: null_mut(),
-                flags: 0,
-            },
-        );
-        ok!(obj domain, av_open(&mut attr, &mut av, none));
+        let mut av = null_mut();
+        ok!(obj domain, av_open(&mut av_attr(FI_AV_TABLE, 0), &mut av, none));
         let stranger = bare(job, &mut asked, av)?;
         ok!(fid stranger, bind(srx.cast(), 0));
         ok!(fid stranger, bind(stx.cast(), 0));
@@ -162,7 +148,7 @@ fn wrong(ctx: &Ctx) -> Verdict {
 }
 
 fn transmits(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     with(ctx, &plan, 256, |job| {
         let mut asked = info(&plan, true, false)?;
         let (mut stx, none): (*mut fid_stx, _) = (null_mut(), null_mut());
@@ -208,15 +194,13 @@ fn transmits(ctx: &Ctx) -> Verdict {
                 queue.of(10 * which + nth)?;
             }
         }
-        for _ in 0..3 * each {
-            job.rx.next()?;
-        }
+        job.rx.successes(0..3 * each)?;
         words.holds(0, &[6; 8 * 15], "the messages")?;
         job.meet();
         job.memory.holds(0, &[6; 24], "what was written")?;
         for (ep, queue, counter) in own {
             queue.is_empty()?;
-            ensure_eq!(call!(obj counter, read()), 2 * each as u64, "its counter");
+            ensure_eq!(value_of(counter), 2 * each as u64, "its counter");
             gives!(FI_EBUSY, fid stx, close());
             close(ep)?;
             close(queue.0)?;
@@ -229,7 +213,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
 }
 
 fn offered(_: &Ctx) -> Verdict {
-    let plan = Plan::default();
+    let plan = Plan::DEFAULT;
     for (transmits, receives) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut info = info(&plan, transmits, receives)?;
         let count = |shared| if shared { FI_SHARED_CONTEXT } else { 1 };

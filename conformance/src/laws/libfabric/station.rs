@@ -57,9 +57,20 @@ impl Plan<'_> {
     }
 }
 
-impl Default for Plan<'_> {
-    fn default() -> Self {
-        Plan::DEFAULT
+/// For each field a method that gives the plan with another value.
+macro_rules! setters {
+    ($($field:ident: $type:ty),* $(,)?) => {$(
+        pub(crate) const fn $field(self, $field: $type) -> Self {
+            Plan { $field, ..self }
+        }
+    )*};
+}
+
+impl<'a> Plan<'a> {
+    setters! {
+        version: u32, caps: u64, mr_mode: c_int, order: u64, op_flags: u64, threading: c_int,
+        progress: c_int, av_type: c_int, format: c_int, wait: c_int, condition: c_int,
+        entries: usize, selective: bool, queues: bool, counters: &'a [u64],
     }
 }
 
@@ -129,15 +140,7 @@ impl Station {
         };
         crate::ensure_eq!(code, 0, "fi_fabric");
         ok!(obj station.fabric, domain(station.info.raw(), &mut station.domain, null_mut()));
-        let mut attr = fi_av_attr {
-            r#type: station.info.domain().av_type,
-            rx_ctx_bits: 0,
-            count: 0,
-            ep_per_node: 0,
-            name: std::ptr::null(),
-            map_addr: null_mut(),
-            flags: 0,
-        };
+        let mut attr = av_attr(station.info.domain().av_type, 0);
         ok!(obj station.domain, av_open(&mut attr, &mut station.av, null_mut()));
         if plan.queues {
             station.tx = open_queue(station.domain, plan)?;
@@ -269,6 +272,29 @@ pub(crate) struct Registered {
     pub(crate) mr: *mut fid_mr,
     pub(crate) key: u64,
     pub(crate) base: u64,
+}
+
+pub(crate) fn av_attr(kind: c_int, flags: u64) -> fi_av_attr {
+    fi_av_attr {
+        r#type: kind,
+        rx_ctx_bits: 0,
+        count: 0,
+        ep_per_node: 0,
+        name: std::ptr::null(),
+        map_addr: null_mut(),
+        flags,
+    }
+}
+
+/// Opens an address vector.
+pub(crate) fn vector(station: &Station, kind: c_int, flags: u64) -> Result<*mut fid_av, String> {
+    let mut av = null_mut();
+    let mut attr = fi_av_attr {
+        count: 4,
+        ..av_attr(kind, flags)
+    };
+    ok!(obj station.domain, av_open(&mut attr, &mut av, null_mut()));
+    Ok(av)
 }
 
 /// Opens a completion queue as planned.

@@ -32,7 +32,7 @@ pub(super) fn trecv(
 }
 
 fn matching(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         // Both ranks use the same sequence.
         let mut random = ctx.random(17);
         for round in 0..many(ctx, 2) {
@@ -103,7 +103,7 @@ fn matching(ctx: &Ctx) -> Verdict {
 }
 
 fn in_order(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         const COUNT: usize = 40;
         let mut random = ctx.random(job.rank.into());
         let to = job.peer(job.right()).address;
@@ -135,24 +135,20 @@ fn in_order(ctx: &Ctx) -> Verdict {
         for (nth, buffer) in (early..).zip(behind) {
             trecv(job, buffer, (nth as u64 % 2, 0), nth)?;
         }
-        for _ in 0..COUNT {
-            job.rx.next()?;
-        }
+        job.rx.successes(0..COUNT)?;
         for (nth, buffer) in buffers.iter().enumerate() {
             // SAFETY:
             // - in bounds; the provider writes it through a pointer.
             let number = unsafe { buffer.as_ptr().cast::<u64>().read_unaligned() };
             ensure_eq!(number, nth as u64, "the message of receive {nth}");
         }
-        for _ in 0..sent {
-            job.tx.of(5)?;
-        }
+        job.tx.successes_of(5, 0..sent)?;
         Ok(())
     })
 }
 
 fn apart(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut buffers = [[0u8; 8]; 2];
         let [plain, tagged] = &mut buffers;
         super::message::receive(job, plain, 1)?;
@@ -163,11 +159,8 @@ fn apart(ctx: &Ctx) -> Verdict {
         job.meet();
         super::message::send(job, job.right(), &[1; 8], 3)?;
         ensure_eq!(job.rx.of(1)?.flags, FI_MSG | FI_RECV, "the flags");
-        ensure_eq!(
-            job.tx.of(4)?.flags,
-            FI_TAGGED | FI_SEND,
-            "the sender's flags"
-        );
+        let seen = job.tx.of(4)?.flags;
+        ensure_eq!(seen, FI_TAGGED | FI_SEND, "the sender's flags");
         ensure_eq!(job.tx.of(3)?.flags, FI_MSG | FI_SEND, "the sender's flags");
         // SAFETY:
         // - valid memory; the provider writes it through pointers.
@@ -185,26 +178,17 @@ pub(super) fn message(
     context: usize,
 ) -> fi_msg_tagged {
     fi_msg_tagged {
-        msg_iov: part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: job.peer(job.right()).address,
-        tag,
         ignore,
-        context: cx(context),
-        data: 0,
+        ..tagged_msg(part, job.peer(job.right()).address, tag, cx(context))
     }
 }
 
 pub(super) fn part(bytes: &mut [u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    }
+    iovec(bytes.as_mut_ptr(), bytes.len())
 }
 
 fn kinds(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (to, tag, none) = (
             job.peer(job.right()).address,
             0xfedc_ba98_7654_3210u64,
@@ -263,16 +247,13 @@ fn kinds(ctx: &Ctx) -> Verdict {
 }
 
 fn cut(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut buffer = [0u8; 60];
         trecv(job, &mut buffer[..50], (9, 0), 2)?;
         tsend(job, 9, &[7; 80], 3)?;
         let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-        ensure_eq!(
-            (error.op_context.addr(), error.tag, error.len, error.olen),
-            (2, 9, 50, 30),
-            "context, tag, length, excess"
-        );
+        let seen = (error.op_context.addr(), error.tag, error.len, error.olen);
+        ensure_eq!(seen, (2, 9, 50, 30), "context, tag, length, excess");
         same(
             &buffer,
             &[[7; 50].as_slice(), &[0; 10]].concat(),

@@ -47,25 +47,11 @@ impl Call {
     /// Posts the operation; retries on -FI_EAGAIN. With `fetches`, or as a compare-swap, the results arrive with the completion.
     fn post(&mut self, job: &Job<'_>, to: u32, op: c_int, fetches: bool) -> Verdict {
         let count = self.count;
-        let list = |values: &mut [u64; 4]| fi_ioc {
-            addr: values.as_mut_ptr().cast(),
-            count,
-        };
+        let list = |values: &mut [u64; 4]| ioc(values.as_mut_ptr(), count);
         let operand = list(&mut self.operand);
         let compare = list(&mut self.compare);
         let mut result = list(&mut self.result);
-        let msg = fi_msg_atomic {
-            msg_iov: &operand,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: job.peer(to).address,
-            rma_iov: &self.remote,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op,
-            context: cx(MINE),
-            data: 0,
-        };
+        let msg = atomic_msg(&operand, job.peer(to).address, &self.remote, op, cx(MINE));
         let none = null_mut();
         job.post(|| match (op, fetches) {
             (CSWAP, _) => call!(atomic job.ep, compwritemsg(&msg, &compare, none, 1, &mut result, none, 1, FI_TAGGED)),
@@ -95,17 +81,14 @@ fn seen(words: &[u64], nth: usize) -> u64 {
 /// Waits for the end of a receive that an atomic has used. Returns its context.
 fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     let entry = job.rx.next()?;
-    ensure_eq!(
-        (entry.flags, entry.len),
-        (FI_ATOMIC | FI_TAGGED | FI_RECV, len),
-        "flags and length"
-    );
+    let expected = (FI_ATOMIC | FI_TAGGED | FI_RECV, len);
+    ensure_eq!((entry.flags, entry.len), expected, "flags and length");
     Ok(entry.op_context.addr())
 }
 
 fn counted(ctx: &Ctx) -> Verdict {
     const EACH: u64 = 20;
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         if job.rank == 0 {
             let mut words = [0u64; 3];
             let operations = 2 * EACH * u64::from(ctx.size - 1);
@@ -114,11 +97,8 @@ fn counted(ctx: &Ctx) -> Verdict {
                 ensure_eq!(used(job, 8)?, nth as usize, "the receive");
                 ensure_eq!(seen(&words, 1), nth + 1, "the counter");
             }
-            ensure_eq!(
-                (seen(&words, 0), seen(&words, 2)),
-                (0, 0),
-                "beside the counter"
-            );
+            let found = (seen(&words, 0), seen(&words, 2));
+            ensure_eq!(found, (0, 0), "beside the counter");
         } else {
             let mut last = None;
             for _ in 0..EACH {
@@ -140,7 +120,7 @@ fn counted(ctx: &Ctx) -> Verdict {
 }
 
 fn matched(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let mut random = ctx.random(3);
         for round in 0..many(ctx, 2) {
             // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
@@ -169,11 +149,8 @@ fn matched(ctx: &Ctx) -> Verdict {
                     let nth = entry.op_context.addr();
                     ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
                     let kind = if nth == 1 { 0 } else { FI_ATOMIC };
-                    ensure_eq!(
-                        entry.flags,
-                        kind | FI_TAGGED | FI_RECV,
-                        "flags of receive {nth}"
-                    );
+                    let found = entry.flags;
+                    ensure_eq!(found, kind | FI_TAGGED | FI_RECV, "flags of receive {nth}");
                     ends[nth] = true;
                 }
                 ensure_eq!(ends, [true; 3], "receives that have ended");
@@ -190,9 +167,7 @@ fn matched(ctx: &Ctx) -> Verdict {
                 tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
                 swap.post(job, 0, CSWAP, true)?;
                 job.meet();
-                for _ in 0..3 {
-                    job.tx.next()?;
-                }
+                job.tx.successes(0..3)?;
                 ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
                 ensure_eq!(swap.before(0), 40, "before the swap");
             }
@@ -210,22 +185,16 @@ fn failing(ctx: &Ctx) -> Verdict {
         (u64::MAX - 7, FI_ETRUNC),
         (4, FI_EINVAL),
     ];
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for (nth, (offset, errno)) in CASES.into_iter().enumerate() {
             if job.rank == 0 {
                 let mut words = [1, 2, 3u64];
                 trecv(job, buffer_of(&mut words), (nth as u64, 0), nth)?;
                 let error = job.rx.fails(errno, "the receive")?;
-                ensure_eq!(
-                    (error.op_context.addr(), error.len),
-                    (nth, 0),
-                    "its context and length"
-                );
-                ensure_eq!(
-                    [0, 1, 2].map(|nth| seen(&words, nth)),
-                    [1, 2, 3],
-                    "the buffer"
-                );
+                let found = (error.op_context.addr(), error.len);
+                ensure_eq!(found, (nth, 0), "its context and length");
+                let found = [0, 1, 2].map(|nth| seen(&words, nth));
+                ensure_eq!(found, [1, 2, 3], "the buffer");
             } else {
                 Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
                 let error = job.tx.fails(errno, "the operation")?;
@@ -236,27 +205,9 @@ fn failing(ctx: &Ctx) -> Verdict {
         let domain = job.station.domain;
         ok!(obj domain, query_atomic(UINT64, SUM, &mut attr, FI_TAGGED));
         let many = vec![0u64; attr.count + 1];
-        let operand = fi_ioc {
-            addr: many.as_ptr().cast_mut().cast(),
-            count: many.len(),
-        };
-        let remote = fi_rma_ioc {
-            addr: 0,
-            count: many.len(),
-            key: 77,
-        };
-        let msg = fi_msg_atomic {
-            msg_iov: &operand,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: job.peer(job.right()).address,
-            rma_iov: &remote,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op: SUM,
-            context: cx(1),
-            data: 0,
-        };
+        let operand = ioc(many.as_ptr(), many.len());
+        let remote = rma_ioc(0, many.len(), 77);
+        let msg = atomic_msg(&operand, job.peer(job.right()).address, &remote, SUM, cx(1));
         gives!(FI_EMSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
         job.tx.is_empty()?;
         job.meet();

@@ -40,12 +40,26 @@ fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> 
         .collect())
 }
 
+/// Seven operations on three words of a peer: an addition and a write, each also injected, fetching and comparing atomics, and a read.
+pub(super) fn change_and_read(job: &Job<'_>, (to, at, key): (u64, u64, u64)) -> Verdict {
+    let (mut result, none) = (0u64, null_mut());
+    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+    job.done(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
+    job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+    job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
+    job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
+    job.done(
+        || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
+    )?;
+    job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
+    job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
+    Ok(())
+}
+
 fn endpoint(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC,
-        counters: &[FI_REMOTE_WRITE, FI_REMOTE_READ],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC)
+        .counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]);
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 5);
         let [writes, reads] = job.station.counters[..] else {
@@ -53,19 +67,10 @@ fn endpoint(ctx: &Ctx) -> Verdict {
         };
         if job.rank > 0 {
             let (to, at, key) = job.place(0, 8);
-            let (mut result, none) = (0u64, null_mut());
-            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+            let (o, none) = ((&raw const ONE).cast(), null_mut());
             for _ in 0..rounds {
-                job.done(
-                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-                )?;
-                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
-                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
+                change_and_read(job, (to, at, key))?;
                 job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
-                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
-                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
-                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
             }
             // Refused operations are not counted.
             job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
@@ -76,18 +81,12 @@ fn endpoint(ctx: &Ctx) -> Verdict {
         if job.rank == 0 {
             let others = u64::from(job.size) - 1;
             ensure_eq!(
-                (call!(obj writes, read()), call!(obj reads, read())),
+                (value_of(writes), value_of(reads)),
                 (5 * others * rounds, (3 * rounds + 1) * others),
                 "writes and reads, at the first look"
             );
-            ensure_eq!(
-                (call!(obj writes, readerr()), call!(obj reads, readerr())),
-                (0, 0),
-                "failures"
-            );
-            for _ in 0..others * rounds {
-                job.rx.next()?;
-            }
+            ensure_eq!((errors_of(writes), errors_of(reads)), (0, 0), "failures");
+            job.rx.successes(0..others * rounds)?;
         }
         Ok(())
     })
@@ -97,31 +96,15 @@ fn endpoint(ctx: &Ctx) -> Verdict {
 fn settle(job: &Job<'_>) -> Verdict {
     let (to, addr, key) = job.place(0, 128);
     let mut word = 0u64;
-    let iov = libc::iovec {
-        iov_base: (&raw mut word).cast(),
-        iov_len: 8,
-    };
+    let iov = iovec(&raw mut word, 8);
     let remote = fi_rma_iov { addr, len: 8, key };
-    let message = fi_msg_rma {
-        msg_iov: &iov,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: to,
-        rma_iov: &remote,
-        rma_iov_count: 1,
-        context: null_mut(),
-        data: 0,
-    };
+    let message = rma_msg(&iov, to, &remote, null_mut());
     job.done(|| call!(rma job.ep, readmsg(&message, FI_COMPLETION | FI_FENCE)))?;
     Ok(())
 }
 
 fn memory(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC), 256, |job| {
         let rounds = many(ctx, 5);
         // Two regions, each with a counter of remote writes. The first also has a counter of remote reads.
         let memories = [Memory::new(256), Memory::new(256)];
@@ -147,10 +130,7 @@ fn memory(ctx: &Ctx) -> Verdict {
             let (mut result, none) = (0u64, null_mut());
             let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
             let words = [1u64; 4];
-            let iov = libc::iovec {
-                iov_base: words.as_ptr().cast_mut().cast(),
-                iov_len: 32,
-            };
+            let iov = iovec(words.as_ptr(), 32);
             let part = |addr, len, key| fi_rma_iov { addr, len, key };
             let parts = [
                 part(at + 32, 8, key),
@@ -169,16 +149,8 @@ fn memory(ctx: &Ctx) -> Verdict {
                 data: 0,
             };
             for _ in 0..rounds {
-                job.done(
-                    || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-                )?;
-                job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-                job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
-                job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
-                job.done(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)))?;
-                job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
+                change_and_read(job, (to, at, key))?;
                 job.done(|| call!(rma job.ep, writemsg(&message, FI_COMPLETION)))?;
-                job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
                 job.done(|| call!(atomic job.ep, readwrite(null_mut(), 1, none, r, none, to, at, key, UINT64, READ, none)))?;
                 job.done(|| call!(rma job.ep, write(o, 8, none, to, plain, plain_key, none)))?;
             }
@@ -187,15 +159,9 @@ fn memory(ctx: &Ctx) -> Verdict {
         job.meet();
         if job.rank == 0 {
             let all = (u64::from(job.size) - 1) * rounds;
-            let seen: Vec<u64> = counters
-                .iter()
-                .map(|counter| call!(obj * counter, read()))
-                .collect();
-            ensure_eq!(
-                seen,
-                [7 * all, all, 2 * all],
-                "the counters, at the first look"
-            );
+            let seen: Vec<u64> = counters.iter().map(|counter| value_of(*counter)).collect();
+            let expected = [7 * all, all, 2 * all];
+            ensure_eq!(seen, expected, "the counters, at the first look");
             ensure_eq!(memories[0].get(0), 3 * all, "the sum");
         }
         for one in registered {
@@ -212,10 +178,7 @@ fn memory(ctx: &Ctx) -> Verdict {
 }
 
 fn woken(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC | FI_RMA_EVENT,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 5);
         let memory = Memory::new(256);
@@ -253,7 +216,7 @@ fn woken(ctx: &Ctx) -> Verdict {
 }
 
 fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
         gives!(FI_EINVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
         let registered = job.station.register(memory, 100)?;
@@ -263,11 +226,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
         gives!(FI_EINVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
         gives!(FI_EBUSY, fid bound, close());
-        ensure_eq!(
-            call!(obj bound, read()),
-            0,
-            "a counter of what was not done"
-        );
+        ensure_eq!(value_of(bound), 0, "a counter of what was not done");
         close(registered.mr)?;
         close(bound)?;
         // The number of regions and counters over a domain's lifetime is unlimited.
@@ -284,27 +243,21 @@ fn refused(ctx: &Ctx) -> Verdict {
 }
 
 fn set_again(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC,
-        counters: &[FI_WRITE | FI_REMOTE_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC)
+        .counters(&[FI_WRITE | FI_REMOTE_WRITE]);
     with(ctx, &plan, 256, |job| {
         let counter = job.station.counters[0];
         job.write(job.right(), 0, &[1; 8])?;
         job.meet();
-        ensure_eq!(call!(obj counter, read()), 2, "one there, one here");
+        ensure_eq!(value_of(counter), 2, "one there, one here");
         ok!(obj counter, set(10));
-        ensure_eq!(call!(obj counter, read()), 10, "after fi_cntr_set");
+        ensure_eq!(value_of(counter), 10, "after fi_cntr_set");
         job.meet();
         job.write(job.right(), 0, &[2; 8])?;
         job.meet();
         ok!(obj counter, add(5));
-        ensure_eq!(
-            call!(obj counter, read()),
-            17,
-            "after another, and fi_cntr_add"
-        );
+        ensure_eq!(value_of(counter), 17, "after another, and fi_cntr_add");
         Ok(())
     })
 }

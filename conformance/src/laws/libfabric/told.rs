@@ -55,7 +55,7 @@ impl Told {
         let (mut failed, mut values) = (Ok(()), Vec::new());
         let waited = until("everything told and counted", || {
             failed = self.look(queue).map(drop);
-            let value = |counter: &(*mut fid_cntr, usize)| call!(obj counter.0, read()) as usize;
+            let value = |counter: &(*mut fid_cntr, usize)| value_of(counter.0) as usize;
             values = counters.iter().map(value).collect();
             let counted = values
                 .iter()
@@ -67,8 +67,8 @@ impl Told {
         waited
             .map_err(|text| format!("{text}: {} of {all} told, counted {values:?}", self.all()))?;
         for (counter, all) in counters {
-            ensure_eq!(call!(obj * counter, read()) as usize, *all, "counted");
-            ensure_eq!(call!(obj * counter, readerr()), 0, "failures");
+            ensure_eq!(value_of(*counter) as usize, *all, "counted");
+            ensure_eq!(errors_of(*counter), 0, "failures");
         }
         ensure_eq!(self.all(), all, "told");
         queue.is_empty()
@@ -113,24 +113,12 @@ pub(super) fn hear(ctx: &Ctx, rank: u32, what: &[u8]) -> Verdict {
 }
 
 pub(super) fn piece(bytes: &[u8]) -> libc::iovec {
-    libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    }
+    iovec(bytes.as_ptr(), bytes.len())
 }
 
 /// A message, or a receive, for the calls that take a structure.
 pub(super) fn envelope(part: &libc::iovec, addr: u64, context: usize) -> fi_msg_tagged {
-    fi_msg_tagged {
-        msg_iov: part,
-        desc: null_mut(),
-        iov_count: 1,
-        addr,
-        tag: 5,
-        ignore: 0,
-        context: cx(context),
-        data: 0,
-    }
+    tagged_msg(part, addr, 5, cx(context))
 }
 
 pub(super) fn untagged(message: &fi_msg_tagged) -> fi_msg {

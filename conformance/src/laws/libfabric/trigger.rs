@@ -27,11 +27,9 @@ laws! {
 }
 
 fn plan() -> Plan<'static> {
-    Plan {
-        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER,
-        counters: &[FI_WRITE | FI_READ | FI_SEND | FI_RECV],
-        ..Plan::default()
-    }
+    Plan::DEFAULT
+        .caps(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_TRIGGER)
+        .counters(&[FI_WRITE | FI_READ | FI_SEND | FI_RECV])
 }
 
 fn every_kind(ctx: &Ctx) -> Verdict {
@@ -52,21 +50,9 @@ fn every_kind(ctx: &Ctx) -> Verdict {
         let (sent, received) = (word(8, 0), word(9, 0));
         let (tagged, untagged) = (word(10, 0), word(11, 0));
         let flags = 0;
-        let mut write = fi_op_rma {
-            ep,
-            msg: places[0].rma(null_mut()),
-            flags,
-        };
-        let mut read = fi_op_rma {
-            ep,
-            msg: places[1].rma(null_mut()),
-            flags,
-        };
-        let mut add = fi_op_atomic {
-            ep,
-            msg: places[2].atomic(SUM, null_mut()),
-            flags,
-        };
+        let mut write = rma_op(ep, places[0].rma(null_mut()), flags);
+        let mut read = rma_op(ep, places[1].rma(null_mut()), flags);
+        let mut add = atomic_op(ep, places[2].atomic(SUM, null_mut()), flags);
         let fetch = fetched.fetch();
         let mut fetch_add = fi_op_fetch_atomic {
             ep,
@@ -81,27 +67,11 @@ fn every_kind(ctx: &Ctx) -> Verdict {
             compare: compared.compare(),
             flags,
         };
-        let mut send = fi_op_msg {
-            ep,
-            msg: sent.message(null_mut()),
-            flags,
-        };
-        let mut receive = fi_op_msg {
-            ep,
-            msg: received.message(null_mut()),
-            flags,
-        };
+        let mut send = message_op(ep, sent.message(null_mut()), flags);
+        let mut receive = message_op(ep, received.message(null_mut()), flags);
         receive.msg.addr = FI_ADDR_UNSPEC;
-        let mut tsend = fi_op_tagged {
-            ep,
-            msg: tagged.tagged(6, null_mut()),
-            flags,
-        };
-        let mut treceive = fi_op_tagged {
-            ep,
-            msg: untagged.tagged(6, null_mut()),
-            flags,
-        };
+        let mut tsend = tagged_op(ep, tagged.tagged(6, null_mut()), flags);
+        let mut treceive = tagged_op(ep, untagged.tagged(6, null_mut()), flags);
         treceive.msg.addr = FI_ADDR_UNSPEC;
         let ops: [(c_int, *mut c_void); 9] = [
             (FI_OP_RECV, (&raw mut receive).cast()),
@@ -118,18 +88,13 @@ fn every_kind(ctx: &Ctx) -> Verdict {
             .iter()
             .map(|(kind, op)| work((trigger, 3), completion, *kind, *op))
             .collect();
-        for one in &mut works {
-            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-        }
+        queue(job, &mut works)?;
         ok!(obj trigger, add(2));
         job.tx.is_empty()?;
         job.meet();
-        ensure_eq!(call!(obj completion, read()), 0, "work before its time");
-        ensure_eq!(
-            (job.memory.get(0), job.memory.get(8)),
-            (0, 0),
-            "the words before"
-        );
+        ensure_eq!(value_of(completion), 0, "work before its time");
+        let seen = job.memory.words([0, 8]);
+        ensure_eq!(seen, [0, 0], "the words before");
         // The provider reads the data when the work runs, not when it is queued.
         // SAFETY:
         // - the local array; the work is not triggered yet.
@@ -140,24 +105,18 @@ fn every_kind(ctx: &Ctx) -> Verdict {
         job.meet();
         job.tx.is_empty()?;
         job.rx.is_empty()?;
-        ensure_eq!(call!(obj completion, read()), 9, "each is told once");
-        ensure_eq!(call!(obj of_endpoint, read()), 0, "the endpoint's counter");
+        ensure_eq!(value_of(completion), 9, "each is told once");
+        ensure_eq!(value_of(of_endpoint), 0, "the endpoint's counter");
         let memory = &job.memory;
-        ensure_eq!(
-            [memory.get(0), memory.get(8), memory.get(72), memory.get(80)],
-            [12, 5, 107, 9],
-            "the words there"
-        );
+        let seen = memory.words([0, 8, 72, 80]);
+        ensure_eq!(seen, [12, 5, 107, 9], "the words there");
         // SAFETY:
         // - the local array; all operations have completed.
         let words: Vec<u64> = (0..12)
             .map(|nth| unsafe { at.add(nth).read_volatile() })
             .collect();
-        ensure_eq!(
-            [words[1], words[4], words[7], words[9], words[11]],
-            [33, 100, 3, 21, 22],
-            "what came here"
-        );
+        let seen = [words[1], words[4], words[7], words[9], words[11]];
+        ensure_eq!(seen, [33, 100, 3, 21, 22], "what came here");
         close(completion)?;
         close(trigger)
     })
@@ -170,23 +129,9 @@ fn met(ctx: &Ctx) -> Verdict {
         ok!(obj trigger, adderr(1));
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
-        let mut add = fi_op_atomic {
-            ep: job.ep,
-            msg: word.atomic(SUM, null_mut()),
-            flags: 0,
-        };
-        let mut now = work(
-            (trigger, 3),
-            completion,
-            FI_OP_ATOMIC,
-            (&raw mut add).cast(),
-        );
-        let mut later = work(
-            (trigger, 4),
-            completion,
-            FI_OP_ATOMIC,
-            (&raw mut add).cast(),
-        );
+        let mut add = atomic_op(job.ep, word.atomic(SUM, null_mut()), 0);
+        let mut now = work((trigger, 3), completion, FI_OP_ATOMIC, &raw mut add);
+        let mut later = work((trigger, 4), completion, FI_OP_ATOMIC, &raw mut add);
         ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut now).cast()));
         ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut later).cast()));
         ok!(obj completion, wait(1, -1));
@@ -230,13 +175,11 @@ fn thresholds(ctx: &Ctx) -> Verdict {
             .iter_mut()
             .zip(posted)
             .map(|(op, threshold)| {
-                let op = std::ptr::from_mut(op).cast();
+                let op = std::ptr::from_mut(op);
                 work((trigger, threshold), completion, FI_OP_FETCH_ATOMIC, op)
             })
             .collect();
-        for one in &mut works {
-            ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-        }
+        queue(job, &mut works)?;
         ok!(obj trigger, add(1));
         ok!(obj completion, wait(1, -1));
         ok!(obj trigger, add(100));
@@ -252,25 +195,12 @@ fn asked(ctx: &Ctx) -> Verdict {
         let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
         let mut value = 5u64;
         let word = Word::new(job, job.right(), 0, &mut value);
-        let mut good = fi_op_rma {
-            ep: job.ep,
-            msg: word.rma(cx(77)),
-            flags: FI_COMPLETION,
-        };
+        let mut good = rma_op(job.ep, word.rma(cx(77)), FI_COMPLETION);
         let mut wrong = Word::new(job, job.right(), 0, &mut value);
         wrong.remote.key += 1 << 20;
-        let mut bad = fi_op_rma {
-            ep: job.ep,
-            msg: wrong.rma(cx(78)),
-            flags: 0,
-        };
-        let mut first = work(
-            (trigger, 1),
-            completion,
-            FI_OP_WRITE,
-            (&raw mut good).cast(),
-        );
-        let mut second = work((trigger, 2), completion, FI_OP_WRITE, (&raw mut bad).cast());
+        let mut bad = rma_op(job.ep, wrong.rma(cx(78)), 0);
+        let mut first = work((trigger, 1), completion, FI_OP_WRITE, &raw mut good);
+        let mut second = work((trigger, 2), completion, FI_OP_WRITE, &raw mut bad);
         ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut first).cast()));
         ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut second).cast()));
         ok!(obj trigger, add(1));
@@ -278,8 +208,8 @@ fn asked(ctx: &Ctx) -> Verdict {
         ensure_eq!(entry.flags, FI_RMA | FI_WRITE, "the entry's flags");
         ok!(obj completion, wait(1, -1));
         ok!(obj trigger, add(1));
-        until("the failure", || call!(obj completion, readerr()) == 1)?;
-        ensure_eq!(call!(obj completion, read()), 1, "successes");
+        until("the failure", || errors_of(completion) == 1)?;
+        ensure_eq!(value_of(completion), 1, "successes");
         job.tx.is_empty()?;
         close(completion)?;
         close(trigger)
@@ -323,17 +253,11 @@ fn triggered(ctx: &Ctx) -> Verdict {
             }
         }
         let seen = [job.rx.next()?.op_context, job.rx.next()?.op_context];
-        ensure_eq!(
-            seen.contains(&cx(0)) && seen.contains(&cx(1)),
-            true,
-            "both receives are told"
-        );
+        let found = seen.contains(&cx(0)) && seen.contains(&cx(1));
+        ensure_eq!(found, true, "both receives are told");
         job.meet();
-        ensure_eq!(
-            (job.memory.get(0), job.memory.get(8)),
-            (1, 3),
-            "the words there"
-        );
+        let found = job.memory.words([0, 8]);
+        ensure_eq!(found, [1, 3], "the words there");
         // SAFETY:
         // - the local array; all operations have completed.
         let words: Vec<u64> = (0..7)
@@ -341,7 +265,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
             .collect();
         ensure_eq!([words[1], words[4], words[6]], [44, 4, 5], "what came here");
         let told = job.station.counters[0];
-        ensure_eq!(call!(obj told, read()), 7, "the endpoint's counter");
+        ensure_eq!(value_of(told), 7, "the endpoint's counter");
         close(trigger)
     })
 }
@@ -352,17 +276,11 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         let domain = job.station.domain;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
-        let mut add = fi_op_atomic {
-            ep: job.ep,
-            msg: word.atomic(SUM, null_mut()),
-            flags: 0,
-        };
+        let mut add = atomic_op(job.ep, word.atomic(SUM, null_mut()), 0);
         let op: *mut c_void = (&raw mut add).cast();
         let mut works = [trigger, trigger, other, other]
             .map(|one| work((one, 1), null_mut(), FI_OP_ATOMIC, op));
-        for one in &mut works {
-            ok!(fid domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-        }
+        queue(job, &mut works)?;
         gives!(FI_EBUSY, fid trigger, close());
         ok!(fid domain, control(FI_CANCEL_WORK, (&raw mut works[0]).cast()));
         gives!(FI_ENOENT, fid domain, control(FI_CANCEL_WORK, (&raw mut works[0]).cast()));
@@ -387,11 +305,8 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         let code = call!(obj job.ep, cancel((&raw mut waits).cast()));
         ensure_eq!(code, 0, "fi_cancel");
         let error = job.tx.fails(FI_ECANCELED, "the triggered write")?;
-        ensure_eq!(
-            error.op_context.addr(),
-            (&raw mut waits).addr(),
-            "its context"
-        );
+        let seen = error.op_context.addr();
+        ensure_eq!(seen, (&raw mut waits).addr(), "its context");
         ok!(obj other, add(100));
         job.tx.is_empty()?;
         ensure_eq!(job.memory.get(0), 5, "the word");
@@ -406,74 +321,53 @@ fn refused(ctx: &Ctx) -> Verdict {
         let domain = job.station.domain;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
-        let mut rma = fi_op_rma {
-            ep: job.ep,
-            msg: word.rma(null_mut()),
-            flags: 0,
-        };
+        let mut rma = rma_op(job.ep, word.rma(null_mut()), 0);
         let op: *mut c_void = (&raw mut rma).cast();
         gives!(FI_EINVAL, fid domain, control(FI_QUEUE_WORK, null_mut()));
         gives!(FI_EINVAL, fid domain, control(FI_CANCEL_WORK, null_mut()));
         let queue = |mut work: fi_deferred_work| call!(fid domain, control(FI_QUEUE_WORK, (&raw mut work).cast()));
         let code = |errno: i32| -errno;
+        let seen = queue(work((null_mut(), 1), null_mut(), FI_OP_WRITE, op));
+        ensure_eq!(seen, code(FI_EINVAL), "no counter");
         ensure_eq!(
-            queue(work((null_mut(), 1), null_mut(), FI_OP_WRITE, op)),
-            code(FI_EINVAL),
-            "no counter"
-        );
-        ensure_eq!(
-            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, null_mut())),
+            queue(work(
+                (trigger, 1),
+                null_mut(),
+                FI_OP_WRITE,
+                null_mut::<c_void>()
+            )),
             code(FI_EINVAL),
             "no operation"
         );
         for kind in [-1, 11, 99] {
-            ensure_eq!(
-                queue(work((trigger, 1), null_mut(), kind, op)),
-                code(FI_ENOSYS),
-                "kind {kind}"
-            );
+            let seen = queue(work((trigger, 1), null_mut(), kind, op));
+            ensure_eq!(seen, code(FI_ENOSYS), "kind {kind}");
         }
         let mut change = fi_op_cntr {
             cntr: completion,
             value: 1,
         };
-        let op = (&raw mut change).cast();
-        ensure_eq!(
-            queue(work((trigger, 1), completion, FI_OP_CNTR_ADD, op)),
-            code(FI_EINVAL),
-            "a completion counter"
-        );
+        let op = &raw mut change;
+        let seen = queue(work((trigger, 1), completion, FI_OP_CNTR_ADD, op));
+        ensure_eq!(seen, code(FI_EINVAL), "a completion counter");
         let mut wrong = fi_op_rma {
             ep: null_mut(),
             ..rma
         };
-        let op = (&raw mut wrong).cast();
-        ensure_eq!(
-            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op)),
-            code(FI_EINVAL),
-            "no endpoint"
-        );
+        let op = &raw mut wrong;
+        let seen = queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op));
+        ensure_eq!(seen, code(FI_EINVAL), "no endpoint");
         let mut inject = fi_op_rma {
             flags: FI_INJECT,
             ..rma
         };
-        let op = (&raw mut inject).cast();
-        ensure_eq!(
-            queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op)),
-            code(FI_ENOSYS),
-            "an inject"
-        );
-        let mut undefined = fi_op_atomic {
-            ep: job.ep,
-            msg: word.atomic(CSWAP, null_mut()),
-            flags: 0,
-        };
-        let op = (&raw mut undefined).cast();
-        ensure_eq!(
-            queue(work((trigger, 1), null_mut(), FI_OP_ATOMIC, op)),
-            code(FI_ENOSYS),
-            "an undefined atomic"
-        );
+        let op = &raw mut inject;
+        let seen = queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op));
+        ensure_eq!(seen, code(FI_ENOSYS), "an inject");
+        let mut undefined = atomic_op(job.ep, word.atomic(CSWAP, null_mut()), 0);
+        let op = &raw mut undefined;
+        let seen = queue(work((trigger, 1), null_mut(), FI_OP_ATOMIC, op));
+        ensure_eq!(seen, code(FI_ENOSYS), "an undefined atomic");
         gives!(FI_ENOSYS, fid domain, control(99, null_mut()));
         gives!(FI_EINVAL, rma job.ep, writemsg(&word.rma(null_mut()), FI_TRIGGER));
         let mut unknown = context(trigger, 1);
@@ -486,7 +380,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         close(trigger)
     })?;
     // Without the capability.
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let trigger = job.station.counter()?;
         let mut value = 5u64;
         let word = Word::new(job, job.rank, 0, &mut value);
@@ -497,12 +391,10 @@ fn refused(ctx: &Ctx) -> Verdict {
 }
 
 fn relayed(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_RMA | FI_ATOMIC | FI_TRIGGER,
-        progress: FI_PROGRESS_AUTO,
-        counters: &[FI_REMOTE_WRITE],
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .caps(FI_RMA | FI_ATOMIC | FI_TRIGGER)
+        .progress(FI_PROGRESS_AUTO)
+        .counters(&[FI_REMOTE_WRITE]);
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 2).min(10);
         let (trigger, none) = (job.station.counters[0], null_mut());
@@ -510,19 +402,13 @@ fn relayed(ctx: &Ctx) -> Verdict {
         let last = job.rank + 1 == job.size;
         let (next, there) = if last { (0, 16) } else { (job.right(), 8) };
         let word = Word::new(job, next, there, job.memory.at(8).cast());
-        let mut op = fi_op_rma {
-            ep: job.ep,
-            msg: word.rma(none),
-            flags: 0,
-        };
+        let mut op = rma_op(job.ep, word.rma(none), 0);
         let op: *mut c_void = (&raw mut op).cast();
         let mut works: Vec<fi_deferred_work> = (1..=rounds)
             .map(|round| work((trigger, round), none.cast(), FI_OP_WRITE, op))
             .collect();
         if job.rank > 0 {
-            for one in &mut works {
-                ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-            }
+            queue(job, &mut works)?;
         }
         job.meet();
         for round in 1..=rounds {
@@ -548,11 +434,7 @@ fn chained(ctx: &Ctx) -> Verdict {
         // Each addition to the word triggers a change of a counter. That triggers the next addition to the word.
         let mut value = 1u64;
         let word = Word::new(job, job.rank, 0, &mut value);
-        let mut add = fi_op_atomic {
-            ep: job.ep,
-            msg: word.atomic(SUM, null_mut()),
-            flags: 0,
-        };
+        let mut add = atomic_op(job.ep, word.atomic(SUM, null_mut()), 0);
         let op: *mut c_void = (&raw mut add).cast();
         let mut changes: Vec<fi_op_cntr> = (0..LINKS)
             .map(|nth| fi_op_cntr {
@@ -569,7 +451,7 @@ fn chained(ctx: &Ctx) -> Verdict {
                 (middle, 1),
                 null_mut(),
                 kind,
-                std::ptr::from_mut(change).cast(),
+                std::ptr::from_mut(change),
             ));
         }
         for one in works.iter_mut().rev() {

@@ -40,37 +40,23 @@ fn is_valid(family: Family, (ty, op, exists): (c_int, c_int, bool)) -> bool {
 }
 
 fn undefined(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    with(ctx, &Plan::DEFAULT, 1024, |job| {
         let peer = job.peer(0);
         let (to, at, key) = (peer.address, peer.base, peer.key);
         job.memory.fill(0x3c);
         let mut room = [[0u8; 64]; 3];
         let [a, b, c] = &mut room;
         let (a, b, c) = (a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr());
-        let ioc = |addr: *mut u8| fi_ioc {
-            addr: addr.cast(),
-            count: 1,
-        };
+        let ioc = |addr: *mut u8| ioc(addr, 1);
         let (av, bv, mut cv) = (ioc(a), ioc(b), ioc(c));
-        let remote = fi_rma_ioc {
-            addr: at,
-            count: 1,
-            key,
-        };
+        let remote = rma_ioc(at, 1, key);
         let none = null_mut();
         let nones = null_mut();
         for (ty, op, exists) in pairs() {
             let msg = fi_msg_atomic {
-                msg_iov: &av,
                 desc: nones,
-                iov_count: 1,
-                addr: to,
-                rma_iov: &remote,
-                rma_iov_count: 1,
                 datatype: ty,
-                op,
-                context: none,
-                data: 0,
+                ..atomic_msg(&av, to, &remote, op, none)
             };
             if !is_valid(Family::Base, (ty, op, exists)) {
                 gives!(FI_EOPNOTSUPP, atomic job.ep, write(a.cast(), 1, none, to, at, key, ty, op, none));
@@ -103,7 +89,7 @@ fn ask(ep: *mut fid_ep, family: Family, ty: c_int, op: c_int, count: &mut usize)
 }
 
 fn validity(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         for (ty, op, exists) in pairs() {
             for family in FAMILIES {
                 let mut count = 12345;
@@ -123,7 +109,7 @@ fn validity(ctx: &Ctx) -> Verdict {
 }
 
 fn query(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let domain = job.station.domain;
         for (ty, op, _) in pairs() {
             for (family, flags) in FAMILIES
@@ -135,11 +121,8 @@ fn query(ctx: &Ctx) -> Verdict {
                 let seen = call!(obj domain, query_atomic(ty, op, &mut attr, flags));
                 ensure_eq!(seen, code, "datatype {ty}, operation {op}, {family:?}");
                 if code == 0 {
-                    ensure_eq!(
-                        (attr.count, attr.size),
-                        (count, Type::of(ty).size()),
-                        "count and size of {ty}"
-                    );
+                    let expected = (count, Type::of(ty).size());
+                    ensure_eq!((attr.count, attr.size), expected, "count and size of {ty}");
                 }
                 // Tagged buffers support the same pairs, with a smaller maximum count.
                 let tagged = flags | FI_TAGGED;
@@ -181,7 +164,7 @@ fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
 }
 
 fn counts(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 8 << 20, |job| {
+    with(ctx, &Plan::DEFAULT, 8 << 20, |job| {
         let peer = job.peer(job.right());
         for family in FAMILIES {
             let (most, op) = at_most(job, family)?;
@@ -225,7 +208,7 @@ fn counts(ctx: &Ctx) -> Verdict {
 }
 
 fn every_element(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 8 << 20, |job| {
+    with(ctx, &Plan::DEFAULT, 8 << 20, |job| {
         let peer = job.peer(job.right());
         for family in [Family::Fetch, Family::Compare] {
             let (most, op) = at_most(job, family)?;

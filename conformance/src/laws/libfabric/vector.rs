@@ -43,10 +43,9 @@ impl Pieces {
             end -= len;
             pieces.words[end..end + len].copy_from_slice(&values[done..done + len]);
             done += len;
-            pieces.list.push(fi_ioc {
-                addr: pieces.words[end..].as_mut_ptr().cast(),
-                count: *len,
-            });
+            pieces
+                .list
+                .push(ioc(pieces.words[end..].as_mut_ptr(), *len));
         }
         pieces
     }
@@ -175,11 +174,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                         0 => (at + 8 * done as u64, key),
                         _ => (other_base + 256 + 8 * done as u64, other_key),
                     };
-                    remote.push(fi_rma_ioc {
-                        addr,
-                        count: *len,
-                        key,
-                    });
+                    remote.push(rma_ioc(addr, *len, key));
                     let start = bytes(&all[0][done..done + len]);
                     job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
                     done += len;

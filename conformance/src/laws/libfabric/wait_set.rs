@@ -97,7 +97,7 @@ impl Listener {
 }
 
 fn news(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let listener = Listener::open(job)?;
         ctx.tell(&super::station::name_of(listener.ep)?);
         job.meet();
@@ -122,11 +122,7 @@ fn news(ctx: &Ctx) -> Verdict {
             }
             ensure_eq!(entry.op_context.addr(), 4, "the receive");
             word.holds(0, &bytes, "the message")?;
-            ensure_eq!(
-                call!(obj listener.counter, read()),
-                round + 1,
-                "the counter"
-            );
+            ensure_eq!(value_of(listener.counter), round + 1, "the counter");
         }
         word.free();
         job.meet();
@@ -135,7 +131,7 @@ fn news(ctx: &Ctx) -> Verdict {
 }
 
 fn closed(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (domain, fabric) = (job.station.domain, job.station.fabric);
         for round in 0..12u64 {
             let (mut queue, mut counter) = (null_mut(), null_mut());
@@ -197,7 +193,7 @@ fn closed(ctx: &Ctx) -> Verdict {
 }
 
 fn local(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let set = open(job)?;
         let counter = counter(job, set)?;
         let mut attr = fi_eq_attr {
@@ -225,11 +221,8 @@ fn local(ctx: &Ctx) -> Verdict {
                 });
                 ok!(obj set, wait(LONG));
                 let code = other.join().map_err(|_| "the other thread panics")?;
-                ensure_eq!(
-                    code,
-                    isize::from(!counts),
-                    "what the other thread's call gives"
-                );
+                let expected = isize::from(!counts);
+                ensure_eq!(code, expected, "what the other thread's call gives");
                 Ok::<_, String>(())
             })?;
             if !counts {
@@ -248,10 +241,7 @@ fn local(ctx: &Ctx) -> Verdict {
 }
 
 fn dead(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        caps: FI_MSG | FI_DIRECTED_RECV,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV);
     let job = opened(ctx, &plan, 256)?;
     job.meet();
     let victim = super::death::victim(&job);
@@ -276,7 +266,7 @@ fn dead(ctx: &Ctx) -> Verdict {
 }
 
 fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    with(ctx, &Plan::DEFAULT, 256, |job| {
         let (fabric, domain, none) = (job.station.fabric, job.station.domain, null_mut());
         let mut set: *mut fid_wait = null_mut();
         gives!(FI_EINVAL, obj fabric, wait_open(null_mut(), null_mut()));
@@ -302,7 +292,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         let (mut cq, mut cntr): (*mut fid_cq, *mut fid_cntr) = (null_mut(), null_mut());
         gives!(FI_EINVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
         gives!(FI_EINVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
-        let other = Station::open(&Plan::default())?;
+        let other = Station::open(&Plan::DEFAULT)?;
         gives!(FI_EINVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
         gives!(FI_EINVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
         other.close()?;

@@ -41,21 +41,14 @@ pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
 }
 
 fn waits(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_UNSPEC,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256, |job| {
         let to = job.peer(job.right()).address;
         for nth in 0..20usize {
             let mut entry = blank();
             add(job, nth, 0)?;
             let count = call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
-            ensure_eq!(
-                (count, entry.op_context.addr()),
-                (1, nth),
-                "what a wait for an atomic gives"
-            );
+            let seen = (count, entry.op_context.addr());
+            ensure_eq!(seen, (1, nth), "what a wait for an atomic gives");
             let mut buffer = 0u64;
             job.post(|| call!(msg job.ep, recv((&raw mut buffer).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3))))?;
             if job.rank == 0 {
@@ -64,11 +57,8 @@ fn waits(ctx: &Ctx) -> Verdict {
             job.post(|| call!(msg job.ep, senddata((&raw const ONE).cast(), 8, null_mut(), 6, to, cx(4))))?;
             let mut source = 0;
             let count = call!(obj job.rx.0, sreadfrom((&raw mut entry).cast(), 1, &mut source, null(), LONG));
-            ensure_eq!(
-                (count, entry.op_context.addr(), entry.data),
-                (1, 3, 6),
-                "what a wait for a message gives"
-            );
+            let seen = (count, entry.op_context.addr(), entry.data);
+            ensure_eq!(seen, (1, 3, 6), "what a wait for a message gives");
             job.tx.of(4)?;
         }
         Ok(())
@@ -76,11 +66,9 @@ fn waits(ctx: &Ctx) -> Verdict {
 }
 
 fn threshold(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_UNSPEC,
-        condition: FI_CQ_COND_THRESHOLD,
-        ..Plan::default()
-    };
+    let plan = Plan::DEFAULT
+        .wait(FI_WAIT_UNSPEC)
+        .condition(FI_CQ_COND_THRESHOLD);
     with(ctx, &plan, 256, |job| {
         for count in [1usize, 3, 7] {
             for nth in 0..count {
@@ -103,11 +91,7 @@ fn threshold(ctx: &Ctx) -> Verdict {
 }
 
 fn signal(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_UNSPEC,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256, |job| {
         let queue = job.tx.0.addr();
         for _ in 0..5 {
             let code = std::thread::scope(|scope| {
@@ -126,11 +110,7 @@ fn signal(ctx: &Ctx) -> Verdict {
 }
 
 fn descriptor(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        wait: FI_WAIT_FD,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_FD), 256, |job| {
         let mut descriptor = -1;
         ok!(fid job.rx.0, control(FI_GETWAIT, (&raw mut descriptor).cast()));
         let mut list = [job.rx.0.cast::<fid>()];
@@ -158,11 +138,7 @@ fn descriptor(ctx: &Ctx) -> Verdict {
 }
 
 fn full(ctx: &Ctx) -> Verdict {
-    let plan = Plan {
-        entries: 8,
-        ..Plan::default()
-    };
-    with(ctx, &plan, 256, |job| {
+    with(ctx, &Plan::DEFAULT.entries(8), 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let (mut posted, mut seen) = (0usize, 0usize);
         // On a backend with slow operations, the queue fills up while the loop posts.
@@ -185,11 +161,8 @@ fn full(ctx: &Ctx) -> Verdict {
         job.tx.is_empty()?;
         add(job, 5, 0)?;
         job.tx.of(5)?;
-        ensure_eq!(
-            job.fetch(job.right(), 8, READ, 0)?,
-            posted as u64 + 1,
-            "operations done"
-        );
+        let found = job.fetch(job.right(), 8, READ, 0)?;
+        ensure_eq!(found, posted as u64 + 1, "operations done");
         Ok(())
     })
 }

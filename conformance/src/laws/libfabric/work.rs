@@ -3,11 +3,11 @@
 use super::kit::*;
 
 /// Deferred work that waits until `trigger` reaches `threshold`.
-pub(super) fn work(
+pub(super) fn work<T>(
     (trigger, threshold): (*mut fid_cntr, u64),
     completion: *mut fid_cntr,
     kind: c_int,
-    op: *mut c_void,
+    op: *mut T,
 ) -> fi_deferred_work {
     fi_deferred_work {
         context: [null_mut(); 8],
@@ -15,8 +15,32 @@ pub(super) fn work(
         triggering_cntr: trigger,
         completion_cntr: completion,
         op_type: kind,
-        op,
+        op: op.cast(),
     }
+}
+
+/// Queues all work. It must stay in place until it has completed.
+pub(super) fn queue(job: &Job<'_>, works: &mut [fi_deferred_work]) -> Verdict {
+    for one in works {
+        ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
+    }
+    Ok(())
+}
+
+pub(super) fn rma_op(ep: *mut fid_ep, msg: fi_msg_rma, flags: u64) -> fi_op_rma {
+    fi_op_rma { ep, msg, flags }
+}
+
+pub(super) fn atomic_op(ep: *mut fid_ep, msg: fi_msg_atomic, flags: u64) -> fi_op_atomic {
+    fi_op_atomic { ep, msg, flags }
+}
+
+pub(super) fn message_op(ep: *mut fid_ep, msg: fi_msg, flags: u64) -> fi_op_msg {
+    fi_op_msg { ep, msg, flags }
+}
+
+pub(super) fn tagged_op(ep: *mut fid_ep, msg: fi_msg_tagged, flags: u64) -> fi_op_tagged {
+    fi_op_tagged { ep, msg, flags }
 }
 
 /// Local memory and remote place of an operation on one word of a peer.
@@ -51,55 +75,19 @@ impl Word {
     }
 
     pub(super) fn message(&self, context: *mut c_void) -> fi_msg {
-        fi_msg {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            context,
-            data: 0,
-        }
+        plain_msg(&self.iov, self.to, context)
     }
 
     pub(super) fn tagged(&self, tag: u64, context: *mut c_void) -> fi_msg_tagged {
-        fi_msg_tagged {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            tag,
-            ignore: 0,
-            context,
-            data: 0,
-        }
+        tagged_msg(&self.iov, self.to, tag, context)
     }
 
     pub(super) fn rma(&self, context: *mut c_void) -> fi_msg_rma {
-        fi_msg_rma {
-            msg_iov: &self.iov,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            rma_iov: &self.remote,
-            rma_iov_count: 1,
-            context,
-            data: 0,
-        }
+        rma_msg(&self.iov, self.to, &self.remote, context)
     }
 
     pub(super) fn atomic(&self, op: c_int, context: *mut c_void) -> fi_msg_atomic {
-        fi_msg_atomic {
-            msg_iov: &self.ioc,
-            desc: null_mut(),
-            iov_count: 1,
-            addr: self.to,
-            rma_iov: &self.elements,
-            rma_iov_count: 1,
-            datatype: UINT64,
-            op,
-            context,
-            data: 0,
-        }
+        atomic_msg(&self.ioc, self.to, &self.elements, op, context)
     }
 
     pub(super) fn fetch(&mut self) -> fi_msg_fetch {

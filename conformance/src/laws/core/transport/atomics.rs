@@ -4,7 +4,7 @@ use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags};
 
 use super::super::atomics::{COUNT, Elements, SIZE, elements};
-use super::super::rank::Says;
+use super::super::rank::{Says, update};
 use super::node::on_nodes;
 use crate::kit::same;
 use crate::law::{Ctx, Verdict, not_offered};
@@ -39,12 +39,9 @@ fn table(ctx: &Ctx) -> Verdict {
                     false => std::ptr::null_mut(),
                 };
                 let request = AtomicRequest {
-                    op,
-                    ty,
-                    count,
-                    operand: operand.as_ptr(),
                     compare: compare.as_ptr(),
                     result: room(&mut fetched),
+                    ..update(op, ty, count, operand.as_ptr())
                 };
                 let result = node.atomic(dst, &request)?;
                 if supported(op, ty) && node.limits().atomics {

@@ -2,7 +2,7 @@
 
 use unipgas_core::{Error, Flags, Outcome, Rights};
 
-use super::super::rank::Says;
+use super::super::rank::{Says, remote};
 use super::node::on_nodes;
 use crate::kit::{Memory, bytes_of};
 use crate::law::{Ctx, Verdict};
@@ -94,7 +94,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         let len = 3000.min(node.limits().largest);
         let bytes = bytes_of(ctx, ctx.rank.into(), len);
         node.source().store(0, &bytes);
-        let at = |offset| unipgas_core::Remote { region, offset };
+        let at = |offset| remote(region, offset);
         node.put(0, at(2000), len, Flags::empty())?;
         let adds = if node.limits().atomics { 7 } else { 0 };
         if adds > 0 {
@@ -113,13 +113,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         let exposed = exposed.says("expose")?;
         let there = node.offer(exposed.as_ref())?;
         let region = there[node.right()].as_ref().expect("another rank");
-        let seen = node.get(
-            unipgas_core::Remote {
-                region,
-                offset: 2000,
-            },
-            len,
-        )?;
+        let seen = node.get(remote(region, 2000), len)?;
         crate::kit::same(&seen, &bytes, "what a peer reads")?;
         ctx.sync();
         Ok(())

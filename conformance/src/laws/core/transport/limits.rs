@@ -1,9 +1,9 @@
 //! The [limits](unipgas_core::transport::Limits) of a backend's operations.
 
 use unipgas_core::transport::Limits;
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Outcome};
+use unipgas_core::{AtomicOp, AtomicType, Error, Flags, Notice, Outcome};
 
-use super::super::rank::Says;
+use super::super::rank::{Says, update};
 use super::node::{Node, on_nodes};
 use crate::kit::bytes_of;
 use crate::law::{Ctx, Verdict};
@@ -44,14 +44,7 @@ fn largest(ctx: &Ctx) -> Verdict {
         let slot = node.at(node.right(), 0);
         let words = len / 8 + 1;
         let operands = vec![u64::MAX; words];
-        let request = AtomicRequest {
-            op: AtomicOp::Write,
-            ty: AtomicType::U64,
-            count: words,
-            operand: operands.as_ptr().cast(),
-            compare: std::ptr::null(),
-            result: std::ptr::null_mut(),
-        };
+        let request = update(AtomicOp::Write, AtomicType::U64, words, operands.as_ptr());
         for kind in 0..4 {
             let none = Flags::empty();
             // SAFETY:
@@ -68,11 +61,8 @@ fn largest(ctx: &Ctx) -> Verdict {
                     _ => channel.atomic(there, &request, 0, none, context),
                 }
             })?;
-            ensure_eq!(
-                refused,
-                Err(Error::Unsupported),
-                "one byte more, of kind {kind}"
-            );
+            let expected = Err(Error::Unsupported);
+            ensure_eq!(refused, expected, "one byte more, of kind {kind}");
         }
         ctx.sync();
         node.own()

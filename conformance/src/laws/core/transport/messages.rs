@@ -8,7 +8,7 @@ use unipgas_core::region::Memory as Registration;
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Error, Flags, Remote, Result, Rights};
 
-use super::super::rank::Says;
+use super::super::rank::{Says, remote};
 use super::node::{Node, on_nodes, view};
 use crate::kit::{Memory, bytes_of, until};
 use crate::law::{Ctx, Verdict};
@@ -192,11 +192,8 @@ fn refused(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {
         let there = node.at(node.right(), 8);
         let nobody = send(node, there, b"to nobody")?;
-        ensure_eq!(
-            nobody,
-            Err(Error::Unsupported),
-            "where nobody handles messages"
-        );
+        let expected = Err(Error::Unsupported);
+        ensure_eq!(nobody, expected, "where nobody handles messages");
         ctx.sync();
         let kept = Keeping::new(node.own());
         node.memory.handle_by(kept.clone()).says("handle_by")?;
@@ -218,12 +215,9 @@ fn refused(ctx: &Ctx) -> Verdict {
             ensure!(is_refused, "a message to byte {offset}: {result:?}");
         }
         let region = others[node.right()].as_ref().expect("another rank");
-        let result = send(node, Remote { region, offset: 0 }, b"")?;
-        ensure_eq!(
-            result,
-            Err(Error::AccessDenied),
-            "without the right to write"
-        );
+        let result = send(node, remote(region, 0), b"")?;
+        let expected = Err(Error::AccessDenied);
+        ensure_eq!(result, expected, "without the right to write");
         ctx.sync();
         ensure_eq!(kept.count(), 0, "messages that were refused and taken");
         ctx.sync();
@@ -249,7 +243,7 @@ fn released(ctx: &Ctx) -> Verdict {
             }
             let regions = node.offer(memory.as_ref())?;
             let region = regions[node.right()].as_ref().expect("another rank");
-            let there = Remote { region, offset: 0 };
+            let there = remote(region, 0);
             let expected = match round % 2 {
                 0 => Ok(()),
                 _ => Err(Error::Unsupported),

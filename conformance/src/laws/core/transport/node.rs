@@ -12,7 +12,7 @@ use unipgas_core::{
     Rights,
 };
 
-use super::super::rank::Says;
+use super::super::rank::{Says, remote, update};
 use crate::kit::Memory;
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
@@ -127,7 +127,7 @@ impl<'a> Node<'a> {
     /// An offset in the data of another rank.
     pub(super) fn at(&self, rank: usize, offset: usize) -> Remote<'_> {
         let region = self.data[rank].as_ref().expect("another rank");
-        Remote { region, offset }
+        remote(region, offset)
     }
 
     /// This rank's data, as peers write them.
@@ -319,12 +319,13 @@ impl<'a> Node<'a> {
     pub(super) fn add(&self, dst: Remote<'_>, value: u64) -> std::result::Result<u64, String> {
         let mut before = 0u64;
         let request = AtomicRequest {
-            op: unipgas_core::AtomicOp::Sum,
-            ty: unipgas_core::AtomicType::U64,
-            count: 1,
-            operand: (&raw const value).cast(),
-            compare: std::ptr::null(),
             result: (&raw mut before).cast(),
+            ..update(
+                unipgas_core::AtomicOp::Sum,
+                unipgas_core::AtomicType::U64,
+                1,
+                &raw const value,
+            )
         };
         self.atomic(dst, &request)?.says("fetch-add")?;
         // SAFETY:

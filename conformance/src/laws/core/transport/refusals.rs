@@ -1,11 +1,10 @@
 //! Refused operations, which change nothing.
 
 use unipgas_core::{
-    AtomicOp, AtomicRequest, AtomicType, Deadline, Error, Flags, Notice, Remote, RemoteRegion,
-    Result, Rights,
+    AtomicOp, AtomicType, Deadline, Error, Flags, Notice, RemoteRegion, Result, Rights,
 };
 
-use super::super::rank::Says;
+use super::super::rank::{Says, remote, update};
 use super::node::{Node, on_nodes, view};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -56,16 +55,9 @@ impl Access {
         offset: usize,
         len: usize,
     ) -> std::result::Result<Result<()>, String> {
-        let at = Remote { region, offset };
+        let at = remote(region, offset);
         let operand = 0x7777_7777u32;
-        let request = AtomicRequest {
-            op: AtomicOp::Sum,
-            ty: AtomicType::U32,
-            count: 1,
-            operand: (&raw const operand).cast(),
-            compare: std::ptr::null(),
-            result: std::ptr::null_mut(),
-        };
+        let request = update(AtomicOp::Sum, AtomicType::U32, 1, &raw const operand);
         let notice = |slot| Notice { slot, value: 9 };
         let (local, none) = (node.local(0), Flags::empty());
         // SAFETY:

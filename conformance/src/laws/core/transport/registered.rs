@@ -4,7 +4,7 @@ use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
 };
 
-use super::super::rank::Says;
+use super::super::rank::{Says, update};
 use super::node::{Node, on_nodes};
 use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
@@ -79,12 +79,8 @@ fn attempt(node: &Node<'_>, kind: usize, local: Local) -> std::result::Result<Re
     let slot = node.at(node.right(), 28);
     let operands = [1u64; 2];
     let request = AtomicRequest {
-        op: AtomicOp::Sum,
-        ty: AtomicType::U64,
-        count: 2,
-        operand: operands.as_ptr().cast(),
-        compare: std::ptr::null(),
         result: local.ptr,
+        ..update(AtomicOp::Sum, AtomicType::U64, 2, operands.as_ptr())
     };
     let none = Flags::empty();
     // SAFETY:

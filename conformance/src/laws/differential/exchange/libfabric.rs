@@ -44,7 +44,7 @@ impl Mesh for Endpoint<'_> {
 
 pub(super) fn run(ctx: &Ctx) -> Left {
     let mut left = Vec::new();
-    with(ctx, &Plan::default(), memory(ctx), |job| {
+    with(ctx, &Plan::DEFAULT, memory(ctx), |job| {
         left = rounds(
             ctx,
             &mut Endpoint {

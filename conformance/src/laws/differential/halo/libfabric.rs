@@ -6,7 +6,7 @@ use crate::laws::libfabric::station::Plan;
 
 pub(super) fn run(ctx: &Ctx) -> Left {
     let mut left = Vec::new();
-    with(ctx, &Plan::default(), MEMORY, |job| {
+    with(ctx, &Plan::DEFAULT, MEMORY, |job| {
         let mut arrivals = Arrivals::default();
         left = steps(ctx, |step, edges| {
             for ((peer, side), bytes) in neighbours(ctx).into_iter().zip(edges) {

@@ -65,7 +65,7 @@ impl Pool for Endpoint<'_> {
 
 pub(super) fn run(ctx: &Ctx) -> Left {
     let (own, mut left) = (memory(ctx), Vec::new());
-    with(ctx, &Plan::default(), 2 * own, |job| {
+    with(ctx, &Plan::DEFAULT, 2 * own, |job| {
         work(ctx, &mut Endpoint { job, own, sent: 0 })?;
         job.meet();
         left = job.memory.load(0, own);

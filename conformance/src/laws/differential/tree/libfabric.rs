@@ -35,7 +35,7 @@ impl Node for Endpoint<'_> {
 
 pub(super) fn run(ctx: &Ctx) -> Left {
     let mut left = Vec::new();
-    with(ctx, &Plan::default(), MEMORY, |job| {
+    with(ctx, &Plan::DEFAULT, MEMORY, |job| {
         let mut node = Endpoint {
             job,
             early: Early::new(),
