@@ -11,7 +11,7 @@ type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 static READ: OnceLock<fn(&[u8])> = OnceLock::new();
 
 fn all() -> impl Iterator<Item = &'static Reader> {
-    let of_crates: [&[Reader]; 12] = [
+    let of_crates: &[&[Reader]] = &[
         unipgas_chaos::fuzz::READERS,
         unipgas_engine::fuzz::READERS,
         unipgas_streams::fuzz::READERS,
@@ -30,7 +30,7 @@ fn all() -> impl Iterator<Item = &'static Reader> {
         unipgas_utofu::fuzz::READERS,
         unipgas_verbs::fuzz::READERS,
     ];
-    of_crates.into_iter().flatten()
+    of_crates.iter().copied().flatten()
 }
 
 fn begin() {
