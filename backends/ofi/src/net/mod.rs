@@ -91,7 +91,7 @@ pub(crate) struct OfiNet {
     pub here: Here,
     /// The user has been warned that a lifeline does not answer.
     pub deaf_told: AtomicBool,
-    /// Conversations with [held-back pieces](crate::riders::Piggyback), one per endpoint.
+    /// Conversations with [held-back pieces](crate::piggyback::Piggyback), one per endpoint.
     held: Mutex<Vec<Held>>,
     holds: AtomicBool,
     /// Rounds of progress.
