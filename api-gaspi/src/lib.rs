@@ -20,6 +20,7 @@ pub mod group;
 mod interface;
 mod links;
 pub mod lowlevel;
+mod notification;
 pub mod passive;
 pub mod process;
 mod queue;

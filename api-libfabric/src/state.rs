@@ -1,7 +1,6 @@
 //! Operations in progress: their parts, notices to targets, and notices of peers.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use slab::Slab;
@@ -16,78 +15,10 @@ use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::messages::Messages;
 use crate::operation::{CounterEvent, Report, Reports};
+use crate::pending::{Notice, Operation, Turn};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
-
-/// An operation that has not ended.
-struct Operation {
-    to: u64,
-    /// Id of the endpoint at `to`.
-    peer: u64,
-    report: Report,
-    /// Number of parts in flight.
-    left: u32,
-    error: Option<Errno>,
-    notice: Notice,
-    /// Number in the order of posting.
-    number: u64,
-    /// The target's words to increment, once the effects are visible and the notice has been delivered.
-    counting: Vec<NonZeroU32>,
-}
-
-impl Operation {
-    /// Whether all parts must end before the next step. Only a notice can be posted behind parts in flight.
-    fn has_to_end_first(&self) -> bool {
-        self.left > 0 && (self.notice.record().is_none() || self.error.is_some())
-    }
-
-    /// Nothing is in flight, and the target gets no notice.
-    fn needs_no_more(&self) -> bool {
-        self.left == 0 && self.notice.record().is_none()
-    }
-
-    /// Whether it waits to send its notice or counts.
-    fn waits_to_tell(&self) -> bool {
-        match self.notice {
-            Notice::None => !self.counting.is_empty(),
-            Notice::Waiting(_) | Notice::Refused(_) => true,
-            Notice::InFlight(_) => false,
-        }
-    }
-}
-
-/// Delivery of an operation's notice to its target.
-enum Notice {
-    /// The operation has no notice, or the target has it.
-    None,
-    Waiting(Record),
-    InFlight(Record),
-    /// The target had no room for it. It is sent again once no part is in flight.
-    Refused(Record),
-}
-
-impl Notice {
-    fn record(&self) -> Option<Record> {
-        match *self {
-            Notice::None => None,
-            Notice::Waiting(record) | Notice::InFlight(record) | Notice::Refused(record) => {
-                Some(record)
-            }
-        }
-    }
-}
-
-/// Position of a new notice among earlier ones to its target.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// No earlier notice is under way.
-    First,
-    /// Earlier notices are in flight, and the channel keeps their order.
-    Chained,
-    /// Earlier notices must arrive first.
-    Later,
-}
 
 /// Record kind of notices.
 pub(crate) const DATA: u32 = 1;
