@@ -1,8 +1,8 @@
-//! The agent: carries out peers' atomic operations on memory that only its own process maps, and hands over their active messages. The
-//! progress thread does that, whom requesters wake by a bell; threads that wait for a network do it, too, where that runs nobody's code.
+//! The agent: executes peers' atomic operations on memory that only its own process maps, and passes their active messages to handlers.
 //!
-//! It uses the same CPU atomics as everybody else, so that the program's own atomics on that memory mix correctly with
-//! the peers'. Requests lie in the control block; a requester that dies while it holds one is found by its pid.
+//! The progress thread does the work, and requesters wake it by a bell. Threads that wait for a network execute requests that call no handler of the
+//! program. The agent uses CPU atomics, so its operations mix correctly with the program's own atomics on that memory. Requests lie in the control block.
+//! The pid in a request shows whether its requester has died.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -59,26 +59,26 @@ impl Driven for Serving {
     }
 }
 
-/// Who carries requests out.
+/// Executor of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The progress thread.
     Driver,
-    /// Any thread that waits: messages that run nobody's code.
+    /// Any thread that waits. It executes messages that call no handler of the program.
     Waiter,
 }
 
-/// What has come of requests.
+/// Result of a look at the requests.
 #[derive(Default)]
 struct Served {
-    /// Some have been carried out.
+    /// Requests were executed.
     any: bool,
-    /// Some have to be by the progress thread.
+    /// Requests are left that need the progress thread.
     left: bool,
 }
 
-/// For a thread that waits: hands over messages that run nobody's code. For all else it wakes the progress thread, which may not hear the bell now. Whether
-/// anything was handed over.
+/// For a thread that waits: executes messages that call no handler of the program. For other requests it wakes the progress thread, which may not hear the
+/// bell now. Returns whether it has executed a message.
 pub fn serve(home: &RegistrationState) -> bool {
     let Some(driver) = home.agent_driver.get().filter(|_| home.is_here()) else {
         return false;
@@ -87,7 +87,7 @@ pub fn serve(home: &RegistrationState) -> bool {
     if home.looked_at.load(Ordering::Relaxed) == asked {
         return false;
     }
-    // What is asked from now on counts anew.
+    // Later requests raise `asked` again.
     home.looked_at.store(asked, Ordering::Relaxed);
     let served = serve_all(home, By::Waiter);
     if served.left
@@ -129,7 +129,7 @@ fn serve_all(home: &RegistrationState, by: By) -> Served {
     served
 }
 
-/// What becomes of a request: 0, or why it has not been carried out.
+/// Result of a request: success or a reason for the refusal.
 const CARRIED_OUT: u32 = 0;
 const GONE: u32 = 1;
 const UNKNOWN: u32 = 2;
@@ -225,7 +225,7 @@ fn execute(control: &Control, request: &AgentRequest) -> u32 {
         Exclusion::Words(&control.locks)
     };
     // SAFETY:
-    // - the target lies in a region that this process has registered, and whose registrant keeps it valid.
+    // - the target lies in a region that this process has registered, and its registrant keeps it valid.
     // - operand, comparand and result are locals that hold the largest element.
     let outcome = unsafe {
         atomic::apply_in(
@@ -268,7 +268,7 @@ fn free_orphans(control: &Control) {
     }
 }
 
-/// Has `peer`'s agent carry out `request`, element by element, and waits for the answers.
+/// Sends `request` to the agent of `peer`, element by element, and waits for the answers.
 ///
 /// # Safety
 /// The request's pointers are valid as [`AtomicRequest`] says.
@@ -281,7 +281,7 @@ pub unsafe fn perform(
     let size = request.ty.size();
     for i in 0..request.count {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `values`, which is the contract of this call: the pointers of the request are valid for `count` elements, and `i` is below.
         let (operand, compare) = unsafe { values(request, i) };
         let what = code(request);
         let fill = |request: &AgentRequest, _: &ActiveMessage| {
@@ -317,7 +317,7 @@ pub unsafe fn perform_late(
     late: &late::Late,
 ) -> Result<Outcome> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of `values` and `Late::change`, which is the contract of this call: the operands are valid now, the result until completion.
     unsafe {
         let result = (request.result, request.ty.size());
         let (operand, compare) = values(request, 0);
@@ -351,7 +351,7 @@ unsafe fn values(request: &AtomicRequest, nth: usize) -> (Value, Value) {
     (value(request.operand), value(request.compare))
 }
 
-/// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
+/// Sends `message` to the agent of `peer`, and waits for the answer. Errors: [`Error::Unsupported`] if the region has no handler.
 pub fn send(
     home: &RegistrationState,
     peer: &Arc<PeerProcess>,
@@ -422,7 +422,7 @@ fn claim(control: &Control, turn: usize) -> Option<usize> {
         .then_some(nth)
 }
 
-/// Hands one that has been claimed to the peer.
+/// Posts a claimed request to the peer.
 fn post(
     control: &Control,
     nth: usize,
@@ -443,7 +443,7 @@ fn post(
     control.agent_bell.ring_if_heard();
 }
 
-/// What has become of one that is done, which is free then.
+/// Takes the result of an executed request, and frees the request.
 fn answer<T>(
     control: &Control,
     nth: usize,
@@ -475,8 +475,8 @@ fn answer<T>(
     })
 }
 
-/// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it. What peers ask of this process is
-/// carried out meanwhile: the peer may wait for that.
+/// Yields until `poll` gives a value or the peer has died. The agent shares the cores of this process, so spinning would delay it. Requests of peers are
+/// executed meanwhile, because the peer may wait for one.
 fn until<T>(
     home: &RegistrationState,
     peer: &Arc<PeerProcess>,

@@ -1,15 +1,13 @@
-//! Adoption in place: private pages of this process become pages of a memfd, and back, while other threads go on
-//! using them.
+//! Adoption in place: private pages of this process become pages of a memfd, and back, while other threads use them.
 //!
-//! A thread of the user may write a neighbouring word of the same page at any moment, so copying and remapping
-//! alone would lose stores. Here a userfaultfd write-protects the pages first: readers go on, whoever writes (user
-//! code or a system call) sleeps in the kernel; the content is copied to a new mapping, that mapping replaces the
-//! pages in one system call, and the sleepers are woken and repeat their write on it. No store is lost, none is done
-//! twice. A process of one thread needs no userfaultfd; where it is not permitted, other threads are stopped.
+//! A thread of the program may write a neighbouring word of the same page at any moment. A copy followed by a remapping would lose such stores. So a
+//! userfaultfd write-protects the pages first. Readers continue. Writers, in user code or in a system call, sleep in the kernel. The content is copied to a
+//! new mapping, which replaces the pages in one system call. Then the writers wake and repeat their stores. No store is lost or done twice. A process of one
+//! thread needs no userfaultfd. Where it is not permitted, other threads are stopped.
 //!
 //! Adopted pages are not inherited by `fork` (`MADV_DONTFORK`; uTofu user's guide §6.1.4.1).
 //!
-//! What a swap cannot see, and the user must not have under way on the pages at that moment:
+//! A swap cannot see the following. The program must not have it in progress on the pages:
 //! - transfers for which the kernel has pinned the pages beforehand: reads with `O_DIRECT` or through registered
 //!   buffers of io_uring into them, and `process_vm_writev` of a peer
 //! - a thread that sleeps in a process-shared futex in them (process-private ones are fine); a priority-inheritance
@@ -45,7 +43,7 @@ use unipgas_core::user_memory::maps::{FileNames, Maps};
 use unipgas_core::userfaultfd::FaultKinds;
 use window::{Direction, Failure, Stage, Swap};
 
-/// From this many bytes on, threads share the copy.
+/// Minimum size of a copy that threads share, in bytes.
 const SHARED_COPY: usize = 32 << 20;
 const MOST_HELPERS: usize = 3;
 
@@ -111,7 +109,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What swaps need again and again, for one process: a child of `fork` makes its own.
+/// Resources of all swaps of a process. A child of `fork` makes its own.
 struct Tools {
     pid: u32,
     maps: Maps,
@@ -204,18 +202,18 @@ pub fn way() -> Result<AdoptionMethod, String> {
     })
 }
 
-/// Turns `len` bytes of private memory at `first_page` into a shared mapping of `fd` at `file_offset`, in place: the
-/// content is kept, the file has it too, and stores that other threads make meanwhile are in both.
+/// Turns `len` bytes of private memory at `first_page` into a shared mapping of `fd` at `file_offset`, in place. Memory and file have the content, and
+/// stores of other threads during the call.
 ///
-/// `fd` is a memfd opened for reading and writing, at least `file_offset + len` bytes long; what it held there is
+/// `fd` is a memfd opened for reading and writing, at least `file_offset + len` bytes long. Its content there is
 /// overwritten. Address, offset and length are multiples of the page size.
 ///
 /// # Errors
 /// A [`Refusal`]; the memory is as before.
 ///
 /// # Safety
-/// - nobody unmaps, remaps or shrinks the range or the file during the call
-/// - until [`release`], nobody discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
+/// - no thread unmaps, remaps or shrinks the range or the file during the call
+/// - until [`release`], no thread discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
 /// - none of the transfers that the module's description excludes is under way
 pub unsafe fn adopt(
     fd: BorrowedFd<'_>,
@@ -283,7 +281,7 @@ pub unsafe fn adopt(
 /// A [`Refusal`]; the memory is as before.
 ///
 /// # Safety
-/// - nobody unmaps, remaps or shrinks the range or the file during the call
+/// - no thread unmaps, remaps or shrinks the range or the file during the call
 /// - no peer writes to that part of the file any more: its stores would be lost
 /// - none of the transfers that the module's description excludes is under way
 pub unsafe fn release(
@@ -312,7 +310,7 @@ pub unsafe fn release(
     }
 }
 
-/// Refuses pages that are not, or no longer, those of `fd` at `file_offset`: the program may have put others in their place.
+/// Refuses pages that do not belong to `fd` at `file_offset`: the program may have replaced them.
 ///
 /// # Errors
 /// [`Refusal::Unmapped`], [`Refusal::NotAdopted`]; [`Refusal::Os`].
@@ -359,7 +357,7 @@ fn look_adopted(
 /// [`Refusal::FileBacked`] when other threads run already.
 ///
 /// # Safety
-/// - nobody unmaps or remaps the program's data during the call
+/// - no thread unmaps or remaps the program's data during the call
 pub unsafe fn settle_static_data() -> Result<usize, Refusal> {
     let mut locked = lock();
     let tools = tools(&mut locked)?;
@@ -402,12 +400,12 @@ fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Rang
     }
 }
 
-/// What keeps other threads from being overtaken by the swap.
+/// Protection of the stores of other threads during the swap.
 #[derive(Clone, Copy)]
 enum Guard<'a> {
     /// There are none.
     Alone,
-    /// Those that write sleep meanwhile.
+    /// Threads that write sleep.
     Uffd(&'a Uffd),
     /// They are stopped.
     Halt,
@@ -460,7 +458,7 @@ impl Drop for Fresh {
     fn drop(&mut self) {
         if self.armed {
             // SAFETY:
-            // - this object's own mapping, which took nobody's place
+            // - this object's own mapping, which has not replaced another one
             unsafe { mm::munmap(self.start as *mut _, self.len) }.ok();
         }
     }

@@ -1,4 +1,4 @@
-//! What an operation costs, in what the device is asked to do.
+//! Cost of an operation: work requests, doorbells and signaled completions.
 
 use std::sync::atomic::Ordering;
 
@@ -17,10 +17,10 @@ struct Cost {
     told: u64,
 }
 
-/// Operations that are posted before the first of them is seen: who is ahead of the device waits, and then has to be told more.
+/// Number of operations that a sender posts ahead of their visibility. With more, it would wait for the device and need more completions.
 const SPELL: u64 = 8;
 
-/// What `MANY` operations cost, until all have ended. `seen` waits until the last one can be seen.
+/// Cost of `MANY` operations, until all are complete. `seen` waits until the last one is visible.
 fn cost(node: &Node, mut post: impl FnMut(u32), mut seen: impl FnMut(u32)) -> Cost {
     assert_eq!(node.settle(), []);
     let counts = || (requests(), count("doorbells"), count("wr.signaled"));
@@ -40,12 +40,12 @@ fn cost(node: &Node, mut post: impl FnMut(u32), mut seen: impl FnMut(u32)) -> Co
     }
 }
 
-/// Both ends are in this process: the other end says now and then that it has room, at most once for each half of what it has promised.
+/// Credits of a receiver. Both ends are in this process, so the counters include the messages about credits: at most one for each half.
 const PROMISED: u64 = 32;
-/// So many that are gathered are asked for together.
+/// Number of unsignaled writes that one signaled write confirms.
 const GATHERED: u64 = 32;
 
-/// `asked`: for the ends of those that are gathered.
+/// `asked`: signaled writes that confirm unsignaled ones.
 fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told: u64) {
     let Cost {
         requests,
@@ -54,7 +54,7 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
     } = *cost;
     println!("{what}: {requests} requests, {doorbells} doorbells, {signalled} told, of {MANY}");
     let said = notices.div_ceil(PROMISED / 2) + 2;
-    // One is for the end of all.
+    // One more confirms the last writes.
     let more = said + asked + 1;
     for (counted, each) in [(requests, each), (doorbells, 1)] {
         let least = MANY * each;
@@ -94,7 +94,7 @@ fn a_put_with_notice_is_two_requests_and_a_doorbell() {
                 },
                 |nth| there.await_notice(0, nth + 1),
             );
-            // The other side's word of its room is one of those whose end is told now and then.
+            // Messages about credits are unsignaled writes, too.
             let of_room = MANY / (PROMISED / 2) / 32 + 1;
             check("put_unsignaled", &quick, (2, MANY), 0, FEW + of_room);
             let flags = Flags::GATHERED | Flags::ORDERED;
@@ -105,9 +105,9 @@ fn a_put_with_notice_is_two_requests_and_a_doorbell() {
                 },
                 |nth| there.await_notice(64, nth),
             );
-            // It is asked, too, where a notice had to wait for room.
+            // A notice that had to wait for credits needs a confirmation, too.
             let asked = 2 * MANY / GATHERED;
-            // Those that find no room, as the other side's word of it is late, are told one by one.
+            // Writes without credits, because their message is late, are signaled one by one.
             check("put_notify", &gathered, (2, MANY), asked, MANY);
         },
     );
@@ -126,7 +126,7 @@ fn a_put_is_one_and_one() {
             });
         };
         let flags = Flags::INLINE | Flags::GATHERED;
-        // Never more than there are places for.
+        // Not more than the queue has places for.
         let seen_and_ended = |nth| {
             seen(nth);
             if u64::from(nth).is_multiple_of(GATHERED) {
@@ -136,7 +136,7 @@ fn a_put_is_one_and_one() {
         let gathered = cost(here, |nth| write(nth, 8, flags), seen_and_ended);
         let asked = 2 * MANY / GATHERED;
         check("put, gathered", &gathered, (1, 0), asked, FEW + asked);
-        // Each end of theirs is told.
+        // Each of these writes is signaled.
         let one_by_one = cost(
             here,
             |nth| write(nth, 4096, Flags::empty()),
@@ -159,7 +159,7 @@ fn a_get_is_one_and_one() {
     });
 }
 
-/// By whom additions are carried out: by a device that excludes processors, and by one that is the only executor.
+/// For devices with atomics that exclude the processors, and for devices that must be the only executor.
 #[test]
 fn an_atomic_operation_is_one_and_one() {
     let name = "counts::an_atomic_operation_is_one_and_one";
@@ -217,7 +217,7 @@ fn the_end_of_all_costs_one() {
             assert!(here.tell_quickly(link, 8, 0, nth));
             assert_eq!(here.settle(), []);
             there.await_notice(0, nth);
-            // The other side may tell of its room.
+            // The receiver may send credits.
             assert!(
                 (2..=2 + 2).contains(&(requests() - before)),
                 "{}",
@@ -236,7 +236,7 @@ fn the_end_of_all_costs_one() {
     });
 }
 
-/// Streams tell of room now and then, and a thread of the transport looks for what stays too long: both at the same counters.
+/// Messages about credits, and the thread that sends writes which were kept too long, change the same counters.
 fn mostly(mut exact: impl FnMut(u64) -> bool) {
     let times = (0..100).filter(|&round| exact(round)).count();
     assert!(times >= 50, "{times} of 100 times");
@@ -336,14 +336,14 @@ fn what_stays_leaves_when_somebody_waits() {
         |here, link, there| {
             for round in 1..100 {
                 put_and_promise(here, link, 0, round, Flags::empty());
-                // For anything.
+                // A wait for any operation sends it.
                 until(&here.transport, || {
                     there.word(0).load(Ordering::Acquire) == round
                 });
                 put_and_promise(here, link, 1, round, Flags::empty());
                 assert_eq!(here.settle(), []);
                 assert_eq!(there.word(8).load(Ordering::Acquire), round);
-                // Nothing follows.
+                // No operation follows.
                 put_and_promise(here, link, 2, round, Flags::empty());
                 here.channel.begin_batch(&link.region);
                 here.channel.end_batch(&link.region, false);
@@ -367,7 +367,7 @@ fn more_than_are_kept_leave_at_once() {
                     put_and_promise(here, link, nth, round, Flags::empty());
                 }
                 let after = (count("doorbells"), requests());
-                // Never 32 stay.
+                // Fewer than 32 stay.
                 assert!(after.1 > before.1 + 68, "{before:?}, then {after:?}");
                 assert_eq!(here.settle(), []);
                 after == (before.0 + 3, before.1 + 96)
@@ -386,12 +386,12 @@ fn what_stays_ends_with_its_peer() {
             here.works(&link);
             put_and_promise(&here, &link, 0, 1, Flags::empty());
             drop(there);
-            // It has left, or fails.
+            // The put has left, or fails.
             here.settle();
             here.channel.begin_batch(&link.region);
             here.channel.end_batch(&link.region, true);
         }
-        // Others are not held up by it.
+        // It does not delay operations to other peers.
         let there = Node::open();
         let link = here.know(&there);
         here.works(&link);
