@@ -110,14 +110,27 @@ struct Group {
     /// The program has left the group. It stays until its operations have ended.
     left: bool,
     running: usize,
+    /// The group has lost a member. All its operations fail.
+    lost: Option<Errno>,
+    /// The receive for the report of a loss.
+    losses: Option<ReceiveTicket>,
 }
 
 /// A receive in progress.
 struct Awaiting {
     ticket: ReceiveTicket,
-    running: usize,
-    bytes: usize,
-    source: u32,
+    role: Role,
+}
+
+enum Role {
+    /// A message of an operation's round.
+    Round {
+        running: usize,
+        bytes: usize,
+        source: u32,
+    },
+    /// The report that the group with this key has lost a member.
+    Loss(usize),
 }
 
 /// An endpoint's groups, and its operations in progress.
@@ -144,7 +157,17 @@ fn mixed(value: u64) -> u64 {
 impl Collectives {
     /// Members from which operations await messages, by number.
     pub fn sources(&self) -> impl Iterator<Item = u32> {
-        self.awaiting.values().map(|awaiting| awaiting.source)
+        self.awaiting
+            .values()
+            .filter_map(|awaiting| match awaiting.role {
+                Role::Round { source, .. } => Some(source),
+                Role::Loss(_) => None,
+            })
+    }
+
+    /// Receives in progress. The program did not post them.
+    pub fn receives(&self) -> usize {
+        self.awaiting.len()
     }
 
     /// Notes that a member has gone. Another peer may get its number.
@@ -192,6 +215,8 @@ impl Collectives {
             joined: false,
             left: false,
             running: 0,
+            lost: None,
+            losses: None,
         }))
     }
 }
@@ -200,6 +225,11 @@ impl Group {
     /// The tag of an operation's messages. In one operation a member sends at most one message to each other member.
     fn tag(&self, number: u64) -> u64 {
         mixed(self.id ^ mixed(number))
+    }
+
+    /// The tag of the report that the group has lost a member. Operations begin at 1.
+    fn loss_tag(&self) -> u64 {
+        self.tag(0)
     }
 
     fn seat(&self, root: u32) -> Seat {
@@ -256,7 +286,8 @@ impl Endpoint {
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         let collectives = &mut messages.collectives;
         let group = collectives.add(members, me, set.operations())?;
-        let known = &mut collectives.groups[group];
+        messages.await_loss(group);
+        let known = &mut messages.collectives.groups[group];
         let address = known.address;
         if local {
             known.joined = true;
@@ -275,7 +306,13 @@ impl Endpoint {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::INVAL)?;
         let key = messages.collectives.key(group)?;
-        messages.collectives.groups[key].left = true;
+        let group = &mut messages.collectives.groups[key];
+        group.left = true;
+        if let Some(ticket) = group.losses.take()
+            && messages.mailbox.cancel_receive(ticket)
+        {
+            messages.collectives.awaiting.remove(&ticket.index());
+        }
         state.leave_group(reports, key);
         Ok(())
     }

@@ -2,13 +2,16 @@
 //!
 //! A member that fails reports it at once to all members that need a message from it. So the death of a member ends the operation at all members
 //! that depend on it. A failed operation stays until it has received all messages that the other members send for it.
+//!
+//! The death of a member ends all later operations, too. A member that has failed may begin no more operations, and members that do not depend on the
+//! dead one would wait for it. So each member reports the loss once to all others.
 
 use unipgas_core::Engine;
 use unipgas_core::atomic::combine_alone;
 use unipgas_core::message::{Envelope, Mode, Pattern, ReceiveTicket, Received};
 
 use super::plan::{Plan, Receive, Span};
-use super::{Awaiting, Elements, Group, JoinCallback};
+use super::{Awaiting, Elements, Group, JoinCallback, Role};
 use crate::messages::{After, Messages, Sent, errno};
 use crate::operation::{Report, Reports};
 use crate::rma::LocalRange;
@@ -68,7 +71,7 @@ impl Running {
             round: 0,
             begun: false,
             open: 0,
-            failure: None,
+            failure: group.lost,
             abandoned: false,
             end: Some(end),
         })
@@ -165,12 +168,12 @@ impl Messages {
             // SAFETY:
             // - the bytes are within the buffer, which stays until the receive has ended. No other send or receive of the round uses them.
             let ticket = unsafe { mailbox.receive(pattern, base.wrapping_add(into.at), bytes) };
-            let awaiting = Awaiting {
-                ticket,
+            let role = Role::Round {
                 running: key,
                 bytes,
                 source,
             };
+            let awaiting = Awaiting { ticket, role };
             collectives.awaiting.insert(ticket.index(), awaiting);
             running.open += 1;
         }
@@ -214,6 +217,40 @@ impl Messages {
 }
 
 impl Messages {
+    /// Posts the receive for the report that a group has lost a member.
+    pub(super) fn await_loss(&mut self, key: usize) {
+        let group = &mut self.collectives.groups[key];
+        let pattern = Pattern {
+            source: None,
+            context: CONTEXT,
+            tag: group.loss_tag(),
+            ignore: 0,
+        };
+        // SAFETY:
+        // - the message has no bytes.
+        let ticket = unsafe { self.mailbox.receive(pattern, std::ptr::null_mut(), 0) };
+        group.losses = Some(ticket);
+        let role = Role::Loss(key);
+        let awaiting = Awaiting { ticket, role };
+        self.collectives.awaiting.insert(ticket.index(), awaiting);
+    }
+
+    /// Reports to all other members that the group has lost a member.
+    fn report_loss(&mut self, engine: &Engine, key: usize, errno: Errno) {
+        let group = &self.collectives.groups[key];
+        let envelope = Envelope {
+            context: CONTEXT,
+            tag: group.loss_tag(),
+            extra: errno.0 as u64,
+        };
+        let members = group.members.iter();
+        let numbers: Vec<u32> = members.filter_map(|member| member.number.ok()).collect();
+        for number in numbers {
+            // A dead member needs no report.
+            let _ = self.dispatch(engine, number, envelope, Box::default(), After::Nothing);
+        }
+    }
+
     /// Begins all remaining rounds of a failed operation.
     fn abandon(&mut self, engine: &Engine, key: usize) {
         while let Some(running) = self.collectives.running.get_mut(key)
@@ -279,14 +316,21 @@ impl State {
         let Some(known) = messages.collectives.awaiting.remove(&ticket.index()) else {
             return true;
         };
-        let Some(running) = messages.collectives.running.get_mut(known.running) else {
+        let (key, bytes) = match known.role {
+            Role::Round { running, bytes, .. } => (running, bytes),
+            Role::Loss(key) => {
+                self.loss_received(reports, key, ticket, result);
+                return true;
+            }
+        };
+        let Some(running) = messages.collectives.running.get_mut(key) else {
             return true;
         };
         running.open -= 1;
-        if let Err(errno) = checked(result, known.bytes) {
+        if let Err(errno) = checked(result, bytes) {
             running.failure.get_or_insert(errno);
         }
-        self.advance(reports, known.running);
+        self.advance(reports, key);
         true
     }
 
@@ -324,13 +368,49 @@ impl State {
             && let Some(end) = running.end.take()
         {
             messages.unanswered -= 1;
-            let left = messages.collectives.groups[running.group].left;
+            let group = running.group;
+            let left = messages.collectives.groups[group].left;
             match end {
                 // Without a queue and a counter no receiver for the failure exists.
                 End::Report(report, _) => drop(reports.fail(&report, errno)),
                 End::Join(_) if left => {}
                 End::Join(joined) => joined(Err(errno)),
             }
+            if matches!(errno, Errno::CONNRESET | Errno::HOSTUNREACH) {
+                self.lose_member(reports, group, errno);
+            }
+        }
+    }
+
+    /// Handles the report of another member that the group has lost a member.
+    fn loss_received(
+        &mut self,
+        reports: &Reports,
+        key: usize,
+        ticket: ReceiveTicket,
+        result: std::result::Result<Received, unipgas_core::Error>,
+    ) {
+        if let Some(messages) = &mut self.messages
+            && let Some(group) = messages.collectives.groups.get(key)
+            && group.losses == Some(ticket)
+            && let Ok(received) = result
+        {
+            // Each other member reports the loss.
+            messages.await_loss(key);
+            self.lose_member(reports, key, Errno(received.envelope.extra as i32));
+        }
+    }
+
+    /// Fails the operations of a group that has lost a member, and later ones.
+    fn lose_member(&mut self, reports: &Reports, key: usize, errno: Errno) {
+        if let Some(messages) = &mut self.messages
+            && let group = &mut messages.collectives.groups[key]
+            && !group.left
+            && group.lost.is_none()
+        {
+            group.lost = Some(errno);
+            messages.report_loss(self.domain.engine(), key, errno);
+            self.fail_group(reports, key, errno);
         }
     }
 
@@ -360,6 +440,14 @@ impl State {
 
     /// Fails the operations of a group that the program has left.
     pub(super) fn leave_group(&mut self, reports: &Reports, key: usize) {
+        self.fail_group(reports, key, Errno::CANCELED);
+        if let Some(messages) = &mut self.messages {
+            messages.collectives.drop_left(key);
+        }
+    }
+
+    /// Fails the operations of a group that are in progress.
+    fn fail_group(&mut self, reports: &Reports, key: usize, errno: Errno) {
         let Some(messages) = &mut self.messages else {
             return;
         };
@@ -367,11 +455,10 @@ impl State {
         let of_group: Vec<usize> = running
             .filter(|(_, running)| running.group == key)
             .map(|(nth, running)| {
-                running.failure.get_or_insert(Errno::CANCELED);
+                running.failure.get_or_insert(errno);
                 nth
             })
             .collect();
-        messages.collectives.drop_left(key);
         for nth in of_group {
             self.advance(reports, nth);
         }

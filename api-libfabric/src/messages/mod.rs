@@ -343,10 +343,10 @@ impl Messages {
         self.mailbox.has_lines()
     }
 
-    /// Receives that have not ended.
+    /// Receives of the program that have not ended.
     #[inline]
     pub fn receives(&self) -> usize {
-        self.mailbox.receives()
+        self.mailbox.receives() - self.collectives.receives()
     }
 
     /// Keys of the mailbox and of the table of numbers.

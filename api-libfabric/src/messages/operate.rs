@@ -157,7 +157,7 @@ impl Endpoint {
 
 impl Messages {
     /// Sends a message. Its end has the effect `after`; if it has ended already, the result is `after`.
-    fn dispatch(
+    pub(crate) fn dispatch(
         &mut self,
         engine: &Engine,
         to: u32,

@@ -13,6 +13,8 @@ laws! {
         "operations that wait for a member that is killed end with a failure at all others, and so do later ones; groups without it go on";
     join: "collective.death.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread, eq_readerr] + needs_kill,
         "a join that waits for a member that is killed ends with a failure in the event queue, and wakes a member at the queue's descriptor";
+    later: "collective.death.later", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
+        "a member that completed the operation that fails elsewhere gets the failure in a later one, although other members begin none";
     meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
     sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
@@ -127,6 +129,67 @@ fn join(ctx: &Ctx) -> Verdict {
     over(job, objects)
 }
 
+/// Waits for the end of an operation. Whether it is a success.
+fn succeeds(job: &Job<'_>, context: usize) -> Result<bool, String> {
+    let mut entry = blank();
+    let mut looks = Looks::for_the("the end of an operation");
+    let code = loop {
+        match call!(obj job.tx.0, read((&raw mut entry).cast(), 1)) {
+            AGAIN => looks.again(),
+            code => break code,
+        }
+    };
+    drop(looks);
+    if code == AVAIL {
+        let error = reset(job, "an operation", job.tx)?;
+        ensure_eq!(error.op_context.addr(), context, "the context of a failure");
+        return Ok(false);
+    }
+    let seen = (code, entry.op_context.addr());
+    ensure_eq!(seen, (1, context), "the end of an operation");
+    Ok(true)
+}
+
+/// The victim ends after the first round of a reduction. Only member 1 needs its second round.
+fn later(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &COLLECTIVE, 256)?;
+    let club = Club::open(&job, &COLLECTIVE)?;
+    let all = club.all()?;
+    club.barrier(all)?;
+    let (operand, mut result) = (1u64, 0u64);
+    let mut begin = |kind, context| {
+        let deed = Deed {
+            root: club.addresses[1],
+            operand: (&raw const operand).cast(),
+            result: (&raw mut result).cast(),
+            context,
+            ..deed(kind, all, (UINT64, SUM), 1)
+        };
+        job.post(|| deed.post(club.ep))
+    };
+    if job.rank == victim(&job) {
+        begin(FI_ALLREDUCE, 1)?;
+        job.meet();
+        ctx.dies();
+    }
+    job.meet();
+    begin(FI_ALLREDUCE, 1)?;
+    if succeeds(&job, 1)? {
+        ensure!(job.rank != 1, "a success without a contribution");
+        begin(FI_BROADCAST, 2)?;
+        ensure!(
+            !succeeds(&job, 2)?,
+            "a broadcast that its root did not begin"
+        );
+    }
+    job.tx.is_empty()?;
+    let alive = survivors(&club)?;
+    club.barrier(alive)?;
+    [alive, all].into_iter().try_for_each(close)?;
+    let objects = (club.ep, club.eq);
+    over(job, objects)
+}
+
 fn meanwhile(ctx: &Ctx) -> Verdict {
     const COUNT: usize = 40_000;
     let job = opened(ctx, &COLLECTIVE, 256)?;
@@ -150,22 +213,9 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
         if job.rank == victim(&job) && turn as u64 == last {
             ctx.dies();
         }
-        let mut entry = blank();
-        let mut looks = Looks::for_the("the end of an operation");
-        let code = loop {
-            match call!(obj job.tx.0, read((&raw mut entry).cast(), 1)) {
-                AGAIN => looks.again(),
-                code => break code,
-            }
-        };
-        drop(looks);
-        if code == AVAIL {
-            let error = reset(&job, "an operation", job.tx)?;
-            ensure_eq!(error.op_context.addr(), turn, "the context of the failure");
+        if !succeeds(&job, turn)? {
             break;
         }
-        let seen = (code, entry.op_context.addr());
-        ensure_eq!(seen, (1, turn), "the end of an operation");
         let good = if kind == FI_ALLREDUCE { 10 } else { 9 };
         ensure!(result.iter().all(|sum| *sum == good), "a wrong result");
         turn += 1;
