@@ -18,7 +18,7 @@ use unipgas_core::interface;
 use unipgas_core::registry::{Backend, register};
 
 /// The backends. The first is the default; networks are preferred in this order.
-pub const BACKENDS: [Backend; 6] = [
+pub const BACKENDS: &[Backend] = &[
     shm::BACKEND,
     chaos::BACKEND,
     tofu::BACKEND,
@@ -31,5 +31,5 @@ pub const BACKENDS: [Backend; 6] = [
 pub fn init() {
     unipgas_core::log::listen_by(log::listen);
     interface::contribute(unipgas_core::INTERFACE);
-    BACKENDS.into_iter().for_each(register);
+    BACKENDS.iter().copied().for_each(register);
 }

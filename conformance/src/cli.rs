@@ -38,9 +38,8 @@ struct Wishes {
     api: Option<Api>,
     /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, streams and streams-tcp (nothing is
     /// mapped: everything goes over sockets; old name: opaque), streams-chaos (chaos around that), streams-poor (any order, narrow limits),
-    /// mixed (shm among the ranks of one parity, streams between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
-    /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over tests/with-tofu-double), ofi (libfabric), ofi-chaos (chaos
-    /// around that), loopback
+    /// mixed (shm among the ranks of one parity, streams between the two), tofu-mock (over tests/with-tofu-double), loopback; for the networks
+    /// verbs (an RDMA device), tofu (the machine's uTofu library) and ofi (libfabric) also NAME-chaos (chaos around it) and mixed-NAME
     #[arg(long, value_name = "B")]
     backend: Option<String>,
     /// Distributes the ranks over N hosts in turn: shm within a host, the job's network between them. Root creates the hosts from namespaces

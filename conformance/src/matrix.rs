@@ -1,5 +1,6 @@
 //! The columns of the matrix, and the laws that run in them.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -35,8 +36,8 @@ pub struct Column {
     pub seeded: bool,
 }
 
-/// All columns.
-pub const COLUMNS: &[Column] = &[
+/// The modes that need their own environment or pins.
+const MODES: &[Column] = &[
     Column {
         name: "shm",
         backend: "shm",
@@ -104,24 +105,6 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
-        name: "tofu",
-        backend: "tofu",
-        pins: &["streams", "tofu"],
-        env: &[],
-        threads: false,
-        hosts: false,
-        seeded: false,
-    },
-    Column {
-        name: "tofu-chaos",
-        backend: "chaos",
-        pins: &["chaos", "streams", "tofu", "tofu-chaos"],
-        env: &[("UNIPGAS_CHAOS", "over=tofu")],
-        threads: false,
-        hosts: false,
-        seeded: true,
-    },
-    Column {
         name: "tofu-mock",
         backend: "tofu",
         pins: &["streams", "tofu", "tofu-mock"],
@@ -131,55 +114,6 @@ pub const COLUMNS: &[Column] = &[
         seeded: false,
     },
     Column {
-        name: "mixed-tofu",
-        backend: "shm",
-        pins: &["streams", "mixed", "tofu"],
-        env: &[
-            ("UNIPGAS_SHM_ADOPT", "1"),
-            ("UNIPGAS_TEST_HOSTS", "2"),
-            ("UNIPGAS_NETWORKS", "tofu"),
-        ],
-        threads: false,
-        hosts: false,
-        seeded: false,
-    },
-    Column {
-        name: "verbs",
-        backend: "verbs",
-        pins: &["streams", "verbs"],
-        env: &[],
-        threads: false,
-        hosts: false,
-        seeded: false,
-    },
-    Column {
-        name: "verbs-chaos",
-        backend: "chaos",
-        pins: &["chaos", "streams", "verbs", "verbs-chaos"],
-        env: &[("UNIPGAS_CHAOS", "over=verbs")],
-        threads: false,
-        hosts: false,
-        seeded: true,
-    },
-    Column {
-        name: "ofi",
-        backend: "ofi",
-        pins: &["streams", "ofi"],
-        env: &[],
-        threads: false,
-        hosts: false,
-        seeded: false,
-    },
-    Column {
-        name: "ofi-chaos",
-        backend: "chaos",
-        pins: &["chaos", "streams", "ofi"],
-        env: &[("UNIPGAS_CHAOS", "over=ofi")],
-        threads: false,
-        hosts: false,
-        seeded: true,
-    },
-    Column {
         name: "mixed",
         backend: "shm",
         pins: &["streams", "mixed"],
@@ -187,19 +121,6 @@ pub const COLUMNS: &[Column] = &[
             ("UNIPGAS_SHM_ADOPT", "1"),
             ("UNIPGAS_TEST_HOSTS", "2"),
             ("UNIPGAS_STREAMS", "registered,no-atomics"),
-        ],
-        threads: false,
-        hosts: false,
-        seeded: false,
-    },
-    Column {
-        name: "mixed-verbs",
-        backend: "shm",
-        pins: &["streams", "mixed", "verbs"],
-        env: &[
-            ("UNIPGAS_SHM_ADOPT", "1"),
-            ("UNIPGAS_TEST_HOSTS", "2"),
-            ("UNIPGAS_NETWORKS", "verbs"),
         ],
         threads: false,
         hosts: false,
@@ -224,6 +145,54 @@ pub const COLUMNS: &[Column] = &[
         seeded: false,
     },
 ];
+
+/// All columns: [`MODES`], then for each other network NAME, NAME-chaos and mixed-NAME.
+pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
+    let is_mode = |name| MODES.iter().any(|mode| mode.name == name);
+    let backends = registry::backends();
+    let networks = backends.iter().filter(|backend| backend.network);
+    let others = networks.filter(|backend| !is_mode(backend.name));
+    let derived = others.flat_map(|backend| columns_of(backend.name));
+    MODES.iter().copied().chain(derived).collect()
+});
+
+/// The columns of a network: alone, under chaos, and between ranks that share memory otherwise.
+fn columns_of(network: &'static str) -> [Column; 3] {
+    let alone = Column {
+        name: network,
+        backend: network,
+        pins: vec!["streams", network].leak(),
+        env: &[],
+        threads: false,
+        hosts: false,
+        seeded: false,
+    };
+    let chaos: &str = format!("{network}-chaos").leak();
+    let over = ("UNIPGAS_CHAOS", &*format!("over={network}").leak());
+    let mixed = [
+        ("UNIPGAS_SHM_ADOPT", "1"),
+        ("UNIPGAS_TEST_HOSTS", "2"),
+        ("UNIPGAS_NETWORKS", network),
+    ];
+    [
+        alone,
+        Column {
+            name: chaos,
+            backend: "chaos",
+            pins: vec!["chaos", "streams", network, chaos].leak(),
+            env: vec![over].leak(),
+            seeded: true,
+            ..alone
+        },
+        Column {
+            name: format!("mixed-{network}").leak(),
+            backend: "shm",
+            pins: vec!["streams", "mixed", network].leak(),
+            env: Vec::from(mixed).leak(),
+            ..alone
+        },
+    ]
+}
 
 impl Column {
     /// The current name of the column `name`, which may begin with the old name of a backend.
