@@ -70,9 +70,10 @@ pub use world::World;
 /// Two-sided messages, and messages among ranks.
 pub mod message {
     pub use unipgas_message::{
-        ANY_TAG, APART, Drawn, Envelope, MARK, Mailbox, Mode, Multicast, Pattern, PeerMailbox,
-        Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received, SendTicket, Shape, Share,
-        Wanted,
+        ANY_TAG, APART, Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser,
+        Collectives, Drawn, Envelope, GroupCalls, GroupMember, MARK, Mailbox, Mode, Multicast,
+        Pattern, PeerMailbox, Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received,
+        SendTicket, Shape, Share, Wanted,
     };
     pub use unipgas_world::{Lane, Messenger, Needs};
 }
