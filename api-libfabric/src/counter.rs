@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::tally::Tally;
 use unipgas_core::wait::WaitProgress;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::waits::{self, polled};
@@ -15,7 +16,6 @@ use unipgas_core::{Deadline, Error};
 use crate::completion::{Attached, Wait, event};
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
-use crate::tally::Tally;
 
 /// Counts completed operations and failed operations.
 pub struct Counter {
@@ -116,7 +116,7 @@ impl Counter {
     /// Number of the word that peers increment. Errors: [`Errno::NOSPC`] if the domain has no free word.
     pub(crate) fn tally(&self) -> Result<NonZeroU32> {
         if self.tally.get().is_none() {
-            let tally = self.domain.tallies().take()?;
+            let tally = self.domain.tallies().take().ok_or(Errno::NOSPC)?;
             // A former counter may have used the word.
             self.value.fetch_sub(tally.read(), Ordering::AcqRel);
             if let Err(tally) = self.tally.set(tally) {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use unipgas_core::Engine;
 use unipgas_core::Service;
 use unipgas_core::keyring::KeyRing;
+use unipgas_core::tally::Tallies;
 use unipgas_core::watcher::{Watched, Watcher};
 
 use crate::process;
 use crate::status::Result;
-use crate::tally::Tallies;
 use crate::trigger::{Deferred, Work};
 
 /// Bytes of the data in a completion.

@@ -51,7 +51,6 @@ pub mod rma;
 pub mod service;
 mod state;
 pub mod status;
-mod tally;
 mod target;
 mod trigger;
 

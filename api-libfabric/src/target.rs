@@ -10,6 +10,7 @@ use unipgas_core::engine::Connection;
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
+use unipgas_core::tally::raise;
 use unipgas_core::transport::Life;
 use unipgas_core::{
     Address, Endpoint as Channel, Error, Flags, Outcome, Region, RegionKey, Remote, RemoteRegion,
@@ -18,7 +19,6 @@ use unipgas_core::{
 use crate::domain::Domain;
 use crate::name::EndpointName;
 use crate::status::Errno;
-use crate::tally::raise;
 
 /// Content of an endpoint's directory region. Written before peers know the endpoint's name. Only `counts` changes later.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -50,7 +50,7 @@ pub use unipgas_engine::{
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};
-pub use unipgas_port::{keyring, peer_numbers, port, reception};
+pub use unipgas_port::{keyring, peer_numbers, port, reception, tally};
 pub use unipgas_schedule as schedule;
 pub use unipgas_streams::{self as streams, carried_out_by_requests};
 
@@ -70,9 +70,10 @@ pub use world::World;
 /// Two-sided messages, and messages among ranks.
 pub mod message {
     pub use unipgas_message::{
-        ANY_TAG, APART, Drawn, Envelope, MARK, Mailbox, Mode, Multicast, Pattern, PeerMailbox,
-        Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received, SendTicket, Shape, Share,
-        Wanted,
+        ANY_TAG, APART, Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser,
+        Collectives, Drawn, Envelope, GroupCalls, GroupMember, MARK, Mailbox, Mode, Multicast,
+        Pattern, PeerMailbox, Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received,
+        SendTicket, Shape, Share, Wanted,
     };
     pub use unipgas_world::{Lane, Messenger, Needs};
 }

@@ -7,7 +7,7 @@ use super::av_set::SetObject;
 use super::domain::DomainObject;
 use super::endpoint::part;
 use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, posted, put};
-use crate::collectives::{Collective, CollectiveCall, Elements, MOST_BYTES, MOST_MEMBERS};
+use crate::collectives::{Collective, CollectiveCall, MOST_BYTES, MOST_MEMBERS, elements};
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -147,14 +147,10 @@ pub(super) unsafe extern "C" fn query(
         if attr.mode != 0 {
             return Err(Errno::INVAL);
         }
-        let elements = Elements::of(kind_of(collective)?, (attr.datatype, attr.op))?;
-        attr.datatype_attr = match elements.map(Elements::size) {
-            None => fi_atomic_attr { count: 0, size: 0 },
-            Some(size) => fi_atomic_attr {
-                count: MOST_BYTES / size,
-                size,
-            },
-        };
+        let elements = elements(kind_of(collective)?, (attr.datatype, attr.op))?;
+        let size = elements.map_or(0, |(ty, _)| ty.size());
+        let count = MOST_BYTES.checked_div(size).unwrap_or(0);
+        attr.datatype_attr = fi_atomic_attr { count, size };
         attr.max_members = MOST_MEMBERS;
         Ok(())
     })

@@ -42,7 +42,6 @@ impl Messages {
                     let sender = || self.acquaintances.name_of(sent.to).ok();
                     reports.operated(report, *entry, *failure, sender);
                 }
-                (After::Collective(key), result) => self.collectives.sent(*key, result),
                 (After::Nothing, _) => {}
             }
             false
@@ -173,7 +172,7 @@ impl State {
         let Some(messages) = &self.messages else {
             return false;
         };
-        if messages.sent.is_empty() && messages.unanswered == 0 {
+        if messages.mailbox.sends() == 0 && messages.unanswered == 0 {
             return false;
         }
         let number = self.id_of(to).and_then(|id| self.known_number(id));
@@ -182,6 +181,7 @@ impl State {
         };
         let mut awaited = messages.awaited.iter().flatten();
         messages.sent.iter().any(|sent| sent.to == number)
+            || messages.collectives.destinations().any(|to| to == number)
             || awaited.any(|awaited| awaited.answer && awaited.source == Some(number))
     }
 
@@ -268,9 +268,11 @@ impl State {
             return;
         };
         messages.stale = false;
-        if !messages.sent.is_empty() {
+        if messages.mailbox.sends() > 0 {
             messages.report_sends(reports);
-            self.move_collectives(reports);
+            if messages.collectives.destinations().next().is_some() {
+                messages.report_collectives(reports);
+            }
         }
         while let Some(messages) = &mut self.messages
             && let Some(ticket) = messages.mailbox.take_ended()
@@ -332,10 +334,9 @@ impl State {
         };
         let drawn = messages.mailbox.drawn(ticket);
         let (Some(drawn), Some(shared)) = (drawn, &messages.shared) else {
-            if !self.collective_received(reports, ticket)
-                && let Some(messages) = &mut self.messages
-            {
-                messages.discard(self.domain.engine(), ticket);
+            match messages.groups().received(ticket) {
+                true => messages.report_collectives(reports),
+                false => messages.discard(self.domain.engine(), ticket),
             }
             return;
         };

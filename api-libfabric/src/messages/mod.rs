@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::driver::Driver;
 use unipgas_core::message::{
-    Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
+    Collectives, GroupCalls, Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket,
+    SendTicket,
 };
 use unipgas_core::peer_numbers::{PeerNumbers, number_there};
 use unipgas_core::transport::Life;
@@ -27,7 +28,7 @@ pub(crate) use post::RECEIVE_OP_FLAGS;
 pub use shared::SharedReceives;
 
 use crate::av::AddressVector;
-use crate::collectives::Collectives;
+use crate::collectives::{CONTEXT, EndpointGroups};
 use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -158,8 +159,6 @@ pub(crate) enum After {
     Report(Report),
     /// The end of the receive that this send answers. The program may make no further call.
     Receive(Report, CqEntry, Option<Errno>),
-    /// Progress of the collective operation with this key.
-    Collective(usize),
     Nothing,
 }
 
@@ -245,7 +244,7 @@ pub(crate) struct Messages {
     asked: u64,
     /// Atomic operations on tagged buffers, and collective operations, in progress.
     pub(crate) unanswered: usize,
-    pub(crate) collectives: Collectives,
+    pub(crate) collectives: Collectives<EndpointGroups>,
     /// The shared receive context.
     shared: Option<Arc<SharedReceives>>,
 }
@@ -324,12 +323,18 @@ impl Messages {
             greetings: 0,
             asked: 0,
             unanswered: 0,
-            collectives: Collectives::default(),
+            collectives: Collectives::new(CONTEXT),
             shared: None,
             endpoint: Weak::<Endpoint>::new(),
             driver: None,
             beats: None,
         })
+    }
+
+    /// Calls on groups.
+    pub(crate) fn groups(&mut self) -> GroupCalls<'_, EndpointGroups> {
+        let engine = self.acquaintances.domain.engine();
+        self.collectives.on(engine, &mut self.mailbox)
     }
 
     /// The program's sends, atomic operations on tagged buffers, and collective operations that have not ended.

@@ -6,9 +6,12 @@
 //!
 //! The receiver matches. It takes messages of one peer and context in the order of their sending. A mailbox never waits.
 //!
-//! It depends on `unipgas-base` and `unipgas-engine`, and knows no rank and no interface.
+//! [`Collectives`] are operations of groups of peers, by messages of a mailbox.
+//!
+//! It depends on `unipgas-base`, `unipgas-engine` and `unipgas-schedule`, and knows no rank and no interface.
 
 mod abandon;
+mod collective;
 mod fast_path;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -23,6 +26,10 @@ mod staging;
 mod state;
 mod window;
 
+pub use collective::{
+    Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser, Collectives,
+    GroupCalls, GroupMember,
+};
 pub use layout::Shape;
 pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use pool::{Drawn, Pool, PoolTicket, Wanted};

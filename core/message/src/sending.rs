@@ -246,6 +246,12 @@ impl Mailbox {
         }
     }
 
+    /// Number of sends that have not ended, or have an end that was not taken.
+    #[inline(always)]
+    pub fn sends(&self) -> usize {
+        self.sends.len()
+    }
+
     /// The result of a send that has ended. After `Some` the ticket is invalid. Errors: [`Error::PeerDead`], and each other reason of the failure.
     pub fn test_send(&mut self, ticket: SendTicket) -> Option<Result<()>> {
         match &self.sends.get(ticket.0 as usize)?.stage {

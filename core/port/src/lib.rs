@@ -1,7 +1,8 @@
 //! Services between processes without ranks: ports, keys, triggered commands, barrier gates.
 //!
 //! - [`port`]: memory under short keys, an inbox and triggered commands, offered under a name. [`steps`]: the order of triggered commands.
-//! - [`keyring`]: memory under 64-bit keys. [`peer_numbers`]: numbers for peers. [`reception`]: bytes that a process hands out at a TCP port.
+//! - [`keyring`]: memory under 64-bit keys. [`peer_numbers`]: numbers for peers. [`tally`]: words that peers increment.
+//! - [`reception`]: bytes that a process hands out at a TCP port.
 //! - [`gate`]: barrier gates and reductions in shared memory, and their packets elsewhere.
 //!
 //! It depends on the crates below: base, engine and job.
@@ -18,3 +19,5 @@ pub mod port;
 #[cfg(not(loom))]
 pub mod reception;
 pub mod steps;
+#[cfg(not(loom))]
+pub mod tally;

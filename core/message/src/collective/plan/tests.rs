@@ -6,7 +6,7 @@ use super::*;
 
 /// One member: its buffer, its round, and the round's receives in progress.
 struct Walker {
-    plan: Plan,
+    plan: CollectivePlan,
     memory: Vec<u8>,
     round: usize,
     open: Vec<Receive>,
@@ -18,7 +18,7 @@ fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> 
     let operand = |me: u32| (0..n as usize * len).map(move |at| me as u8 * 7 + at as u8 + 1);
     let mut walkers: Vec<Walker> = (0..n)
         .map(|me| {
-            let plan = Plan::new(kind, Seat { me, n, root }, len);
+            let plan = CollectivePlan::new(kind, Seat { me, n, root }, len);
             let mut memory = vec![0; plan.len];
             if let Some(load) = plan.load {
                 let bytes: Vec<u8> = operand(me).take(load.len).collect();
@@ -96,7 +96,7 @@ fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> 
         .collect()
 }
 
-/// The result of one member, as defined by fi_collective(3).
+/// The result of one member.
 fn expected(kind: Collective, n: u32, root: u32, len: usize, me: u32) -> Option<Vec<u8>> {
     let byte = |member: u32, at: usize| member as u8 * 7 + at as u8 + 1;
     let sum = |at: usize| (0..n).fold(0u8, |sum, member| sum.wrapping_add(byte(member, at)));
@@ -147,8 +147,8 @@ fn each_member_gets_its_result() {
 fn no_member_completes_before_all_have_begun() {
     for kind in Collective::ALL {
         for n in 1..=17u32 {
-            let plans: Vec<Plan> = (0..n)
-                .map(|me| Plan::new(kind, Seat { me, n, root: n / 3 }, 1))
+            let plans: Vec<CollectivePlan> = (0..n)
+                .map(|me| CollectivePlan::new(kind, Seat { me, n, root: n / 3 }, 1))
                 .collect();
             for absent in 0..n {
                 let done = walk_without(&plans, absent);
@@ -160,7 +160,7 @@ fn no_member_completes_before_all_have_begun() {
 }
 
 /// The members that complete although `absent` does not begin.
-fn walk_without(plans: &[Plan], absent: u32) -> Vec<bool> {
+fn walk_without(plans: &[CollectivePlan], absent: u32) -> Vec<bool> {
     let mut wires: HashMap<(u32, u32), usize> = HashMap::new();
     let mut rounds = vec![(0, false); plans.len()];
     loop {

@@ -1,27 +1,36 @@
 //! The messages of one member in a collective operation, as data: rounds of sends and receives within one buffer.
 //!
 //! A round ends when all its sends and receives have ended. Before its last round ends, each member has a message that depends on each other
-//! member. So no member completes before all members have begun (fi_collective(3)).
+//! member. So no member completes before all members have begun.
 
-use unipgas_core::schedule::children;
+use unipgas_base::atomic::{AtomicOp, AtomicType};
+use unipgas_schedule::children;
 
-/// `enum fi_collective_op`.
+/// A kind of operation. A slice has as many bytes as the call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of the header")]
 pub enum Collective {
+    /// No data.
     Barrier,
+    /// The root's slice, to all others.
     Broadcast,
+    /// A slice of each member for each member.
     AllToAll,
+    /// A slice of each member, combined, to all.
     AllReduce,
+    /// A slice of each member, to all.
     AllGather,
+    /// A slice of each member for each member, combined by destination.
     ReduceScatter,
+    /// A slice of each member, combined, to the root.
     Reduce,
+    /// A slice of the root for each member.
     Scatter,
+    /// A slice of each member, to the root.
     Gather,
 }
 
 impl Collective {
-    /// All, in the order of the header.
+    /// All kinds, in the order of their definition.
     pub const ALL: [Collective; 9] = [
         Collective::Barrier,
         Collective::Broadcast,
@@ -67,6 +76,17 @@ pub(super) struct Receive {
     pub onto: Option<usize>,
 }
 
+impl Receive {
+    /// A receive that is not combined.
+    fn plain(from: u32, into: Span) -> Receive {
+        Receive {
+            from,
+            into,
+            onto: None,
+        }
+    }
+}
+
 /// Messages that may be in flight at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Round {
@@ -74,18 +94,20 @@ pub(super) struct Round {
     pub receives: Vec<Receive>,
 }
 
-/// One member's part.
+/// One member's part of an operation.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub struct CollectivePlan {
     /// Bytes of the buffer.
-    pub len: usize,
+    pub(super) len: usize,
     /// Destination of the operand.
-    pub load: Option<Span>,
+    pub(super) load: Option<Span>,
     /// This member's own part of the operand, and its offset in the result.
-    pub own: Option<(Span, usize)>,
-    pub rounds: Vec<Round>,
+    pub(super) own: Option<(Span, usize)>,
+    pub(super) rounds: Vec<Round>,
     /// Location of the result.
-    pub store: Option<Span>,
+    pub(super) store: Option<Span>,
+    /// The combination of elements, of operations that reduce.
+    pub(super) combination: Option<(AtomicOp, AtomicType)>,
 }
 
 /// A member's place among the members.
@@ -111,10 +133,20 @@ impl Seat {
     }
 }
 
-impl Plan {
-    /// `len`: bytes of `count` elements.
-    pub fn new(kind: Collective, seat: Seat, len: usize) -> Plan {
-        let mut plan = Plan::without_rounds(kind, seat, len);
+impl CollectivePlan {
+    /// Whether this member contributes data.
+    pub fn reads(&self) -> bool {
+        self.load.is_some()
+    }
+
+    /// Whether this member gets data.
+    pub fn writes(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// `len`: bytes of a slice.
+    pub(super) fn new(kind: Collective, seat: Seat, len: usize) -> CollectivePlan {
+        let mut plan = CollectivePlan::without_rounds(kind, seat, len);
         let slice = |member| Seat::slice(member, len);
         // Behind the values of this member.
         let behind = |member| Span {
@@ -141,7 +173,7 @@ impl Plan {
     }
 
     /// The memory of a plan, and its places in the memory of the program.
-    fn without_rounds(kind: Collective, seat: Seat, len: usize) -> Plan {
+    fn without_rounds(kind: Collective, seat: Seat, len: usize) -> CollectivePlan {
         let one = Span { at: 0, len };
         let all = Span {
             at: 0,
@@ -149,40 +181,34 @@ impl Plan {
         };
         let own = Seat::slice(seat.me, len);
         let at_root = seat.me == seat.root;
-        let (load, store) = match kind {
-            Collective::Barrier => (None, None),
-            Collective::Broadcast => (at_root.then_some(one), (!at_root).then_some(one)),
-            Collective::AllReduce => (Some(one), Some(one)),
-            Collective::Reduce => (Some(one), at_root.then_some(one)),
-            Collective::AllGather => (Some(own), Some(all)),
-            Collective::Gather if at_root => (Some(own), Some(all)),
-            Collective::Gather => (Some(one), None),
-            Collective::Scatter if at_root => (Some(all), Some(own)),
-            Collective::Scatter => (None, Some(one)),
-            Collective::AllToAll => (Some(all), Some(Span { at: all.len, ..all })),
-            Collective::ReduceScatter => (Some(all), Some(own)),
+        // `climb` adds the room that a reduction needs.
+        let (room, load, store) = match kind {
+            Collective::Barrier => (0, None, None),
+            Collective::Broadcast if at_root => (len, Some(one), None),
+            Collective::Broadcast => (len, None, Some(one)),
+            Collective::AllReduce => (2 * len, Some(one), Some(one)),
+            Collective::Reduce => (0, Some(one), at_root.then_some(one)),
+            Collective::AllGather => (all.len, Some(own), Some(all)),
+            Collective::Gather if at_root => (all.len, Some(own), Some(all)),
+            Collective::Gather => (len, Some(one), None),
+            Collective::Scatter if at_root => (all.len, Some(all), Some(own)),
+            Collective::Scatter => (len, None, Some(one)),
+            Collective::AllToAll => (2 * all.len, Some(all), Some(Seat::slice(1, all.len))),
+            Collective::ReduceScatter => (2 * all.len, Some(all), Some(own)),
         };
         let to = (seat.n + seat.me) as usize * len;
-        Plan {
-            len: match kind {
-                // `climb` adds the room that a reduction needs.
-                Collective::Barrier | Collective::Reduce => 0,
-                Collective::Gather | Collective::Scatter if at_root => all.len,
-                Collective::Broadcast | Collective::Gather | Collective::Scatter => len,
-                Collective::AllReduce => 2 * len,
-                Collective::AllGather => all.len,
-                Collective::AllToAll | Collective::ReduceScatter => 2 * all.len,
-            },
+        CollectivePlan {
+            len: room,
             load,
             store,
             own: (kind == Collective::AllToAll).then_some((own, to)),
-            ..Plan::default()
+            ..CollectivePlan::default()
         }
     }
 
     /// Each member sends an empty message to each other member.
-    pub fn meeting(seat: Seat) -> Plan {
-        let mut plan = Plan::default();
+    pub(super) fn meeting(seat: Seat) -> CollectivePlan {
+        let mut plan = CollectivePlan::default();
         plan.exchange(seat, |_| Span::default(), |_| (Span::default(), None));
         plan
     }
@@ -196,30 +222,32 @@ impl Plan {
     ) {
         // Members begin at different places. Otherwise all would send to the same member first.
         let turned = |distance| (seat.me + distance) % seat.n;
+        let receives = seat.others().map(|from| {
+            let (into, onto) = into(from);
+            Receive { from, into, onto }
+        });
+        let sends = (1..seat.n).map(turned).map(|to| (to, from(to)));
+        self.round(sends, receives);
+    }
+
+    fn round(
+        &mut self,
+        sends: impl IntoIterator<Item = (u32, Span)>,
+        receives: impl IntoIterator<Item = Receive>,
+    ) {
         self.rounds.push(Round {
-            sends: (1..seat.n).map(turned).map(|to| (to, from(to))).collect(),
-            receives: seat
-                .others()
-                .map(|from| {
-                    let (into, onto) = into(from);
-                    Receive { from, into, onto }
-                })
-                .collect(),
+            sends: sends.into_iter().collect(),
+            receives: receives.into_iter().collect(),
         });
     }
 
     /// Dissemination: each round doubles the members on which a member's messages depend.
     fn disseminate(&mut self, Seat { me, n, .. }: Seat) {
-        let distances = std::iter::successors(Some(1u32), |distance| distance.checked_mul(2));
-        for distance in distances.take_while(|distance| *distance < n) {
-            self.rounds.push(Round {
-                sends: vec![((me + distance) % n, Span::default())],
-                receives: vec![Receive {
-                    from: (me + n - distance) % n,
-                    into: Span::default(),
-                    onto: None,
-                }],
-            });
+        for round in 0..n.next_power_of_two().trailing_zeros() {
+            let distance = 1 << round;
+            let (to, from) = ((me + distance) % n, (me + n - distance) % n);
+            let none = Span::default();
+            self.round([(to, none)], [Receive::plain(from, none)]);
         }
     }
 
@@ -232,44 +260,22 @@ impl Plan {
             into: Span { at: len, len },
             onto: Some(0),
         };
-        let p = match n.is_power_of_two() {
-            true => n,
-            false => n.next_power_of_two() / 2,
-        };
+        let p = 1 << n.ilog2();
         if me >= p {
-            self.rounds.push(Round {
-                sends: vec![(me - p, value)],
-                receives: Vec::new(),
-            });
-            self.rounds.push(Round {
-                sends: Vec::new(),
-                receives: vec![Receive {
-                    from: me - p,
-                    into: value,
-                    onto: None,
-                }],
-            });
+            self.round([(me - p, value)], []);
+            self.round([], [Receive::plain(me - p, value)]);
             return;
         }
         let above = (me + p < n).then_some(me + p);
         if let Some(from) = above {
-            self.rounds.push(Round {
-                sends: Vec::new(),
-                receives: vec![combine(from)],
-            });
+            self.round([], [combine(from)]);
         }
         for bit in 0..p.trailing_zeros() {
             let partner = me ^ (1 << bit);
-            self.rounds.push(Round {
-                sends: vec![(partner, value)],
-                receives: vec![combine(partner)],
-            });
+            self.round([(partner, value)], [combine(partner)]);
         }
         if let Some(to) = above {
-            self.rounds.push(Round {
-                sends: vec![(to, value)],
-                receives: Vec::new(),
-            });
+            self.round([(to, value)], []);
         }
     }
 
@@ -281,63 +287,33 @@ impl Plan {
         self.len = self.len.max(up * (1 + below.len()));
         if !below.is_empty() {
             let receives = below.iter().zip(1..).map(|(from, nth)| Receive {
-                from: *from,
-                into: Span {
-                    at: nth * up,
-                    len: up,
-                },
                 onto: (up > 0).then_some(0),
+                ..Receive::plain(*from, Seat::slice(nth, up))
             });
-            self.rounds.push(Round {
-                sends: Vec::new(),
-                receives: receives.collect(),
-            });
+            self.round([], receives);
         }
-        let lowered = Span { at: 0, len: down };
+        let (raised, lowered) = (Seat::slice(0, up), Seat::slice(0, down));
         if relative != 0 {
             let parent = absolute(relative & (relative - 1));
-            self.rounds.push(Round {
-                sends: vec![(parent, Span { at: 0, len: up })],
-                receives: vec![Receive {
-                    from: parent,
-                    into: lowered,
-                    onto: None,
-                }],
-            });
+            self.round([(parent, raised)], [Receive::plain(parent, lowered)]);
         }
-        self.rounds.push(Round {
-            sends: below.into_iter().map(|to| (to, lowered)).collect(),
-            receives: Vec::new(),
-        });
+        self.round(below.into_iter().map(|to| (to, lowered)), []);
     }
 
     /// A star: each member sends `up` bytes directly to the root, and gets `down` bytes back.
     fn spread(&mut self, seat: Seat, up: usize, down: usize) {
+        let slice = Seat::slice;
         if seat.me != seat.root {
-            self.rounds.push(Round {
-                sends: vec![(seat.root, Span { at: 0, len: up })],
-                receives: vec![Receive {
-                    from: seat.root,
-                    into: Span { at: 0, len: down },
-                    onto: None,
-                }],
-            });
+            let root = seat.root;
+            self.round(
+                [(root, slice(0, up))],
+                [Receive::plain(root, slice(0, down))],
+            );
             return;
         }
-        let receives = seat.others().map(|from| Receive {
-            from,
-            into: Seat::slice(from, up),
-            onto: None,
-        });
-        self.rounds.push(Round {
-            sends: Vec::new(),
-            receives: receives.collect(),
-        });
-        let sends = seat.others().map(|to| (to, Seat::slice(to, down)));
-        self.rounds.push(Round {
-            sends: sends.collect(),
-            receives: Vec::new(),
-        });
+        let receive = |from| Receive::plain(from, slice(from, up));
+        self.round([], seat.others().map(receive));
+        self.round(seat.others().map(|to| (to, slice(to, down))), []);
     }
 }
 

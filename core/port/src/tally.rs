@@ -1,4 +1,4 @@
-//! A domain's words that peers increment. Peers count their own operations, so the owner need not make calls.
+//! Words that peers increment. Peers count their own operations, so the owner need not make calls.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -6,26 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::{
-    AtomicOp, AtomicRequest, AtomicType, Endpoint as Channel, Engine, Error, Flags, Outcome,
-    Region, RegionKey, Remote, RemoteRegion, Rights,
-};
+use unipgas_base::atomic::{AtomicOp, AtomicType};
+use unipgas_base::{Result, Rights, cache};
+use unipgas_engine::bundle::RegionKey;
+use unipgas_engine::engine::Engine;
+use unipgas_engine::op::{AtomicRequest, Flags, Outcome, Remote};
+use unipgas_engine::{Endpoint, Region, RemoteRegion};
 
-use crate::status::{Errno, Result};
-
-/// Words of a domain. Number 0 is never used.
+/// Words of a process. Number 0 is never used.
 const COUNT: u32 = 1024;
 /// Distance of words in bytes: each has its own cache line.
-const SPACING: usize = unipgas_core::cache::LINE;
+const SPACING: usize = cache::LINE;
 
-/// The words of a domain.
-pub(crate) struct Tallies {
+/// The words of a process that peers increment.
+pub struct Tallies {
     region: Region,
     /// First in, first out: a late increment of a peer should not reach the word's next user.
     free: Mutex<VecDeque<NonZeroU32>>,
 }
 
 impl Tallies {
+    /// Words of which none is in use.
     pub fn new(engine: &Engine) -> Result<Arc<Tallies>> {
         Ok(Arc::new(Tallies {
             region: engine.allocate(COUNT as usize * SPACING, Rights::FULL)?,
@@ -38,11 +39,10 @@ impl Tallies {
         self.region.key()
     }
 
-    /// A free word. Errors: [`Errno::NOSPC`] if all are in use.
-    pub fn take(self: &Arc<Self>) -> Result<Tally> {
-        let mut free = self.free.lock();
-        let number = free.pop_front().ok_or(Errno::NOSPC)?;
-        Ok(Tally {
+    /// A free word. `None`: all are in use.
+    pub fn take(self: &Arc<Self>) -> Option<Tally> {
+        let number = self.free.lock().pop_front()?;
+        Some(Tally {
             all: self.clone(),
             number,
         })
@@ -50,7 +50,7 @@ impl Tallies {
 }
 
 /// A word in use.
-pub(crate) struct Tally {
+pub struct Tally {
     all: Arc<Tallies>,
     number: NonZeroU32,
 }
@@ -85,12 +85,12 @@ fn offset(number: NonZeroU32) -> usize {
 }
 
 /// Adds 1 to a peer's word, and wakes waiting threads there.
-pub(crate) fn raise(
-    channel: &Channel,
+pub fn raise(
+    channel: &Endpoint,
     tallies: &RemoteRegion,
     number: NonZeroU32,
     context: u64,
-) -> std::result::Result<Outcome, Error> {
+) -> Result<Outcome> {
     static ONE: u64 = 1;
     let request = AtomicRequest {
         op: AtomicOp::Sum,
