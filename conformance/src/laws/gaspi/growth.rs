@@ -99,7 +99,6 @@ fn lives(_ctx: &Ctx) -> Verdict {
 fn meanwhile(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     let done = AtomicBool::new(false);
-
     let writers = || {
         threads(3, |nth| {
             let other = (1 - ctx.rank) as u16;

@@ -202,7 +202,7 @@ fn probe(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// What iRCCE_iprobe gives: the sender and the flag.
+/// The sender and the flag of iRCCE_iprobe.
 fn probed(source: i32) -> Result<(i32, i32), String> {
     let (mut rank, mut flag) = (-7, -7);
     ok!(iRCCE_iprobe(source, &mut rank, &mut flag));

@@ -55,22 +55,21 @@ macro_rules! c {
 /// Calls a function; the law fails unless the result is this value: `gives!(PENDING, iRCCE_isend(..))`.
 /// A table checks several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { first(..) => CODE; second(..) => OTHER; }`.
 macro_rules! gives {
-    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{$(
-        $crate::kit::check!(
-            stringify!($name($($arg),*)),
-            c!($name($($arg),*)),
-            $code,
-            $crate::laws::rcce::kit::code_name
-        );
-    )+}};
-    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
-        $crate::kit::check!(
-            stringify!($name($($arg),*)),
-            c!($name($($arg),*)),
-            $code,
-            $crate::laws::rcce::kit::code_name
-        );
-    )+}};
+    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
+        let mut row = 0;
+        $(
+            row += 1;
+            $crate::kit::check!(
+                &format!("call {row}, {},", stringify!($name($($arg),*))),
+                c!($name($($arg),*)),
+                $code,
+                $crate::laws::rcce::kit::code_name
+            );
+        )+
+    }};
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {
+        gives! { $($name($($arg),*) => $code;)+ }
+    };
     ($value:expr, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(stringify!($name), c!($name($($arg),*)), $value, $crate::laws::rcce::kit::code_name)
     };
@@ -381,8 +380,8 @@ pub(crate) fn in_round(flag: *mut i32, id: i32, round: i32) -> Verdict {
 
 /// The result of iRCCE_test_tagged.
 pub(crate) fn test_tag(flag: *mut i32, value: i32, tag: *mut c_void) -> Result<i32, String> {
-    let mut result = -7;
-    ok!(iRCCE_test_tagged(flag, value, &mut result, tag, 28));
+    let (len, mut result) = (if tag.is_null() { 0 } else { 28 }, -7);
+    ok!(iRCCE_test_tagged(flag, value, &mut result, tag, len));
     Ok(result)
 }
 
@@ -413,11 +412,12 @@ pub(crate) fn last_message() -> (i32, i32) {
     (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length()))
 }
 
-/// Colours for [`split`].
+/// The colours of two interleaved parts.
 pub(crate) unsafe extern "C" fn parity(id: i32, _: *mut c_void) -> i32 {
     id % 2
 }
 
+/// The colours of pairs of neighbours.
 pub(crate) unsafe extern "C" fn halves(id: i32, _: *mut c_void) -> i32 {
     id / 2
 }
@@ -438,6 +438,7 @@ pub(crate) fn new_register() -> Result<Register, String> {
     Ok(register as usize)
 }
 
+/// The value of an atomic increment register.
 pub(crate) fn register_value(register: Register) -> Result<i32, String> {
     Ok(got!(iRCCE_atomic_read(register as *const _)))
 }
