@@ -276,6 +276,15 @@ macro_rules! ensure {
     };
 }
 
+/// As [`ensure_eq!`], for the end of a body: gives the verdict.
+#[macro_export]
+macro_rules! equal {
+    ($($check:tt)+) => {{
+        $crate::ensure_eq!($($check)+);
+        Ok::<(), String>(())
+    }};
+}
+
 /// Returns from the body if the values differ: `ensure_eq!(seen, expected, "what")`.
 #[macro_export]
 macro_rules! ensure_eq {

@@ -75,6 +75,57 @@ pub(crate) fn one_of(
     Ok(())
 }
 
+/// Checks one item after the other, up to the first failure.
+pub(crate) fn for_all<T, R>(
+    items: impl IntoIterator<Item = T>,
+    mut check: impl FnMut(T) -> Result<R, String>,
+) -> Verdict {
+    items.into_iter().try_for_each(|item| check(item).map(drop))
+}
+
+/// For laws that share a body: the body takes the value.
+pub(crate) fn given<T>(ctx: &Ctx, value: T, body: impl FnOnce(&Ctx, T) -> Verdict) -> Verdict {
+    body(ctx, value)
+}
+
+/// Places for results, with values that no call of a law gives.
+pub(crate) trait Unset {
+    fn unset() -> Self;
+}
+
+macro_rules! unset {
+    ($($ty:ty = $value:expr;)*) => {$(
+        impl Unset for $ty {
+            fn unset() -> $ty {
+                $value
+            }
+        }
+    )*};
+}
+
+unset! {
+    u8 = u8::MAX;
+    u16 = u16::MAX;
+    u32 = u32::MAX;
+    u64 = u64::MAX;
+    usize = usize::MAX;
+    i32 = -7;
+    f32 = f32::NAN;
+    unipgas_ircce_sys::RCCE_COMM = unipgas_ircce_sys::RCCE_COMM::UNDEFINED;
+}
+
+impl<T> Unset for *mut T {
+    fn unset() -> *mut T {
+        std::ptr::null_mut()
+    }
+}
+
+impl<T> Unset for *const T {
+    fn unset() -> *const T {
+        std::ptr::null()
+    }
+}
+
 /// Waits until the condition holds, or fails.
 pub(crate) fn until_ok(what: &str, mut condition: impl FnMut() -> Result<bool, String>) -> Verdict {
     let mut looks = Looks::for_the(what);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::kit::*;
-use super::replacement::{all_healthy, incarnation, together};
+use super::replacement::{all_healthy, incarnation, own_segment, together};
 
 laws! {
     any_moment: "replaced.any-moment", "§5.3.1, §5.5.1", 4,
@@ -24,12 +24,12 @@ const KEPT: usize = 48;
 
 /// One step: each rank sends its value to the right, and mixes its own value with the received one.
 fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
-    let right = ((ctx.rank + 1) % ctx.size) as u16;
+    let right = right(ctx);
     let done = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
-    done(
-        post::write_notify(0, VALUE as u64, right, 0, HALO as u64, 8, 0, at as u32 + 1)
-            .code(0, BLOCK),
-    )?;
+    let (from, to, value) = (VALUE as u64, HALO as u64, at as u32 + 1);
+    done(c!(gaspi_write_notify(
+        0, from, right, 0, to, 8, 0, value, 0, BLOCK
+    )))?;
     let (mut first, mut value) = (0, 0);
     done(c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK)))?;
     done(c!(gaspi_notify_reset(0, 0, &mut value)))?;
@@ -73,20 +73,14 @@ fn any_moment(ctx: &Ctx) -> Verdict {
     let moment = 1 + random.below(STEPS - 2);
     let pause_before = random.below(400);
     let new = incarnation()? > 0;
-    let memory = if new {
-        ok!(gaspi_segment_alloc(0, 128, 0));
-        memory(0, 128)?
-    } else {
-        segment(0, 128)?
-    };
+    let memory = own_segment(128)?;
     let mut at = 0;
     if new {
         at = go_back(ctx, &memory, true)?;
     } else {
         memory.set(VALUE, u64::from(ctx.rank) + 1);
         memory.set(OWN + 24, memory.get(VALUE));
-        let right = ((ctx.rank + 1) % ctx.size) as u16;
-        post::write(0, OWN as u64 + 16, right, 0, KEPT as u64 + 16, 16).ok(0, LONG)?;
+        post::write(0, OWN as u64 + 16, right(ctx), 0, KEPT as u64 + 16, 16).ok(0, LONG)?;
         flush(0)?;
         barrier()?;
         ctx.sync();
@@ -117,12 +111,8 @@ fn any_moment(ctx: &Ctx) -> Verdict {
             }
         }
     }
-    ensure_eq!(
-        memory.get(VALUE),
-        expected(ctx.size)[ctx.rank as usize],
-        "the value at the end"
-    );
-    Ok(())
+    let expected = expected(ctx.size)[ctx.rank as usize];
+    memory.shows(VALUE, expected, "the value at the end")
 }
 
 /// Restores the last step that all ranks have saved. Gives its number.
@@ -137,8 +127,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     got!(gaspi_notify_reset(0, 0));
     if new {
         // The right neighbour has the copy.
-        let right = ((ctx.rank + 1) % ctx.size) as u16;
-        post::read(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
+        post::read(0, OWN as u64, right(ctx), 0, KEPT as u64, 32).ok(0, LONG)?;
         flush(0)?;
     }
     let newest = u64::from(memory.get(OWN) < memory.get(OWN + 16));
@@ -148,8 +137,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     let place = place.ok_or_else(|| format!("nothing of step {all} is kept"))?;
     memory.set(VALUE, memory.get(OWN + 16 * place + 8));
     // All ranks copy their state again: the new process has lost its neighbour's copy.
-    let right = ((ctx.rank + 1) % ctx.size) as u16;
-    post::write(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
+    post::write(0, OWN as u64, right(ctx), 0, KEPT as u64, 32).ok(0, LONG)?;
     flush(0)?;
     barrier()?;
     Ok(all)

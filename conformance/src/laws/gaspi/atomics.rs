@@ -37,11 +37,7 @@ laws! {
 
 /// Number of repetitions. Fast backends need more: an operation takes nanoseconds, and the ranks must overlap.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
-    if ctx.is_quick() {
-        50 * at_least
-    } else {
-        at_least
-    }
+    at_least * if ctx.is_quick() { 50 } else { 1 }
 }
 
 fn sums_are_complete(ctx: &Ctx) -> Verdict {
@@ -76,8 +72,7 @@ fn add_wraps(ctx: &Ctx) -> Verdict {
     ensure_eq!(add(0, 0, peer, max - 1)?, 4, "the value that has wrapped");
     ensure_eq!(add(0, 0, peer, 0)?, 2, "the value after adding -2");
     barrier()?;
-    ensure_eq!(memory.get(0), 2, "what the owner sees");
-    Ok(())
+    equal!(memory.get(0), 2, "what the owner sees")
 }
 
 fn swap_if_equal(ctx: &Ctx) -> Verdict {
@@ -92,8 +87,7 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     ensure_eq!(swap(0, 8, peer, u64::MAX, 0)?, u64::MAX, "the old value");
     ensure_eq!(swap(0, 8, peer, 0, 7)?, 0, "the old value");
     barrier()?;
-    ensure_eq!((memory.get(0), memory.get(8)), (0, 7), "what is there");
-    Ok(())
+    equal!((memory.get(0), memory.get(8)), (0, 7), "what is there")
 }
 
 fn locks_exclude(ctx: &Ctx, memory: Memory) -> Verdict {
@@ -108,11 +102,7 @@ fn locks_exclude(ctx: &Ctx, memory: Memory) -> Verdict {
         ensure_eq!(add(0, 8, 0, u64::MAX)?, 1, "processes inside the lock");
         ensure_eq!(swap(0, 0, 0, me, 0)?, me, "the lock's holder");
     }
-    barrier()?;
-    if ctx.rank == 0 {
-        memory.shows(16, 12 * u64::from(ctx.size), "how often the lock was had")?;
-    }
-    barrier()
+    sum_at(ctx, 0, &memory, 16, 12 * u64::from(ctx.size))
 }
 
 fn swaps_are_complete(ctx: &Ctx, memory: Memory) -> Verdict {
@@ -128,11 +118,7 @@ fn swaps_are_complete(ctx: &Ctx, memory: Memory) -> Verdict {
             known = old;
         }
     }
-    barrier()?;
-    if ctx.rank == 1 {
-        ensure_eq!(memory.get(0), 3 * each * u64::from(ctx.size), "the count");
-    }
-    barrier()
+    sum_at(ctx, 1, &memory, 0, 3 * each * u64::from(ctx.size))
 }
 
 fn unaligned(ctx: &Ctx) -> Verdict {
@@ -181,37 +167,23 @@ fn own_rank(ctx: &Ctx) -> Verdict {
 fn beside_the_cpu(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 100);
     for _ in 0..each {
-        if ctx.rank == 0 {
-            memory.word(0).fetch_add(1, Ordering::AcqRel);
-        } else {
-            add(0, 0, 0, 1)?;
-        }
+        match ctx.rank {
+            0 => memory.word(0).fetch_add(1, Ordering::AcqRel),
+            _ => add(0, 0, 0, 1)?,
+        };
     }
-    barrier()?;
-    if ctx.rank == 0 {
-        ensure_eq!(memory.get(0), each * u64::from(ctx.size), "the sum");
-    }
-    barrier()
+    sum_at(ctx, 0, &memory, 0, each * u64::from(ctx.size))
 }
 
 fn in_memory_of_the_program(ctx: &Ctx) -> Verdict {
-    let mut own = vec![0u64; 16];
-    let memory = Memory {
-        base: own.as_mut_ptr().cast(),
-        len: 128,
-    };
+    let memory = Memory::new(128);
     ok!(gaspi_segment_use(3, memory.base, 128, ALL, LONG, 0));
     let each = many(ctx, 60);
-    for _ in 0..each {
-        add(3, 8, 0, 1)?;
-    }
+    for_all(0..each, |_| add(3, 8, 0, 1))?;
     let peer = right(ctx);
     ensure_eq!(swap(3, 16, peer, 0, 5)?, 0, "the old value");
     ensure_eq!(swap(3, 16, peer, 0, 6)?, 5, "the old value");
-    barrier()?;
-    if ctx.rank == 0 {
-        ensure_eq!(memory.get(8), each * u64::from(ctx.size), "the sum");
-    }
+    sum_at(ctx, 0, &memory, 8, each * u64::from(ctx.size))?;
     ensure_eq!(memory.get(16), 5, "the swapped value");
     ensure_eq!((memory.get(0), memory.get(24)), (0, 0), "the words beside");
     barrier()?;
@@ -221,17 +193,8 @@ fn in_memory_of_the_program(ctx: &Ctx) -> Verdict {
 
 fn of_threads(ctx: &Ctx, memory: Memory) -> Verdict {
     let each = many(ctx, 40);
-    threads(4, |_| {
-        for _ in 0..each {
-            add(0, 0, 1, 2)?;
-        }
-        Ok(())
-    })?;
-    barrier()?;
-    if ctx.rank == 1 {
-        ensure_eq!(memory.get(0), 8 * each * u64::from(ctx.size), "the sum");
-    }
-    barrier()
+    threads(4, |_| for_all(0..each, |_| add(0, 0, 1, 2)))?;
+    sum_at(ctx, 1, &memory, 0, 8 * each * u64::from(ctx.size))
 }
 
 fn with_timeouts(ctx: &Ctx, memory: Memory) -> Verdict {
@@ -241,11 +204,7 @@ fn with_timeouts(ctx: &Ctx, memory: Memory) -> Verdict {
             c!(gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, i % 3))
         })?;
     }
-    barrier()?;
-    if ctx.rank == 0 {
-        ensure_eq!(memory.get(0), 60 * u64::from(ctx.size), "the sum");
-    }
-    barrier()
+    sum_at(ctx, 0, &memory, 0, 60 * u64::from(ctx.size))
 }
 
 fn neighbours(ctx: &Ctx) -> Verdict {

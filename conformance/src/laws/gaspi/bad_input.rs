@@ -44,9 +44,7 @@ laws! {
 
 fn null_results(_: &Ctx) -> Verdict {
     segment(0, 64)?;
-    let (mut groups, mut queues) = (0, 0);
-    ok!(gaspi_group_num(&mut groups));
-    ok!(gaspi_queue_num(&mut queues));
+    let (groups, queues) = (got!(gaspi_group_num()), got!(gaspi_queue_num()));
     gives! { GASPI_ERR_NULLPTR:
         gaspi_proc_rank(null_mut());
         gaspi_proc_num(null_mut());
@@ -105,8 +103,7 @@ fn null_results(_: &Ctx) -> Verdict {
         gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG);
     }
     ok!(gaspi_atomic_fetch_add(0, 0, 0, 0, &mut old, LONG));
-    ensure_eq!(old, 0, "the value after atomics with a null place");
-    Ok(())
+    equal!(old, 0, "the value after atomics with a null place")
 }
 
 fn null_inputs(_: &Ctx) -> Verdict {
@@ -130,58 +127,31 @@ fn null_inputs(_: &Ctx) -> Verdict {
     none_notified(0, 0, 10)?;
     ensure_eq!(queue_size(0)?, 0, "the queue's size after refusals");
     let (send, mut receive) = ([1u8; 8], [9u8; 8]);
-    post::allreduce(null(), receive.as_mut_ptr(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
-    post::allreduce(send.as_ptr(), null_mut(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
-    post::allreduce(null::<u64>(), null_mut(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
-    post::allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, None, null_mut()).gives(
-        GASPI_ERR_NULLPTR,
-        ALL,
-        LONG,
-    )?;
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_allreduce_user_17(
-            send.as_ptr(),
-            receive.as_mut_ptr(),
-            1,
-            8,
-            None,
-            null_mut(),
-            ALL,
-            LONG
-        )
+    let (from, into, no, add) = (
+        send.as_ptr(),
+        receive.as_mut_ptr(),
+        null_mut(),
+        Some(add as _),
     );
-    post::allreduce_user(null(), receive.as_mut_ptr(), 1, 8, Some(add), null_mut()).gives(
-        GASPI_ERR_NULLPTR,
-        ALL,
-        LONG,
-    )?;
-    post::allreduce_user(send.as_ptr(), null_mut(), 1, 8, Some(add), null_mut()).gives(
-        GASPI_ERR_NULLPTR,
-        ALL,
-        LONG,
-    )?;
+    gives! { GASPI_ERR_NULLPTR:
+        gaspi_allreduce(null(), into, 1, 2, 5, ALL, LONG);
+        gaspi_allreduce(from, null_mut(), 1, 2, 5, ALL, LONG);
+        gaspi_allreduce(null(), null_mut(), 1, 2, 5, ALL, LONG);
+        gaspi_allreduce_user(from, into, 1, 8, None, no, ALL, LONG);
+        gaspi_allreduce_user_17(from, into, 1, 8, None, no, ALL, LONG);
+        gaspi_allreduce_user(null(), into, 1, 8, add, no, ALL, LONG);
+        gaspi_allreduce_user(from, null_mut(), 1, 8, add, no, ALL, LONG);
+    }
     ensure_eq!(receive, [9; 8], "the result of refused reductions");
     gives! { GASPI_ERR_NULLPTR:
         gaspi_segment_bind(1, null_mut(), 64, 0);
         gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0);
     }
-    let num = got!(gaspi_segment_num());
-    ensure_eq!(num, 1, "segments after refusals");
+    ensure_eq!(got!(gaspi_segment_num()), 1, "segments after refusals");
     memory.all(0, 64, 3, "the segment")
 }
 
-extern "C" fn add(
-    _: *mut u8,
-    _: *mut u8,
-    _: *mut u8,
-    _: *mut std::ffi::c_void,
-    _: u32,
-    _: u64,
-    _: u64,
-) -> i32 {
-    SUCCESS
-}
+operation! { add(_, _, _, _, _, _) { SUCCESS } }
 
 /// Runs `calls` beside two segments with a pattern at every rank. Fails if a call changes a segment or sets a notification.
 pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdict {
@@ -197,11 +167,8 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
     barrier()?;
     one.all(0, 256, 0xa5, "after refused calls")?;
     two.all(0, 256, 0x5a, "after refused calls")?;
-    let mut first = 0;
-    gives! { GASPI_TIMEOUT:
-        gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST);
-        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST);
-    }
+    none_notified(0, 0, 65_536)?;
+    none_notified(1, 0, 65_536)?;
     barrier()?;
     // A valid call still works.
     ok!(gaspi_write_notify(0, 0, right(ctx), 1, 8, 8, 3, 1, 0, LONG));
@@ -215,19 +182,19 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
 fn unknown_segments(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         for id in [2u8, 100, 254, 255] {
-            post::write(id, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            post::write(0, 0, peer, id, 0, 8).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            gives!(GASPI_ERR_INV_SEG, gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG));
-            gives!(GASPI_ERR_INV_SEG, gaspi_read(0, 0, peer, id, 0, 8, 0, LONG));
-            gives!(GASPI_ERR_INV_SEG, gaspi_notify(id, peer, 0, 1, 0, LONG));
-            post::write_notify(id, 0, peer, 0, 0, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            post::write_notify(0, 0, peer, id, 0, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            post::read_notify(id, 0, peer, 0, 0, 8, 0).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            post::read_notify(0, 0, peer, id, 0, 8, 0).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
-            gives!(GASPI_ERR_INV_SEG, gaspi_segment_register(id, peer, LONG));
-            gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(id));
             let (mut pointer, mut size, mut number, mut old) = (null_mut(), 0, 0, 7);
             gives! { GASPI_ERR_INV_SEG:
+                gaspi_write(id, 0, peer, 0, 0, 8, 0, LONG);
+                gaspi_write(0, 0, peer, id, 0, 8, 0, LONG);
+                gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG);
+                gaspi_read(0, 0, peer, id, 0, 8, 0, LONG);
+                gaspi_notify(id, peer, 0, 1, 0, LONG);
+                gaspi_write_notify(id, 0, peer, 0, 0, 8, 0, 1, 0, LONG);
+                gaspi_write_notify(0, 0, peer, id, 0, 8, 0, 1, 0, LONG);
+                gaspi_read_notify(id, 0, peer, 0, 0, 8, 0, 0, LONG);
+                gaspi_read_notify(0, 0, peer, id, 0, 8, 0, 0, LONG);
+                gaspi_segment_register(id, peer, LONG);
+                gaspi_segment_delete(id);
                 gaspi_segment_ptr(id, &mut pointer);
                 gaspi_segment_size(id, 0, &mut size);
                 gaspi_segment_size(id, 1, &mut size);
@@ -298,49 +265,36 @@ fn unknown_ranks(ctx: &Ctx) -> Verdict {
             let mut bytes = 7;
             gives!(GASPI_ERR_INV_RANK, gaspi_segment_size(0, rank, &mut bytes));
         }
-        let mut members = 9;
-        ok!(gaspi_group_size(group, &mut members));
+        let members = got!(gaspi_group_size(group));
         ensure_eq!(members, 0, "members after refused additions");
-        ok!(gaspi_group_delete(group));
-        Ok(())
+        done!(gaspi_group_delete(group))
     })
 }
 
 fn unknown_groups(_: &Ctx) -> Verdict {
     for group in [1u8, 31, 32, 33, 255] {
         let (send, mut receive) = ([1u8; 8], [9u8; 8]);
+        let (from, into, no) = (send.as_ptr(), receive.as_mut_ptr(), null_mut());
         let (mut size, mut rank) = (7, 7);
         for timeout in [TEST, BLOCK] {
-            gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
-            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).gives(
-                GASPI_ERR_INV_GROUP,
-                group,
-                timeout,
-            )?;
-            post::allreduce_user(
-                send.as_ptr(),
-                receive.as_mut_ptr(),
-                1,
-                8,
-                Some(add),
-                null_mut(),
-            )
-            .gives(GASPI_ERR_INV_GROUP, group, timeout)?;
             gives! { GASPI_ERR_INV_GROUP:
+                gaspi_barrier(group, timeout);
+                gaspi_allreduce(from, into, 1, 2, 5, group, timeout);
+                gaspi_allreduce_user(from, into, 1, 8, Some(add), no, group, timeout);
                 gaspi_group_commit(group, timeout);
                 gaspi_segment_create(0, 64, group, timeout, 0);
-                gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0);
+                gaspi_segment_use(0, into, 8, group, timeout, 0);
             }
         }
-        gives!(GASPI_ERR_INV_GROUP, gaspi_group_add(group, 0));
-        gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));
-        gives!(GASPI_ERR_INV_GROUP, gaspi_group_size(group, &mut size));
-        gives!(GASPI_ERR_INV_GROUP, gaspi_group_ranks(group, &mut rank));
+        gives! { GASPI_ERR_INV_GROUP:
+            gaspi_group_add(group, 0);
+            gaspi_group_delete(group);
+            gaspi_group_size(group, &mut size);
+            gaspi_group_ranks(group, &mut rank);
+        }
         ensure_eq!((size, rank, receive), (7, 7, [9; 8]), "results of refusals");
     }
-    let mut num = 9;
-    ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(num, 0, "segments after refusals");
+    ensure_eq!(got!(gaspi_segment_num()), 0, "segments after refusals");
     barrier()
 }
 
@@ -351,9 +305,7 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
     let code = c!(gaspi_group_commit(empty, LONG));
     must_fail(code, "committing an empty group")?;
     ok!(gaspi_group_create(&mut strange));
-    for rank in others(ctx) {
-        ok!(gaspi_group_add(strange, rank));
-    }
+    for_all(others(ctx), |rank| done!(gaspi_group_add(strange, rank)))?;
     let code = c!(gaspi_group_commit(strange, LONG));
     must_fail(code, "committing a group of others")?;
     // The group can still be completed.
@@ -392,14 +344,15 @@ fn reductions(_: &Ctx) -> Verdict {
         (u32::MAX, u64::MAX),
         (1 << 31, 1 << 33),
     ] {
-        let code =
-            post::allreduce_user(from, to, num, bytes, Some(add), null_mut()).code(ALL, BLOCK);
-        must_fail(code, format!("{num} elements of {bytes} bytes"))?;
+        let reduction = post::allreduce_user(from, to, num, bytes, Some(add), null_mut());
+        must_fail(
+            reduction.code(ALL, BLOCK),
+            format!("{num} of {bytes} bytes"),
+        )?;
     }
     ensure!(receive.iter().all(|b| *b == 9), "a refused call wrote");
     barrier()?;
-    ensure_eq!(sum_of_all(1)?, 2, "a reduction after refused ones");
-    Ok(())
+    equal!(sum_of_all(1)?, 2, "a reduction after refused ones")
 }
 
 fn alive_afterwards(ctx: &Ctx) -> Verdict {
@@ -431,12 +384,8 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
         let (from, to) = (odd(&mut random, len), odd(&mut random, len));
         let size = odd(&mut random, 40);
         let fits = |offset: u64| offset <= len && size <= len - offset;
-        let valid = local <= 1
-            && remote <= 1
-            && u32::from(rank) < ctx.size
-            && queue < 8
-            && fits(from)
-            && fits(to);
+        let known = local <= 1 && remote <= 1 && u32::from(rank) < ctx.size && queue < 8;
+        let valid = known && fits(from) && fits(to);
         // The model covers only writes from the source to the peer's target.
         if valid && (local != 0 || remote != 1 || rank != peer) {
             continue;
@@ -452,26 +401,17 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
             written[to as usize..(to + size) as usize].fill(true);
         }
         let id = odd(&mut random, 65_536) as u32 | 65_536;
-        ensure!(
-            is_error(c!(gaspi_notify(remote, rank, id, 1, queue, LONG))),
-            "notification {id} was accepted"
-        );
-        let mut old = 0;
-        let at = odd(&mut random, len) | 1;
-        ensure!(
-            is_error(c!(gaspi_atomic_fetch_add(
-                remote, at, rank, 1, &mut old, LONG
-            ))),
-            "an atomic at {at} was accepted"
-        );
+        let code = c!(gaspi_notify(remote, rank, id, 1, queue, LONG));
+        must_fail(code, format!("notification {id}"))?;
+        let (mut old, at) = (0, odd(&mut random, len) | 1);
+        let code = c!(gaspi_atomic_fetch_add(remote, at, rank, 1, &mut old, LONG));
+        must_fail(code, format!("an atomic at {at}"))?;
     }
     for queue in 0..8 {
         flush(queue)?;
         ok!(gaspi_notify(0, peer, u32::from(queue), 1, queue, LONG));
     }
-    for queue in 0..8 {
-        notified(0, queue)?;
-    }
+    for_all(0..8, |queue| notified(0, queue))?;
     (0..8).try_for_each(flush)?;
     source.all(0, len as usize, 0x33, "the source")?;
     barrier()?;

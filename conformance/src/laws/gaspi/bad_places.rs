@@ -113,30 +113,17 @@ fn notification_values(ctx: &Ctx) -> Verdict {
                 gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG);
             }
             let mut value = 7;
-            gives!(
-                GASPI_ERR_INV_NOTIF_ID,
-                gaspi_notify_reset(0, id, &mut value)
-            );
-            for timeout in [TEST, BLOCK] {
-                gives!(
-                    GASPI_ERR_INV_NOTIF_ID,
-                    gaspi_notify_waitsome(0, id, 1, &mut value, timeout)
-                );
+            gives! { GASPI_ERR_INV_NOTIF_ID:
+                gaspi_notify_reset(0, id, &mut value);
+                gaspi_notify_waitsome(0, id, 1, &mut value, TEST);
+                gaspi_notify_waitsome(0, id, 1, &mut value, BLOCK);
             }
             ensure_eq!(value, 7, "results of refused calls");
         }
-        let mut first = 7;
-        for (begin, count) in [
-            (0, num + 1),
-            (num - 1, 2),
-            (1, u32::MAX),
-            (num - 1, u32::MAX),
-        ] {
-            let code = c!(gaspi_notify_waitsome(0, begin, count, &mut first, BLOCK));
-            must_fail(
-                code,
-                format!("waiting for {count} notifications from {begin} on"),
-            )?;
+        let last = num - 1;
+        for (begin, count) in [(0, num + 1), (last, 2), (1, u32::MAX), (last, u32::MAX)] {
+            let code = waitsome(0, begin, count, BLOCK);
+            must_fail(code, format!("a wait for {count} from {begin} on"))?;
         }
         Ok(())
     })
@@ -144,79 +131,48 @@ fn notification_values(ctx: &Ctx) -> Verdict {
 
 fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
-        let n = 5usize;
-        for bad in 0..n {
-            for fault in 0..6 {
-                let (mut mine, mut theirs) = (vec![0u8; n], vec![1u8; n]);
-                let mut from: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
-                let mut to: Vec<u64> = (0..n as u64).map(|i| 40 * i).collect();
-                let mut sizes = vec![8u64; n];
-                let expected = match fault {
-                    0 => {
-                        mine[bad] = 9;
-                        10
-                    }
-                    1 => {
-                        theirs[bad] = 9;
-                        10
-                    }
-                    2 => {
-                        from[bad] = 250;
-                        14
-                    }
-                    3 => {
-                        to[bad] = 250;
-                        15
-                    }
-                    4 => {
-                        to[bad] = u64::MAX - 3;
-                        15
-                    }
-                    _ => {
-                        sizes[bad] = u64::MAX;
-                        16
-                    }
-                };
-                let (mine, theirs, from, to, sizes) = (
-                    mine.as_ptr(),
-                    theirs.as_ptr(),
-                    from.as_ptr(),
-                    to.as_ptr(),
-                    sizes.as_ptr(),
-                );
-                let num = n as u32;
-                for (what, code) in [
-                    (
-                        "gaspi_write_list",
-                        post::write_list(num, mine, from, peer, theirs, to, sizes).code(0, LONG),
-                    ),
-                    (
-                        "gaspi_read_list",
-                        post::read_list(num, mine, from, peer, theirs, to, sizes).code(0, LONG),
-                    ),
-                    (
-                        "gaspi_write_list_notify",
-                        post::write_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0, 1)
-                            .code(0, LONG),
-                    ),
-                    (
-                        "gaspi_read_list_notify",
-                        post::read_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0)
-                            .code(0, LONG),
-                    ),
-                ] {
-                    ensure_eq!(code, expected, "{what}, element {bad}, fault {fault}");
+        for (bad, fault) in (0..5u64).flat_map(|bad| (0..6).map(move |fault| (bad, fault))) {
+            let mut list = post::Parts::default();
+            for nth in 0..5 {
+                let (mut here, mut there, mut size) = ((0, 16 * nth), (1, 40 * nth), 8);
+                match fault {
+                    _ if nth != bad => {}
+                    0 => here.0 = 9,
+                    1 => there.0 = 9,
+                    2 => here.1 = 250,
+                    3 => there.1 = 250,
+                    4 => there.1 = u64::MAX - 3,
+                    _ => size = u64::MAX,
                 }
+                list.push(here, there, size);
+            }
+            let expected = match fault {
+                0 | 1 => GASPI_ERR_INV_SEG,
+                2 => GASPI_ERR_INV_LOC_OFF,
+                3 | 4 => GASPI_ERR_INV_REM_OFF,
+                _ => GASPI_ERR_INV_COMMSIZE,
+            };
+            for (what, code) in [
+                ("gaspi_write_list", list.write(peer).code(0, LONG)),
+                ("gaspi_read_list", list.read(peer).code(0, LONG)),
+                (
+                    "gaspi_write_list_notify",
+                    list.write_notify(peer, 1, 0, 1).code(0, LONG),
+                ),
+                (
+                    "gaspi_read_list_notify",
+                    list.read_notify(peer, 1, 0).code(0, LONG),
+                ),
+            ] {
+                ensure_eq!(code, expected, "{what}, element {bad}, fault {fault}");
             }
         }
         // The elements are valid, the segment of the notification is not.
-        let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
-        let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        gives! { GASPI_ERR_INV_SEG:
-            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG);
-            gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG);
-        }
-        Ok(())
+        let list = post::Parts::new(0, 1, &[(8, 8, 8)]);
+        list.write_notify(peer, 9, 0, 1)
+            .gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+        list.read_notify(peer, 9, 0)
+            .gives(GASPI_ERR_INV_SEG, 0, LONG)
     })
 }
 
@@ -247,22 +203,14 @@ fn segment_sizes(_: &Ctx) -> Verdict {
         gaspi_segment_bind(0, base, 0, 0);
         gaspi_segment_use(0, base, 0, ALL, LONG, 0);
     }
-    for size in [
-        u64::MAX,
-        u64::MAX - 4096,
-        1 << 63,
-        i64::MAX as u64,
-        1 << 60,
-        1 << 50,
-    ] {
+    let most = i64::MAX as u64;
+    for size in [u64::MAX, u64::MAX - 4096, most + 1, most, 1 << 60, 1 << 50] {
         let code = c!(gaspi_segment_alloc(0, size, 0));
         must_fail(code, format!("a segment of {size} bytes"))?;
         let code = c!(gaspi_segment_create(0, size, ALL, LONG, 0));
         must_fail(code, format!("a collective segment of {size} bytes"))?;
     }
-    let mut num = 9;
-    ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(num, 0, "segments after refusals");
+    ensure_eq!(got!(gaspi_segment_num()), 0, "segments after refusals");
     segment(0, 64)?.fill(1);
     barrier()
 }
@@ -275,9 +223,7 @@ fn segment_memory(_: &Ctx) -> Verdict {
         let code = c!(gaspi_segment_use(0, base, len, ALL, LONG, 0));
         must_fail(code, format!("{len} bytes at {base:p} for all"))?;
     }
-    let mut num = 9;
-    ok!(gaspi_segment_num(&mut num));
-    ensure_eq!(num, 0, "segments after refusals");
+    ensure_eq!(got!(gaspi_segment_num()), 0, "segments after refusals");
     let mut own = [0u64; 64];
     ok!(gaspi_segment_bind(0, own.as_mut_ptr().cast(), 512, 0));
     ok!(gaspi_segment_delete(0));
@@ -297,9 +243,7 @@ fn segment_names(_: &Ctx) -> Verdict {
         gaspi_segment_create(3, 64, ALL, LONG, 0);
         gaspi_segment_use(3, base, 64, ALL, LONG, 0);
     }
-    let (mut pointer, mut num) = (null_mut(), 0);
-    ok!(gaspi_segment_ptr(3, &mut pointer));
-    ok!(gaspi_segment_num(&mut num));
+    let (pointer, num) = (got!(gaspi_segment_ptr(3)), got!(gaspi_segment_num()));
     ensure_eq!((pointer, num), (memory.base, 1), "segment after refusals");
     memory.all(0, 64, 8, "the segment after refusals")?;
     let mut ids = [0xee; 8];

@@ -42,7 +42,6 @@ laws! {
 
 fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 8)?;
-    let n = u64::from(ctx.size);
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=15u64 {
         if random.below(3) == 0 {
@@ -50,12 +49,7 @@ fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
         }
         count_at_all(ctx)?;
         ok!(gaspi_barrier(ALL, BLOCK));
-        let seen = memory.get(0);
-        ensure!(
-            (round * n..=(round + 1) * n).contains(&seen),
-            "barrier {round} was left after {seen} arrivals instead of at least {}",
-            round * n
-        );
+        arrived(ctx, &memory, round)?;
     }
     Ok(())
 }
@@ -65,21 +59,25 @@ pub(super) fn patience(random: &mut Random) -> u64 {
     [TEST, TEST, 1, 2, LONG][random.below(5) as usize]
 }
 
+/// Between a barrier and the next one the counter shows all arrivals, and at most one more of each rank.
+fn arrived(ctx: &Ctx, memory: &Memory, round: u64) -> Verdict {
+    let (seen, least) = (memory.get(0), round * u64::from(ctx.size));
+    let right = (least..=least + u64::from(ctx.size)).contains(&seen);
+    ensure!(
+        right,
+        "barrier {round} was left after {seen} of {least} arrivals"
+    );
+    Ok(())
+}
+
 fn barrier_continues(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 8)?;
-    let n = u64::from(ctx.size);
     let mut random = ctx.random(u64::from(ctx.rank));
     for round in 1..=12u64 {
         count_at_all(ctx)?;
-        repeat("gaspi_barrier", || {
-            c!(gaspi_barrier(ALL, patience(&mut random)))
-        })?;
-        let seen = memory.get(0);
-        ensure!(
-            (round * n..=(round + 1) * n).contains(&seen),
-            "barrier {round} was left after {seen} arrivals instead of at least {}",
-            round * n
-        );
+        let mut call = || c!(gaspi_barrier(ALL, patience(&mut random)));
+        repeat("gaspi_barrier", &mut call)?;
+        arrived(ctx, &memory, round)?;
     }
     Ok(())
 }
@@ -234,20 +232,16 @@ fn most_elements(ctx: &Ctx) -> Verdict {
     reduced::<i32>(ctx, most as usize, 3)?;
     let send = vec![0u64; most as usize + 1];
     let mut receive = vec![9u64; most as usize + 1];
-    post::allreduce(send.as_ptr(), receive.as_mut_ptr(), most + 1, 2, 5).gives(
-        GASPI_ERR_INV_NUM,
-        ALL,
-        LONG,
-    )?;
+    let sum = post::allreduce(send.as_ptr(), receive.as_mut_ptr(), most + 1, 2, 5);
+    sum.gives(GASPI_ERR_INV_NUM, ALL, LONG)?;
     ensure!(receive.iter().all(|v| *v == 9), "a refused call wrote");
     barrier()
 }
 
 fn in_place(ctx: &Ctx) -> Verdict {
     for num in [1usize, 7, 255] {
-        let mut values: Vec<u64> = (0..num as u64)
-            .map(|i| i * 10 + u64::from(ctx.rank))
-            .collect();
+        let mine = (0..num as u64).map(|i| i * 10 + u64::from(ctx.rank));
+        let mut values: Vec<u64> = mine.collect();
         let both: *mut u8 = values.as_mut_ptr().cast();
         post::allreduce(both.cast_const(), both, num as u32, 2, 5).ok(ALL, LONG)?;
         let expected: Vec<u64> = (0..num as u64).map(|i| i * 30 + 3).collect();
@@ -259,22 +253,18 @@ fn in_place(ctx: &Ctx) -> Verdict {
 fn same_everywhere(ctx: &Ctx) -> Verdict {
     for round in 0..6u64 {
         let mut random = ctx.random(round * 100 + u64::from(ctx.rank));
-        let send: Vec<f64> = (0..50)
-            .map(|_| {
-                let exponent = random.below(60) as i32 - 30;
-                (random.next() as i64 as f64) * 2f64.powi(exponent)
-            })
-            .collect();
-        let mut first: Vec<u64> = Vec::new();
-        for _ in 0..3 {
-            let mut sum = vec![0f64; 50];
+        let send = [(); 50].map(|()| {
+            let exponent = random.below(60) as i32 - 30;
+            (random.next() as i64 as f64) * 2f64.powi(exponent)
+        });
+        let bits = || {
+            let mut sum = [0f64; 50];
             post::allreduce(send.as_ptr(), sum.as_mut_ptr(), 50, 2, 3).ok(ALL, LONG)?;
-            let bits: Vec<u64> = sum.iter().map(|v| v.to_bits()).collect();
-            if first.is_empty() {
-                first = bits;
-            } else {
-                ensure_eq!(bits, first, "the bits of the same sum, again");
-            }
+            Ok::<_, String>(sum.map(f64::to_bits))
+        };
+        let first = bits()?;
+        for _ in 0..2 {
+            ensure_eq!(bits()?, first, "the bits of the same sum, again");
         }
         let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
         post::allreduce(first.as_ptr(), low.as_mut_ptr(), 50, 0, 5).ok(ALL, LONG)?;
@@ -289,10 +279,8 @@ fn allreduce_continues(ctx: &Ctx) -> Verdict {
     for round in 1..=12u64 {
         let send = [round, round * u64::from(ctx.rank)];
         let mut receive = [0u64; 2];
-        repeat("gaspi_allreduce", || {
-            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 2, 2, 5)
-                .code(ALL, patience(&mut random))
-        })?;
+        let sum = post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 2, 2, 5);
+        repeat("gaspi_allreduce", || sum.code(ALL, patience(&mut random)))?;
         ensure_eq!(receive, [4 * round, 6 * round], "the sums of round {round}");
     }
     Ok(())
@@ -306,19 +294,15 @@ fn send_buffer_is_copied(ctx: &Ctx) -> Verdict {
         if ctx.rank == late {
             pause(8);
         }
-        let (code, timeouts) = until(|| {
-            let code =
-                post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).code(ALL, TEST);
+        let timeouts = repeat("gaspi_allreduce", || {
+            let sum = post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5);
+            let code = sum.code(ALL, TEST);
             // The library does not read the buffer any more.
             send[0] = 1_000_000;
             code
         })?;
-        ensure_eq!(code, SUCCESS, "gaspi_allreduce");
-        ensure_eq!(
-            receive[0],
-            3 * round + 3,
-            "the sum of round {round} after {timeouts} timeouts"
-        );
+        let what = format!("the sum of round {round} after {timeouts} timeouts");
+        ensure_eq!(receive[0], 3 * round + 3, "{what}");
         barrier()?;
     }
     Ok(())
@@ -347,11 +331,9 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
             if (i as u64 + u64::from(ctx.rank) + round).is_multiple_of(2) {
                 std::thread::yield_now();
             }
-            if i == 0 {
-                barrier()
-            } else {
-                ensure_eq!(sum_of_all(round)?, 3 * round, "the sum of round {round}");
-                Ok(())
+            match i {
+                0 => barrier(),
+                _ => equal!(sum_of_all(round)?, 3 * round, "the sum of round {round}"),
             }
         })?;
     }
@@ -360,21 +342,15 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
         let (send, mut receive) = ([round], [0u64]);
         let (mut met, mut summed) = (false, false);
         let mut looks = Looks::new();
+        let sum = post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5);
+        let ended = |code, what| match code {
+            TIMEOUT => Ok(false),
+            code => one_of(code, &[SUCCESS], what).map(|()| true),
+        };
         while !met || !summed {
             looks.again();
-            if !met {
-                match c!(gaspi_barrier(ALL, TEST)) {
-                    SUCCESS => met = true,
-                    code => ensure_eq!(code, TIMEOUT, "gaspi_barrier"),
-                }
-            }
-            if !summed {
-                match post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).code(ALL, TEST)
-                {
-                    SUCCESS => summed = true,
-                    code => ensure_eq!(code, TIMEOUT, "gaspi_allreduce"),
-                }
-            }
+            met = met || ended(c!(gaspi_barrier(ALL, TEST)), "gaspi_barrier")?;
+            summed = summed || ended(sum.code(ALL, TEST), "gaspi_allreduce")?;
         }
         ensure_eq!(receive[0], 3 * round, "the sum beside a barrier");
     }
@@ -398,20 +374,11 @@ fn queues_are_independent(ctx: &Ctx) -> Verdict {
 
 fn threads_in_turn(ctx: &Ctx) -> Verdict {
     const ROUNDS: u64 = 30;
-    let work = || -> Verdict {
+    threads(3, |_| {
         for _ in 0..ROUNDS {
             barrier()?;
             ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "a sum of ones");
         }
         Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err("a thread panicked".into()))
-        });
-        ended.collect::<Vec<_>>().into_iter().collect()
     })
 }

@@ -6,9 +6,9 @@ use super::collective::patience;
 use super::kit::*;
 
 laws! {
-    users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user, gaspi_reduce_operation] + ordering,
+    users_operation given(false): "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user, gaspi_reduce_operation] + ordering,
         "the operation of the program, with number and size of elements as release 1.6 has it; the state is passed on";
-    users_operation_17: "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user, gaspi_allreduce_user_17, gaspi_reduce_operation] + ordering,
+    users_operation given(true): "allreduce_user.five", "§11.4.2", 4, [gaspi_allreduce_user, gaspi_allreduce_user_17, gaspi_reduce_operation] + ordering,
         "the operation of the program in the form of the text: two operands and a result, one element at a time";
     users_operation_continues: "allreduce_user.timeout", "§11.4.1", 3, [gaspi_allreduce_user] + ordering,
         "a user's reduction that timed out is continued by the next call";
@@ -31,25 +31,18 @@ struct State {
 const MAGIC: u64 = 0x5eed_5eed_1234_5678;
 
 fn state(num: u32, bytes: u64) -> State {
+    let (magic, calls, wrong) = (MAGIC, 0, 0);
     State {
-        magic: MAGIC,
-        calls: 0,
-        wrong: 0,
+        magic,
+        calls,
+        wrong,
         num,
         bytes,
     }
 }
 
-/// Elements of two words: the maximum of the first, the exclusive-or of the second.
-extern "C" fn mixed(
-    one: *mut u8,
-    two: *mut u8,
-    result: *mut u8,
-    state: *mut c_void,
-    num: u32,
-    bytes: u64,
-    _: u64,
-) -> i32 {
+// Elements of two words: the maximum of the first, the exclusive-or of the second.
+operation! { mixed(one, two, result, state, num, bytes) {
     // SAFETY:
     // - contract of the callback: each pointer leads to `num` elements of `bytes` bytes; `state` is the `State` that the law has passed.
     unsafe {
@@ -59,20 +52,16 @@ extern "C" fn mixed(
             state.wrong += 1;
             return -1;
         }
-        let (one, two, result): (*const u64, *const u64, *mut u64) =
-            (one.cast(), two.cast(), result.cast());
+        let (one, two, result) = (one.cast::<u64>(), two.cast::<u64>(), result.cast::<u64>());
         for i in (0..2 * num as usize).step_by(2) {
             let (a, b) = (one.add(i).read_unaligned(), two.add(i).read_unaligned());
             result.add(i).write_unaligned(a.max(b));
-            let (a, b) = (
-                one.add(i + 1).read_unaligned(),
-                two.add(i + 1).read_unaligned(),
-            );
+            let (a, b) = (one.add(i + 1).read_unaligned(), two.add(i + 1).read_unaligned());
             result.add(i + 1).write_unaligned(a ^ b);
         }
     }
     0
-}
+} }
 
 extern "C" fn mixed_17(
     one: *const u8,
@@ -86,15 +75,8 @@ extern "C" fn mixed_17(
     unsafe {
         let known = (*state.cast::<State>()).num;
         (*state.cast::<State>()).num = 1;
-        let code = mixed(
-            one.cast_mut(),
-            two.cast_mut(),
-            result,
-            state,
-            1,
-            16,
-            timeout,
-        );
+        let (one, two) = (one.cast_mut(), two.cast_mut());
+        let code = mixed(one, two, result, state, 1, 16, timeout);
         (*state.cast::<State>()).num = known;
         code
     }
@@ -115,49 +97,39 @@ fn mixed_of_all(ctx: &Ctx, num: usize, round: u64) -> Vec<[u64; 2]> {
     all
 }
 
-fn users_operation(ctx: &Ctx) -> Verdict {
+fn users_operation(ctx: &Ctx, release_17: bool) -> Verdict {
     for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
         let round = round as u64;
         let send = elements(ctx, ctx.rank, num, round);
         let mut receive = vec![[0u64; 2]; num];
         let mut state = state(num as u32, 16);
-        post::allreduce_user(
-            send.as_ptr(),
-            receive.as_mut_ptr(),
-            num as u32,
-            16,
-            Some(mixed),
-            (&raw mut state).cast(),
-        )
-        .ok(ALL, LONG)?;
+        let (from, into) = (send.as_ptr().cast(), receive.as_mut_ptr().cast());
+        let (n, place) = (num as u32, (&raw mut state).cast());
+        match release_17 {
+            true => ok!(gaspi_allreduce_user_17(
+                from,
+                into,
+                n,
+                16,
+                Some(mixed_17),
+                place,
+                ALL,
+                LONG
+            )),
+            false => ok!(gaspi_allreduce_user(
+                from,
+                into,
+                n,
+                16,
+                Some(mixed),
+                place,
+                ALL,
+                LONG
+            )),
+        }
         ensure_eq!(state.wrong, 0, "calls with wrong number, size or state");
-        ensure_eq!(receive, mixed_of_all(ctx, num, round), "{num} elements");
-    }
-    Ok(())
-}
-
-fn users_operation_17(ctx: &Ctx) -> Verdict {
-    for (round, num) in [1usize, 3, 127].into_iter().enumerate() {
-        let round = round as u64;
-        let send = elements(ctx, ctx.rank, num, round);
-        let mut receive = vec![[0u64; 2]; num];
-        let mut state = state(num as u32, 16);
-        ok!(gaspi_allreduce_user_17(
-            send.as_ptr().cast(),
-            receive.as_mut_ptr().cast(),
-            num as u32,
-            16,
-            Some(mixed_17),
-            (&raw mut state).cast(),
-            ALL,
-            LONG
-        ));
-        ensure_eq!(state.wrong, 0, "calls of the operation with a wrong state");
-        ensure!(
-            state.calls.is_multiple_of(num as u64),
-            "{} calls for {num} elements",
-            state.calls
-        );
+        let (calls, whole) = (state.calls, state.calls.is_multiple_of(num as u64));
+        ensure!(!release_17 || whole, "{calls} calls for {num} elements");
         ensure_eq!(receive, mixed_of_all(ctx, num, round), "{num} elements");
     }
     Ok(())
@@ -169,40 +141,25 @@ fn users_operation_continues(ctx: &Ctx) -> Verdict {
         let send = elements(ctx, ctx.rank, 5, round);
         let mut receive = vec![[0u64; 2]; 5];
         let mut state = state(5, 16);
-        let state: *mut c_void = (&raw mut state).cast();
+        let (from, into, place) = (send.as_ptr(), receive.as_mut_ptr(), (&raw mut state).cast());
+        let mix = post::allreduce_user(from, into, 5, 16, Some(mixed), place);
         repeat("gaspi_allreduce_user", || {
-            post::allreduce_user(
-                send.as_ptr(),
-                receive.as_mut_ptr(),
-                5,
-                16,
-                Some(mixed),
-                state,
-            )
-            .code(ALL, patience(&mut random))
+            mix.code(ALL, patience(&mut random))
         })?;
         ensure_eq!(receive, mixed_of_all(ctx, 5, round), "the result, {round}");
     }
     Ok(())
 }
 
-/// The byte-wise maximum.
-extern "C" fn greatest(
-    one: *mut u8,
-    two: *mut u8,
-    result: *mut u8,
-    _: *mut c_void,
-    num: u32,
-    bytes: u64,
-    _: u64,
-) -> i32 {
+// The byte-wise maximum.
+operation! { greatest(one, two, result, _, num, bytes) {
     for i in 0..num as usize * bytes as usize {
         // SAFETY:
         // - contract of the callback: each pointer leads to `num` elements of `bytes` bytes.
         unsafe { result.add(i).write((*one.add(i)).max(*two.add(i))) };
     }
     0
-}
+} }
 
 fn users_buffer(ctx: &Ctx) -> Verdict {
     let most = got!(gaspi_allreduce_buf_size());
@@ -211,27 +168,14 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
     for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {
         let send = vec![ctx.rank as u8 + 3; len];
         let mut receive = vec![0u8; len];
-        post::allreduce_user(
-            send.as_ptr(),
-            receive.as_mut_ptr(),
-            num as u32,
-            bytes,
-            Some(greatest),
-            nothing,
-        )
-        .ok(ALL, LONG)?;
-        let used = (num * bytes) as usize;
-        ensure!(
-            receive[..used].iter().all(|b| *b == 4),
-            "the greatest of bytes 3 and 4 in {num} elements of {bytes}"
-        );
-        ensure!(
-            receive[used..].iter().all(|b| *b == 0),
-            "bytes behind {num} elements of {bytes} changed"
-        );
+        let (from, into, n) = (send.as_ptr(), receive.as_mut_ptr(), num as u32);
+        post::allreduce_user(from, into, n, bytes, Some(greatest), nothing).ok(ALL, LONG)?;
+        let (used, behind) = receive.split_at((num * bytes) as usize);
+        let what = format!("of {num} elements of {bytes} bytes");
+        ensure!(used.iter().all(|b| *b == 4), "the greatest {what}");
+        ensure!(behind.iter().all(|b| *b == 0), "bytes behind those {what}");
     }
-    let send = vec![1u8; len + 8];
-    let mut receive = vec![0u8; len + 8];
+    let (send, mut receive) = (vec![1u8; len + 8], vec![0u8; len + 8]);
     for (num, bytes) in [
         (1, most + 1),
         (most as u32 + 1, 1),
@@ -239,48 +183,26 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
         (u32::MAX, u64::MAX),
         (u32::MAX, 1 << 33),
     ] {
-        post::allreduce_user(
-            send.as_ptr(),
-            receive.as_mut_ptr(),
-            num,
-            bytes,
-            Some(greatest),
-            nothing,
-        )
-        .gives(GASPI_ERR_INV_SIZE, ALL, LONG)?;
+        let (from, into) = (send.as_ptr(), receive.as_mut_ptr());
+        let reduction = post::allreduce_user(from, into, num, bytes, Some(greatest), nothing);
+        reduction.gives(GASPI_ERR_INV_SIZE, ALL, LONG)?;
     }
     ensure!(receive.iter().all(|b| *b == 0), "a refused call wrote");
     barrier()
 }
 
-extern "C" fn refuse(
-    _: *mut u8,
-    _: *mut u8,
-    _: *mut u8,
-    _: *mut c_void,
-    _: u32,
-    _: u64,
-    _: u64,
-) -> i32 {
-    ERROR
-}
+operation! { refuse(_, _, _, _, _, _) { ERROR } }
 
 fn users_error(_: &Ctx) -> Verdict {
     let pair = group_of(&[0, 1])?;
-    let send = [1u8; 8];
-    let mut receive = [0u8; 8];
-    let code = post::allreduce_user(
-        send.as_ptr(),
-        receive.as_mut_ptr(),
-        1,
-        8,
-        Some(refuse),
-        null_mut(),
-    )
-    .code(pair, LONG);
-    must_fail(code, "a reduction whose operation failed")?;
+    let (send, mut receive) = ([1u8; 8], [0u8; 8]);
+    let (from, into) = (send.as_ptr(), receive.as_mut_ptr());
+    let reduction = post::allreduce_user(from, into, 1, 8, Some(refuse), null_mut());
+    must_fail(
+        reduction.code(pair, LONG),
+        "a reduction whose operation failed",
+    )?;
     // The failure does not affect other groups.
     barrier()?;
-    ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");
-    Ok(())
+    equal!(sum_of_all(1)?, 2, "a sum over another group")
 }

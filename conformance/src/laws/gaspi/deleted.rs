@@ -4,8 +4,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     waiting: "deleted.waiting", "§7.3.1, §6.4.1, §3.10", 2,
@@ -21,21 +19,13 @@ laws! {
 
 type Call = fn(u8) -> i32;
 
-fn receive(at: u64) -> i32 {
-    let mut sender = 0;
-    c!(gaspi_passive_receive(1, at, &mut sender, 8, BLOCK))
-}
-
-fn waitsome(num: u32) -> i32 {
-    let mut first = 0;
-    c!(gaspi_notify_waitsome(1, 0, num, &mut first, BLOCK))
-}
-
 /// Calls that use segment 1 and do not end by themselves.
 const OF_SEGMENTS: [(&str, Call); 4] = [
-    ("gaspi_notify_waitsome of one", |_| waitsome(1)),
-    ("gaspi_notify_waitsome of many", |_| waitsome(1000)),
-    ("gaspi_passive_receive", |_| receive(64)),
+    ("gaspi_notify_waitsome of one", |_| waitsome(1, 0, 1, BLOCK)),
+    ("gaspi_notify_waitsome of many", |_| {
+        waitsome(1, 0, 1000, BLOCK)
+    }),
+    ("gaspi_passive_receive", |_| received(1, 64, 8, BLOCK)),
     ("gaspi_passive_send", |_| {
         c!(gaspi_passive_send(1, 0, 1, 8, BLOCK))
     }),
@@ -44,11 +34,7 @@ const OF_SEGMENTS: [(&str, Call); 4] = [
 /// Calls that wait for the other member of a group.
 const OF_GROUPS: [(&str, Call); 3] = [
     ("gaspi_barrier", |group| c!(gaspi_barrier(group, BLOCK))),
-    ("gaspi_allreduce", |group| {
-        let (one, mut all) = (1u64, 0u64);
-        let (from, to) = ((&raw const one).cast(), (&raw mut all).cast());
-        c!(gaspi_allreduce(from, to, 1, SUM, 5, group, BLOCK))
-    }),
+    ("gaspi_allreduce", |group| summed(group, BLOCK)),
     ("gaspi_group_commit", |group| {
         c!(gaspi_group_commit(group, BLOCK))
     }),
@@ -91,9 +77,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
         }
     }
     for (name, call) in OF_GROUPS {
-        let group = got!(gaspi_group_create());
-        ok!(gaspi_group_add(group, 0));
-        ok!(gaspi_group_add(group, 1));
+        let group = uncommitted([0, 1])?;
         if name != "gaspi_group_commit" {
             ok!(gaspi_group_commit(group, LONG));
         }
@@ -102,14 +86,8 @@ fn waiting(ctx: &Ctx) -> Verdict {
             // The notification's value: 2 if the other member must join, else 1.
             let then = |ended: i32| {
                 ctx.sync();
-                ok!(gaspi_notify(
-                    0,
-                    1,
-                    0,
-                    1 + u32::from(ended != SUCCESS),
-                    0,
-                    LONG
-                ));
+                let value = 1 + u32::from(ended != SUCCESS);
+                ok!(gaspi_notify(0, 1, 0, value, 0, LONG));
                 flush(0)
             };
             let (ended, waited) = beside(ctx, name, || call(group), delete, then)?;
@@ -135,7 +113,9 @@ fn waiting(ctx: &Ctx) -> Verdict {
 fn disconnected(ctx: &Ctx) -> Verdict {
     segment(1, 4096)?;
     let group_calls = OF_GROUPS.map(|(name, call)| (name, call, call));
-    let sends: (_, Call, Call) = (OF_SEGMENTS[3].0, OF_SEGMENTS[3].1, |_| receive(64));
+    let sends: (_, Call, Call) = (OF_SEGMENTS[3].0, OF_SEGMENTS[3].1, |_| {
+        received(1, 64, 8, BLOCK)
+    });
     // Without the commit: it needs another group.
     for (name, call, answer) in [sends, group_calls[0], group_calls[1]] {
         if ctx.rank == 0 {
@@ -174,20 +154,7 @@ const CALLS: [fn() -> i32; 7] = [
     || c!(gaspi_write(1, 0, 1, 1, 64, 64, queue(), TEST)),
     || c!(gaspi_read(1, 128, 1, 1, 64, 200, queue(), TEST)),
     || c!(gaspi_notify(1, 1, 5, 1, queue(), TEST)),
-    || {
-        c!(gaspi_write_notify(
-            1,
-            0,
-            1,
-            1,
-            64,
-            2048,
-            6,
-            1,
-            queue(),
-            TEST
-        ))
-    },
+    || post::write_notify(1, 0, 1, 1, 64, 2048, 6, 1).code(queue(), TEST),
     || {
         let mut old = 0;
         c!(gaspi_atomic_fetch_add(1, 3072, 1, 1, &mut old, 20))
@@ -204,9 +171,7 @@ const CALLS: [fn() -> i32; 7] = [
 
 fn busy(ctx: &Ctx) -> Verdict {
     segment(1, 4096)?;
-    let mut queue = 0;
-    ok!(gaspi_queue_create(&mut queue, LONG));
-    QUEUE.store(queue.into(), Ordering::Relaxed);
+    QUEUE.store(new_queue()?.into(), Ordering::Relaxed);
     barrier()?;
     if ctx.rank == 0 {
         let stop = AtomicBool::new(false);
@@ -216,7 +181,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         if call() == QUEUE_FULL {
-                            c!(gaspi_wait(self::queue(), 20));
+                            c!(gaspi_wait(queue(), 20));
                         }
                     }
                 })
@@ -229,20 +194,9 @@ fn busy(ctx: &Ctx) -> Verdict {
             ended
         })?;
         // The segment, the queue and the connection work as before.
-        ok!(gaspi_queue_purge(self::queue(), LONG));
-        ok!(gaspi_write_notify(
-            1,
-            0,
-            1,
-            1,
-            64,
-            8,
-            9,
-            1,
-            self::queue(),
-            LONG
-        ));
-        flush(self::queue())?;
+        ok!(gaspi_queue_purge(queue(), LONG));
+        post::write_notify(1, 0, 1, 1, 64, 8, 9, 1).ok(queue(), LONG)?;
+        flush(queue())?;
     } else {
         notified(1, 9)?;
     }
@@ -252,6 +206,7 @@ fn busy(ctx: &Ctx) -> Verdict {
 fn end_again_and_again(ctx: &Ctx) -> Verdict {
     for round in 0..if ctx.is_quick() { 30 } else { 8 } {
         pause(ctx.random(round).below(4));
+        let mut looks = Looks::for_the("end of a queue");
         match round % 3 {
             0 => {
                 ok!(gaspi_segment_delete(1));
@@ -260,23 +215,15 @@ fn end_again_and_again(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_segment_register(1, 1, LONG));
             }
             1 => {
-                repeat("gaspi_queue_delete", || {
-                    match c!(gaspi_queue_delete(queue())) {
-                        SUCCESS => SUCCESS,
-                        // Requests are in flight.
-                        _ => match c!(gaspi_wait(queue(), 20)) {
-                            SUCCESS => TIMEOUT,
-                            _ => {
-                                c!(gaspi_queue_purge(queue(), LONG));
-                                TIMEOUT
-                            }
-                        },
+                while c!(gaspi_queue_delete(queue())) != SUCCESS {
+                    // Requests are in flight.
+                    looks.again();
+                    if c!(gaspi_wait(queue(), 20)) != SUCCESS {
+                        c!(gaspi_queue_purge(queue(), LONG));
                     }
-                })?;
+                }
                 pause(1);
-                let mut new = 0;
-                ok!(gaspi_queue_create(&mut new, LONG));
-                QUEUE.store(new.into(), Ordering::Relaxed);
+                QUEUE.store(new_queue()?.into(), Ordering::Relaxed);
             }
             _ => {
                 ok!(gaspi_disconnect(1, LONG));

@@ -29,10 +29,8 @@ fn all_are_refused(to: u16) -> Verdict {
     refused("gaspi_notify", c!(gaspi_notify(0, to, 1, 1, 0, LONG)))?;
     let add = c!(gaspi_atomic_fetch_add(0, 16, to, 1, &mut old, LONG));
     refused("gaspi_atomic_fetch_add", add)?;
-    refused(
-        "gaspi_passive_send",
-        c!(gaspi_passive_send(0, 0, to, 8, LONG)),
-    )
+    let send = c!(gaspi_passive_send(0, 0, to, 8, LONG));
+    refused("gaspi_passive_send", send)
 }
 
 fn writes(to: u16, id: u32) -> Verdict {
@@ -114,16 +112,10 @@ fn again(ctx: &Ctx, _: Memory) -> Verdict {
     gives!(GASPI_ERR_INV_RANK, gaspi_disconnect(ctx.size as u16, LONG));
     gives!(GASPI_ERR_INV_RANK, gaspi_disconnect(u16::MAX, LONG));
     barrier()?;
-    for rank in 0..ctx.size as u16 {
-        ok!(gaspi_connect(rank, LONG));
-    }
+    for_all(0..ctx.size as u16, |rank| done!(gaspi_connect(rank, LONG)))?;
     barrier()?;
-    for rank in 0..ctx.size as u16 {
-        writes(rank, ctx.rank)?;
-    }
-    for rank in 0..ctx.size {
-        notified(0, rank)?;
-    }
+    for_all(0..ctx.size as u16, |rank| writes(rank, ctx.rank))?;
+    for_all(0..ctx.size, |rank| notified(0, rank))?;
     barrier()
 }
 
@@ -148,9 +140,7 @@ fn what_is_under_way(ctx: &Ctx) -> Verdict {
 }
 
 fn groups_go_on(ctx: &Ctx, _: Memory) -> Verdict {
-    for rank in others(ctx) {
-        ok!(gaspi_disconnect(rank, LONG));
-    }
+    for_all(others(ctx), |rank| done!(gaspi_disconnect(rank, LONG)))?;
     for _ in 0..20 {
         barrier()?;
         ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "the sum");

@@ -20,26 +20,16 @@ type Wait = (&'static str, fn() -> i32);
 
 /// Calls of rank 0 that do not end by themselves.
 const WAITS: [Wait; 8] = [
-    ("gaspi_passive_receive", || {
-        let mut sender = 0;
-        c!(gaspi_passive_receive(0, 0, &mut sender, 8, BLOCK))
-    }),
+    ("gaspi_passive_receive", || received(0, 0, 8, BLOCK)),
     ("gaspi_passive_send", || {
         c!(gaspi_passive_send(0, 0, 1, 8, BLOCK))
     }),
-    ("gaspi_notify_waitsome of one", || {
-        let mut first = 0;
-        c!(gaspi_notify_waitsome(0, 7, 1, &mut first, BLOCK))
-    }),
+    ("gaspi_notify_waitsome of one", || waitsome(0, 7, 1, BLOCK)),
     ("gaspi_notify_waitsome of many", || {
-        let mut first = 0;
-        c!(gaspi_notify_waitsome(0, 0, 1000, &mut first, BLOCK))
+        waitsome(0, 0, 1000, BLOCK)
     }),
     ("gaspi_barrier", || c!(gaspi_barrier(ALL, BLOCK))),
-    ("gaspi_allreduce", || {
-        let (one, mut all) = (1u64, 0u64);
-        post::allreduce(&raw const one, &raw mut all, 1, SUM, 5).code(ALL, BLOCK)
-    }),
+    ("gaspi_allreduce", || summed(ALL, BLOCK)),
     ("gaspi_group_commit", || {
         let mut group = 0;
         let added = c!(gaspi_group_create(&mut group))
@@ -99,12 +89,9 @@ const CALLS: [fn() -> i32; 6] = [
         let mut old = 0;
         c!(gaspi_atomic_fetch_add(0, 256, 1, 1, &mut old, BLOCK))
     },
-    || {
-        let (mut first, mut old) = (0, 0);
-        match c!(gaspi_notify_waitsome(0, 0, 8, &mut first, TEST)) {
-            TIMEOUT => c!(gaspi_notify_reset(0, 3, &mut old)),
-            code => code,
-        }
+    || match waitsome(0, 0, 8, TEST) {
+        TIMEOUT => c!(gaspi_notify_reset(0, 3, null_mut())),
+        code => code,
     },
     || {
         let (mut base, mut rank) = (null_mut(), 0);

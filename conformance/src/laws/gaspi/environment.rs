@@ -15,9 +15,9 @@ laws! {
         "the getters give the values of the configuration in force, the same at all ranks";
     version_at_any_time: "version", "§13.1.1", 1, [gaspi_version] + bare,
         "gaspi_version works in any phase and gives one version";
-    time_goes_on: "time", "§13.2.1", 1, [gaspi_time_get, gaspi_time_ticks, gaspi_time_resolution, gaspi_cpu_frequency] + bare,
+    clock in_each_phase(): "time", "§13.2.1", 1, [gaspi_time_get, gaspi_time_ticks, gaspi_time_resolution, gaspi_cpu_frequency] + bare,
         "time is in milliseconds and never goes back, in any phase; its resolution is a small positive number of milliseconds";
-    every_code_has_a_text: "error-texts", "§13.3.2", 1, [gaspi_print_error, gaspi_error_message, gaspi_error_str] + bare,
+    texts in_each_phase(): "error-texts", "§13.3.2", 1, [gaspi_print_error, gaspi_error_message, gaspi_error_str] + bare,
         "every return code has a text of its own, in any phase; all other numbers have one that says so";
     printed_there: "printf-to", "§13", 3, [gaspi_printf_to, gaspi_printf] + bare,
         "a text is written by the process that it is for, in one piece, behind the rank that it is from; one for a rank that does not exist, here";
@@ -67,67 +67,47 @@ fn getters_agree(_: &Ctx) -> Verdict {
 }
 
 fn version_at_any_time(_: &Ctx) -> Verdict {
-    let mut seen = [0f32; 3];
-    ok!(gaspi_version(&mut seen[0]));
+    let before: f32 = got!(gaspi_version());
     ok!(gaspi_proc_init(LONG));
-    ok!(gaspi_version(&mut seen[1]));
+    let during = got!(gaspi_version());
     ok!(gaspi_proc_term(LONG));
-    ok!(gaspi_version(&mut seen[2]));
-    ensure!(
-        seen[0] > 1.0 && seen.iter().all(|v| *v == seen[0]),
-        "versions {seen:?}"
-    );
+    let seen = [before, during, got!(gaspi_version())];
+    let one = seen[0] > 1.0 && seen == [seen[0]; 3];
+    ensure!(one, "versions {seen:?}");
     Ok(())
 }
 
-fn time_goes_on(_: &Ctx) -> Verdict {
-    clock()?;
+/// Runs a check before, in and after the working phase.
+fn in_each_phase(_: &Ctx, check: fn() -> Verdict) -> Verdict {
+    check()?;
     ok!(gaspi_proc_init(LONG));
-    clock()?;
+    check()?;
     ok!(gaspi_proc_term(LONG));
-    clock()
+    check()
 }
 
 fn clock() -> Verdict {
-    let (mut time, mut ticks) = (0f32, 0u64);
-    let (mut last, mut last_ticks) = (0f32, 0u64);
-    ok!(gaspi_time_get(&mut last));
-    ok!(gaspi_time_ticks(&mut last_ticks));
-    let (begin, begin_ticks) = (last, last_ticks);
+    let (begin, begin_ticks) = (got!(gaspi_time_get()), got!(gaspi_time_ticks()));
+    let (mut last, mut last_ticks): (f32, u64) = (begin, begin_ticks);
     for _ in 0..1000 {
-        ok!(gaspi_time_get(&mut time));
-        ok!(gaspi_time_ticks(&mut ticks));
+        let (time, ticks) = (got!(gaspi_time_get()), got!(gaspi_time_ticks()));
         ensure!(time >= last, "the time went from {last} to {time}");
         ensure!(ticks >= last_ticks, "ticks {last_ticks}, then {ticks}");
         (last, last_ticks) = (time, ticks);
     }
     pause(50);
-    ok!(gaspi_time_get(&mut time));
-    ok!(gaspi_time_ticks(&mut ticks));
-    ensure!(
-        (49.0..5000.0).contains(&(time - begin)),
-        "50 ms of sleep took {} by gaspi_time_get",
-        time - begin
-    );
+    let (time, ticks): (f32, u64) = (got!(gaspi_time_get()), got!(gaspi_time_ticks()));
+    let slept = time - begin;
+    ensure!((49.0..5000.0).contains(&slept), "50 ms took {slept} ms");
     let mut mhz = 0f32;
     ok!(gaspi_cpu_frequency(&mut mhz));
     let by_ticks = (ticks - begin_ticks) as f64 / f64::from(mhz) / 1e3;
-    ensure!(
-        (40.0..6000.0).contains(&by_ticks),
-        "50 ms of sleep took {by_ticks} by ticks of {mhz} MHz"
-    );
+    let near = (40.0..6000.0).contains(&by_ticks);
+    ensure!(near, "50 ms took {by_ticks} by ticks of {mhz} MHz");
     let mut resolution = 0f32;
     ok!(gaspi_time_resolution(&mut resolution));
     ensure!(resolution > 0.0 && resolution <= 20.0, "{resolution} ms");
     Ok(())
-}
-
-fn every_code_has_a_text(_: &Ctx) -> Verdict {
-    texts()?;
-    ok!(gaspi_proc_init(LONG));
-    texts()?;
-    ok!(gaspi_proc_term(LONG));
-    texts()
 }
 
 /// The text; `None` for a null pointer.
@@ -137,11 +117,8 @@ fn text(text: *const c_char) -> Option<String> {
     }
     // SAFETY:
     // - contract of the procedures: the text ends with a 0; it is not freed before the copy.
-    Some(
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned(),
-    )
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
 
 fn texts() -> Verdict {
@@ -161,9 +138,8 @@ fn texts() -> Verdict {
         all.push(one);
     }
     for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
-        let (mut printed, mut message) = (null_mut(), null_mut());
-        ok!(gaspi_print_error(code, &mut printed));
-        ok!(gaspi_error_message(code, &mut message));
+        let printed = got!(gaspi_print_error(code));
+        let message = got!(gaspi_error_message(code));
         let seen = [printed, message, c!(gaspi_error_str(code))].map(|seen| text(seen));
         // SAFETY:
         // - as above.
@@ -186,23 +162,19 @@ fn printed_there(ctx: &Ctx) -> Verdict {
     let printf = offered(all.gaspi_printf, "gaspi_printf");
     let printf_to = offered(all.gaspi_printf_to, "gaspi_printf_to");
     let (long, format) = (long.as_ptr().cast::<c_char>(), c"%s %d\n".as_ptr());
-    let seen = printed(|| {
-        with_config(
-            |_| {},
-            || {
-                // SAFETY:
-                // - the arguments match the formats: C strings and numbers. A null format is accepted.
-                unsafe {
-                    printf_to(1, format, long, i32::from(me));
-                    printf_to(1, c"short %d %.1f\n".as_ptr(), i32::from(me), 0.5f64);
-                    printf_to(u16::MAX, c"nowhere\n".as_ptr());
-                    printf_to(0, std::ptr::null());
-                    printf(c"here %d\n".as_ptr(), 7);
-                }
-                Ok(())
-            },
-        )
-    })?;
+    let print = || {
+        // SAFETY:
+        // - the arguments match the formats: C strings and numbers. A null format is accepted.
+        unsafe {
+            printf_to(1, format, long, i32::from(me));
+            printf_to(1, c"short %d %.1f\n".as_ptr(), i32::from(me), 0.5f64);
+            printf_to(u16::MAX, c"nowhere\n".as_ptr());
+            printf_to(0, std::ptr::null());
+            printf(c"here %d\n".as_ptr(), 7);
+        }
+        Ok(())
+    };
+    let seen = printed(|| with_config(|_| {}, print))?;
     let mut expected = vec![format!("[{me:4}] nowhere"), format!("[{me:4}] here 7")];
     for from in 0..if me == 1 { ctx.size } else { 0 } {
         let long = "0123456789".repeat(500);
@@ -213,8 +185,7 @@ fn printed_there(ctx: &Ctx) -> Verdict {
     // The lines of different processes have no order.
     lines.sort_unstable();
     expected.sort_unstable();
-    ensure_eq!(lines, expected, "the lines that rank {me} has printed");
-    Ok(())
+    equal!(lines, expected, "the lines that rank {me} has printed")
 }
 
 fn shifted_names(ctx: &Ctx) -> Verdict {
@@ -227,8 +198,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
         "rank and number"
     );
     ok!(pgaspi_segment_create(0, 64, ALL, LONG, 0));
-    let mut base = null_mut();
-    ok!(pgaspi_segment_ptr(0, &mut base));
+    let base = got!(pgaspi_segment_ptr(0));
     let memory = memory(0, 64)?;
     ensure_eq!(base, memory.base, "the segment's pointer by both names");
     memory.set(0, 30 + u64::from(rank));
@@ -245,78 +215,33 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     ensure_eq!(queue_size(4)?, 0, "the queue's size after pgaspi_wait");
     ok!(pgaspi_notify(0, right(ctx), 1, 3, 0, LONG));
     ensure_eq!(notified(0, 1)?, 3, "the notification of pgaspi_notify");
-    ok!(pgaspi_write_notify(
-        0,
-        0,
-        right(ctx),
-        0,
-        16,
-        8,
-        2,
-        4,
-        0,
-        LONG
-    ));
+    let to = right(ctx);
+    ok!(pgaspi_write_notify(0, 0, to, 0, 16, 8, 2, 4, 0, LONG));
     ensure_eq!(notified(0, 2)?, 4, "its notification");
     ok!(pgaspi_read(0, 24, right(ctx), 0, 0, 8, 0, LONG));
     ok!(gaspi_wait(0, LONG));
     memory.shows(24, 30 + u64::from(right(ctx)), "the word that was read")?;
     let group = got!(pgaspi_group_create());
-    for rank in 0..num {
-        ok!(pgaspi_group_add(group, rank));
-    }
+    for_all(0..num, |rank| done!(pgaspi_group_add(group, rank)))?;
     ok!(pgaspi_group_commit(group, LONG));
     ok!(gaspi_barrier(group, LONG));
     ok!(pgaspi_barrier(group, LONG));
     let (send, mut sum) = (1u64, 0u64);
-    ok!(pgaspi_allreduce(
-        (&raw const send).cast(),
-        (&raw mut sum).cast(),
-        1,
-        2,
-        5,
-        group,
-        LONG
-    ));
+    let (from, into) = ((&raw const send).cast(), (&raw mut sum).cast());
+    ok!(pgaspi_allreduce(from, into, 1, 2, 5, group, LONG));
     ensure_eq!(sum, u64::from(num), "the sum");
     let mut old = 9;
-    ok!(pgaspi_atomic_fetch_add(
-        0,
-        32,
-        right(ctx),
-        6,
-        &mut old,
-        LONG
-    ));
+    ok!(pgaspi_atomic_fetch_add(0, 32, to, 6, &mut old, LONG));
     ensure_eq!(old, 0, "the old value");
-    ok!(gaspi_atomic_compare_swap(
-        0,
-        32,
-        right(ctx),
-        6,
-        7,
-        &mut old,
-        LONG
-    ));
-    ensure_eq!(old, 6, "the old value");
-    ok!(pgaspi_atomic_compare_swap(
-        0,
-        32,
-        right(ctx),
-        7,
-        8,
-        &mut old,
-        LONG
-    ));
+    ensure_eq!(swap(0, 32, to, 6, 7)?, 6, "the old value");
+    ok!(pgaspi_atomic_compare_swap(0, 32, to, 7, 8, &mut old, LONG));
     ensure_eq!(old, 7, "the old value");
     barrier()?;
     ensure_eq!(memory.get(32), 8, "the value");
     ok!(pgaspi_group_delete(group));
     ok!(pgaspi_segment_delete(0));
-    let mut segments = 9;
-    ok!(gaspi_segment_num(&mut segments));
-    ensure_eq!(segments, 0, "segments after pgaspi_segment_delete");
-    Ok(())
+    let segments = got!(gaspi_segment_num());
+    equal!(segments, 0, "segments after pgaspi_segment_delete")
 }
 
 fn small_extras(_: &Ctx) -> Verdict {

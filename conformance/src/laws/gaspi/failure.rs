@@ -41,9 +41,9 @@ laws! {
         "gaspi_proc_term of the survivors does not wait for the killed process";
     init_without_the_dead: "failure.init", "§5.3.1", 3, [gaspi_proc_init] + needs_kill + bare,
         "gaspi_proc_init ends with an error, or never says success, when a process dies before it has come";
-    kill_afar: "proc_kill.neighbour", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
+    kill_one given(1): "proc_kill.neighbour", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
         "gaspi_proc_kill ends a process of another host as it ends one of this host";
-    kill_by_call: "proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
+    kill_one given(2): "proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_state_vec_get] + needs_kill,
         "after success of gaspi_proc_kill the other process has been terminated";
 }
 
@@ -51,13 +51,6 @@ laws! {
 const FOREVER: u64 = 100_000;
 /// Milliseconds that a rank waits before it dies, so that the others are in their calls.
 const NAP: u64 = 120;
-
-fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
-    let mut states = vec![9i32; ctx.size as usize + 1];
-    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(states.pop(), Some(9), "the entry behind the state vector");
-    Ok(states)
-}
 
 /// Waits until the state vector shows `dead` as corrupt, and no other rank.
 fn learn(ctx: &Ctx, dead: u32) -> Verdict {
@@ -85,25 +78,26 @@ fn all_here(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Dies a little later, so that its earlier requests to the others have arrived.
-fn dies(ctx: &Ctx) -> ! {
-    pause(NAP);
-    ctx.dies()
+/// After [`all_here`] the victim dies, a little later: its earlier requests to the others have arrived.
+fn one_dies(ctx: &Ctx, victim: u32) -> Verdict {
+    all_here(ctx)?;
+    if ctx.rank == victim {
+        pause(NAP);
+        ctx.dies();
+    }
+    Ok(())
+}
+
+/// As [`one_dies`], for the last rank.
+fn last_dies(ctx: &Ctx) -> Result<u32, String> {
+    one_dies(ctx, ctx.size - 1)?;
+    Ok(ctx.size - 1)
 }
 
 /// The last rank dies while the others are in `call`, which must end with an error. All survivors see the death in the state vector.
 fn ends(ctx: &Ctx, what: &str, call: impl Fn() -> i32) -> Verdict {
-    let victim = ctx.size - 1;
-    all_here(ctx)?;
-    if ctx.rank == victim {
-        dies(ctx);
-    }
-    let code = call();
-    ensure!(
-        is_error(code),
-        "{what} gave {} although a process it needs was killed",
-        code_name(code)
-    );
+    let victim = last_dies(ctx)?;
+    must_fail(call(), format!("after a death {what}"))?;
     learn(ctx, victim)
 }
 
@@ -117,17 +111,13 @@ fn healthy_at_start(ctx: &Ctx) -> Verdict {
 }
 
 fn corrupt_after_death(ctx: &Ctx) -> Verdict {
-    all_here(ctx)?;
-    if ctx.rank == 1 {
-        dies(ctx);
-    }
+    one_dies(ctx, 1)?;
     learn(ctx, 1)?;
     // The state stays corrupt.
     pause(30);
     let mut expected = vec![0; ctx.size as usize];
     expected[1] = 1;
-    ensure_eq!(states(ctx)?, expected, "the state vector a little later");
-    Ok(())
+    equal!(states(ctx)?, expected, "the state vector a little later")
 }
 
 fn barrier_ends(ctx: &Ctx) -> Verdict {
@@ -135,117 +125,87 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_never_comes(ctx: &Ctx) -> Verdict {
-    all_here(ctx)?;
-    if ctx.rank == 0 {
-        dies(ctx);
-    }
-    let start = Instant::now();
-    while ms(start) < 2 * NAP + 100 {
+    one_dies(ctx, 0)?;
+    let tries = || {
         let code = c!(gaspi_barrier(ALL, 10));
         ensure!(code != SUCCESS, "a barrier succeeded without a member");
+        Ok(())
+    };
+    let start = Instant::now();
+    while ms(start) < 2 * NAP + 100 {
+        tries()?;
     }
     learn(ctx, 0)?;
-    let code = c!(gaspi_barrier(ALL, 10));
-    ensure!(code != SUCCESS, "a barrier succeeded without a member");
-    Ok(())
+    tries()
 }
 
 fn waitsome_ends(ctx: &Ctx) -> Verdict {
     segment(0, 8)?;
-    ends(ctx, "gaspi_notify_waitsome", || {
-        let mut first = 0;
-        c!(gaspi_notify_waitsome(0, 0, 100, &mut first, BLOCK))
-    })
+    ends(ctx, "gaspi_notify_waitsome", || waitsome(0, 0, 100, BLOCK))
 }
 
 fn allreduce_ends(ctx: &Ctx) -> Verdict {
-    ends(ctx, "gaspi_allreduce", || {
-        let (send, mut sum) = (1u64, 0u64);
-        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).code(ALL, BLOCK)
-    })
+    ends(ctx, "gaspi_allreduce", || summed(ALL, BLOCK))
 }
 
 fn commit_ends(ctx: &Ctx) -> Verdict {
-    let group = got!(gaspi_group_create());
-    for rank in 0..ctx.size as u16 {
-        ok!(gaspi_group_add(group, rank));
-    }
-    ends(ctx, "gaspi_group_commit", || {
-        c!(gaspi_group_commit(group, BLOCK))
-    })
+    let group = uncommitted(0..ctx.size as u16)?;
+    let commit = || c!(gaspi_group_commit(group, BLOCK));
+    ends(ctx, "gaspi_group_commit", commit)
 }
 
 fn create_ends(ctx: &Ctx) -> Verdict {
-    ends(ctx, "gaspi_segment_create", || {
-        c!(gaspi_segment_create(5, 64, ALL, BLOCK, 0))
-    })?;
-    let mut pointer = null_mut();
-    gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(5, &mut pointer));
+    let create = || c!(gaspi_segment_create(5, 64, ALL, BLOCK, 0));
+    ends(ctx, "gaspi_segment_create", create)?;
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(5, &mut null_mut()));
     // The segment's name is free.
-    ok!(gaspi_segment_alloc(5, 64, 0));
-    Ok(())
+    done!(gaspi_segment_alloc(5, 64, 0))
 }
 
 fn wait_ends(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 1 << 20)?;
     memory.set(0, 5);
-    all_here(ctx)?;
-    let victim = ctx.size - 1;
-    if ctx.rank == victim {
-        dies(ctx);
-    }
+    let victim = last_dies(ctx)?;
     let to = victim as u16;
     let start = Instant::now();
-    let mut refused = 0;
-    while refused == 0 && ms(start) < FOREVER {
-        for code in [
+    let mut refused = false;
+    while !refused && ms(start) < FOREVER {
+        let codes = [
             c!(gaspi_write(0, 0, to, 0, 64, 1 << 19, 0, 100)),
             c!(gaspi_read(0, 1 << 19, to, 0, 0, 1 << 18, 0, 100)),
             c!(gaspi_notify(0, to, 1, 1, 0, 100)),
-        ] {
-            refused += u32::from(is_error(code));
-        }
-        let code = c!(gaspi_wait(0, BLOCK));
-        if is_error(code) {
-            refused += 1;
-        }
+            c!(gaspi_wait(0, BLOCK)),
+        ];
+        refused = codes.into_iter().any(is_error);
     }
-    ensure!(refused > 0, "no request to a killed process has failed");
+    ensure!(refused, "no request to a killed process has failed");
     learn(ctx, victim)?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, 100)))?;
     ensure_eq!(queue_size(0)?, 0, "size of the purged queue");
     let survivor = u64::from(ctx.rank ^ 1) as u16;
     ok!(gaspi_write_notify(0, 0, survivor, 0, 8, 8, 7, 1, 0, LONG));
-    ok!(gaspi_wait(0, LONG));
+    flush(0)?;
     notified(0, 7)?;
     ensure_eq!(memory.get(8), 5, "what the other survivor wrote");
     // The other queues have no failure.
-    ok!(gaspi_wait(1, LONG));
-    Ok(())
+    flush(1)
 }
 
 fn wait_of_others(ctx: &Ctx) -> Verdict {
     segment(0, 4096)?;
-    all_here(ctx)?;
-    let victim = ctx.size - 1;
-    if ctx.rank == victim {
-        dies(ctx);
-    }
+    let victim = last_dies(ctx)?;
     let survivor = (ctx.rank ^ 1) as u16;
     let requests = || -> Verdict {
         ok!(gaspi_write(0, 0, survivor, 0, 1024, 64, 0, LONG));
         ok!(gaspi_read(0, 2048, survivor, 0, 0, 64, 0, LONG));
         ok!(gaspi_notify(0, survivor, 1, 1, 0, LONG));
-        ok!(gaspi_wait(0, BLOCK));
-        Ok(())
+        done!(gaspi_wait(0, BLOCK))
     };
-    crate::kit::until_ok("the killed process to be known as dead", || {
+    until_ok("the killed process to be known as dead", || {
         requests()?;
         Ok(is_error(c!(gaspi_proc_ping(victim as u16, LONG))))
     })?;
-    for _ in 0..100 {
-        requests()?;
-    }
+    for_all(0..100, |_| requests())?;
     learn(ctx, victim)?;
     requests()?;
     // Requests of the other survivor may still use this process's memory.
@@ -255,32 +215,13 @@ fn wait_of_others(ctx: &Ctx) -> Verdict {
 
 fn atomics_end(ctx: &Ctx) -> Verdict {
     segment(0, 8)?;
-    all_here(ctx)?;
-    let victim = ctx.size - 1;
-    if ctx.rank == victim {
-        dies(ctx);
-    }
+    let victim = last_dies(ctx)?;
+    let (to, mut old) = (victim as u16, 0);
     let start = Instant::now();
     while ms(start) < NAP + 100 {
-        let mut old = 0;
         let begin = Instant::now();
-        let _ = c!(gaspi_atomic_fetch_add(
-            0,
-            0,
-            victim as u16,
-            1,
-            &mut old,
-            BLOCK
-        ));
-        let _ = c!(gaspi_atomic_compare_swap(
-            0,
-            0,
-            victim as u16,
-            1,
-            2,
-            &mut old,
-            BLOCK
-        ));
+        let _ = c!(gaspi_atomic_fetch_add(0, 0, to, 1, &mut old, BLOCK));
+        let _ = c!(gaspi_atomic_compare_swap(0, 0, to, 1, 2, &mut old, BLOCK));
         ensure!(ms(begin) < FOREVER, "atomics took {} ms", ms(begin));
     }
     learn(ctx, victim)?;
@@ -288,20 +229,16 @@ fn atomics_end(ctx: &Ctx) -> Verdict {
     add(0, 0, survivor, 1)?;
     // Neither survivor leaves before the other one has its result.
     let group = group_of(&[0, 1])?;
-    ok!(gaspi_barrier(group, BLOCK));
-    Ok(())
+    done!(gaspi_barrier(group, BLOCK))
 }
 
 fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
-    let survivors: Vec<u16> = (0..ctx.size)
-        .filter(|r| *r != dead)
-        .map(|r| r as u16)
-        .collect();
+    let all = (0..ctx.size).filter(|rank| *rank != dead);
+    let survivors: Vec<u16> = all.map(|rank| rank as u16).collect();
     let group = group_of(&survivors)?;
     for round in 0..5u64 {
         ok!(gaspi_barrier(group, BLOCK));
-        let (send, mut sum) = (round + u64::from(ctx.rank), 0u64);
-        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).ok(group, BLOCK)?;
+        let sum = reduced(group, SUM, round + u64::from(ctx.rank))?;
         let expected: u64 = survivors.iter().map(|r| round + u64::from(*r)).sum();
         ensure_eq!(sum, expected, "the sum over the survivors");
     }
@@ -312,25 +249,15 @@ fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
         let at = 8 + 8 * u64::from(ctx.rank);
         post::write_notify(77, 0, *rank, 77, at, 8, ctx.rank, 1).ok(2, BLOCK)?;
     }
-    for rank in &survivors {
-        let mut first = 0;
-        let id = u32::from(*rank);
-        ok!(gaspi_notify_waitsome(77, id, 1, &mut first, BLOCK));
-        ensure_eq!(
-            memory.get(8 + 8 * *rank as usize),
-            900 + u64::from(*rank),
-            "what rank {rank} wrote"
-        );
+    for rank in survivors {
+        waited(77, rank.into(), 1, BLOCK)?;
+        let (at, value) = (8 + 8 * usize::from(rank), 900 + u64::from(rank));
+        memory.shows(at, value, format_args!("what rank {rank} wrote"))?;
     }
     ok!(gaspi_wait(2, BLOCK));
     // Without a notification the call times out again, and gives no error.
-    let mut first = 0;
-    gives!(
-        GASPI_TIMEOUT,
-        gaspi_notify_waitsome(77, 1000, 10, &mut first, 20)
-    );
-    ok!(gaspi_barrier(group, BLOCK));
-    Ok(())
+    ensure_eq!(waitsome(77, 1000, 10, 20), TIMEOUT, "gaspi_notify_waitsome");
+    done!(gaspi_barrier(group, BLOCK))
 }
 
 fn survivors_go_on(ctx: &Ctx) -> Verdict {
@@ -340,20 +267,15 @@ fn survivors_go_on(ctx: &Ctx) -> Verdict {
 }
 
 fn other_groups_go_on(ctx: &Ctx) -> Verdict {
-    let victim = ctx.size - 1;
     let mut group = ALL;
-    if ctx.rank != victim {
+    if ctx.rank != ctx.size - 1 {
         group = group_of(&[0, 1, 2])?;
     }
-    all_here(ctx)?;
-    if ctx.rank == victim {
-        dies(ctx);
-    }
+    let victim = last_dies(ctx)?;
     learn(ctx, victim)?;
     for round in 0..20u64 {
         ok!(gaspi_barrier(group, BLOCK));
-        let (send, mut sum) = (round, 0u64);
-        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).ok(group, BLOCK)?;
+        let sum = reduced(group, SUM, round)?;
         ensure_eq!(sum, 3 * round, "the sum over the group");
     }
     Ok(())
@@ -388,13 +310,11 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
             });
         }
         codes.push(c!(gaspi_wait(0, BLOCK)));
-        let (send, mut sum) = (1u64, 0u64);
-        codes.push(if steps % 2 == 0 {
-            c!(gaspi_barrier(ALL, BLOCK))
-        } else {
-            post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).code(ALL, BLOCK)
+        codes.push(match steps % 2 {
+            0 => c!(gaspi_barrier(ALL, BLOCK)),
+            _ => summed(ALL, BLOCK),
         });
-        if codes.iter().any(|code| is_error(*code)) {
+        if codes.into_iter().any(is_error) {
             break;
         }
         ensure!(ms(start) < LONG, "no failure after {} ms", ms(start));
@@ -405,10 +325,7 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
 }
 
 fn ping_the_dead(ctx: &Ctx) -> Verdict {
-    all_here(ctx)?;
-    if ctx.rank == 1 {
-        dies(ctx);
-    }
+    one_dies(ctx, 1)?;
     learn(ctx, 1)?;
     gives!(GASPI_ERROR, gaspi_proc_ping(1, LONG));
     ok!(gaspi_proc_ping(0, LONG));
@@ -419,10 +336,7 @@ fn ping_the_dead(ctx: &Ctx) -> Verdict {
 fn term_without_the_dead(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(LONG));
     segment(0, 1 << 16)?;
-    all_here(ctx)?;
-    if ctx.rank == 0 {
-        dies(ctx);
-    }
+    one_dies(ctx, 0)?;
     for _ in 0..5 {
         let _ = c!(gaspi_write(0, 0, 0, 0, 0, 1 << 15, 0, 100));
     }
@@ -432,28 +346,19 @@ fn term_without_the_dead(ctx: &Ctx) -> Verdict {
 
 fn init_without_the_dead(ctx: &Ctx) -> Verdict {
     if ctx.rank == 2 {
-        dies(ctx);
+        pause(NAP);
+        ctx.dies();
     }
-    let code = c!(gaspi_proc_init(BLOCK));
-    ensure!(
-        is_error(code),
-        "gaspi_proc_init gave {} without a process",
-        code_name(code)
-    );
+    must_fail(
+        c!(gaspi_proc_init(BLOCK)),
+        "gaspi_proc_init without a process",
+    )?;
     let mut rank = 0;
     gives!(GASPI_ERR_NOINIT, gaspi_proc_rank(&mut rank));
     Ok(())
 }
 
-fn kill_by_call(ctx: &Ctx) -> Verdict {
-    kill_one(ctx, 2)
-}
-
 /// If ranks emulate hosts, rank 1 is on another host than rank 0.
-fn kill_afar(ctx: &Ctx) -> Verdict {
-    kill_one(ctx, 1)
-}
-
 fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
     if ctx.rank == victim {
         ctx.may_die();
@@ -468,9 +373,8 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
         pause(NAP);
         gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(0, LONG));
         gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(ctx.size as u16, LONG));
-        repeat("gaspi_proc_kill", || {
-            c!(gaspi_proc_kill(victim as u16, 500))
-        })?;
+        let kill = || c!(gaspi_proc_kill(victim as u16, 500));
+        repeat("gaspi_proc_kill", kill)?;
         // After success the process is dead: the state vector shows it at once.
         let mut expected = vec![0; 3];
         expected[victim as usize] = 1;

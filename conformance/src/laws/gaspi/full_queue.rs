@@ -4,10 +4,10 @@ use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
 
 laws! {
-    both_sides: "full-queue.both-sides", "§8.2.1, §8.2.3, §10.2", 3,
+    flood given(false): "full-queue.both-sides", "§8.2.1, §8.2.3, §10.2", 3,
         [gaspi_write_notify, gaspi_atomic_fetch_add, gaspi_wait] + bare + ordering,
         "processes that flood each other through short queues, with GASPI_TEST, get everything once";
-    stopped: "full-queue.stopped", "§8.2.1, §8.2.3", 3, [gaspi_write_notify, gaspi_wait] + bare,
+    flood given(true): "full-queue.stopped", "§8.2.1, §8.2.3", 3, [gaspi_write_notify, gaspi_wait] + bare,
         "so do those that flood a process which is stopped meanwhile: a full queue or a timeout, never an error";
     death: "full-queue.death", "§8.2.3, §8.5.4, §5.5", 3,
         [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
@@ -46,7 +46,7 @@ fn post(what: &str, mut call: impl FnMut() -> i32) -> Result<u32, String> {
     }
 }
 
-fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
+fn flood(ctx: &Ctx, stops: bool) -> Verdict {
     with_config(
         |config| config.queue_size_max = 6,
         || {
@@ -58,7 +58,9 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                 source.set(8 * nth as usize, text(me, nth));
             }
             barrier()?;
-            before(ctx)?;
+            if stops {
+                last_stops_for_a_while(ctx)?;
+            }
             let mut full = 0;
             for nth in 0..MANY {
                 for to in others(ctx) {
@@ -67,7 +69,7 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                         let into = 8 * u64::from(at);
                         post::write_notify(0, from, to, 1, into, 8, at, 1 + nth).code(QUEUE, TEST)
                     })?;
-                    if adds {
+                    if !stops {
                         add(1, sum, to, 1)?;
                     }
                 }
@@ -83,21 +85,13 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                 }
             }
             barrier()?;
-            if adds {
+            if !stops {
                 let expected = u64::from(MANY * (ctx.size - 1));
                 ensure_eq!(target.get(sum as usize), expected, "additions");
             }
             barrier()
         },
     )
-}
-
-fn both_sides(ctx: &Ctx) -> Verdict {
-    flood(ctx, true, |_| Ok(()))
-}
-
-fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, false, last_stops_for_a_while)
 }
 
 fn death(ctx: &Ctx) -> Verdict {
@@ -120,10 +114,11 @@ fn death(ctx: &Ctx) -> Verdict {
             code => break code,
         }
     };
+    let right = is_error(full) || full == QUEUE_FULL && posted == depth;
+    let what = code_name(full);
     ensure!(
-        posted <= depth && (is_error(full) || full == QUEUE_FULL && posted == depth),
-        "write {posted} of {depth} gave {}",
-        code_name(full)
+        posted <= depth && right,
+        "write {posted} of {depth} gave {what}"
     );
     for _ in 0..depth {
         let code = write(other, QUEUE + 1);
@@ -131,22 +126,13 @@ fn death(ctx: &Ctx) -> Verdict {
     }
     let code = c!(gaspi_wait(QUEUE, BLOCK));
     // Over shared memory the writes may complete at once.
-    ensure!(
-        code == SUCCESS || is_error(code),
-        "the wait gave {}",
-        code_name(code)
-    );
-    let mut states = vec![9; ctx.size as usize];
-    let mut looks = Looks::for_the("the death in the state vector");
-    while states[victim as usize] != 1 {
-        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-        looks.again();
-    }
+    let ended = code == SUCCESS || is_error(code);
+    ensure!(ended, "the wait gave {}", code_name(code));
+    until_corrupt(ctx, victim)?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(QUEUE, LONG)))?;
     ensure_eq!(queue_size(QUEUE)?, 0, "size of the purged queue");
-    repeat("gaspi_wait for the living", || {
-        c!(gaspi_wait(QUEUE + 1, LONG))
-    })?;
+    let wait = || c!(gaspi_wait(QUEUE + 1, LONG));
+    repeat("gaspi_wait for the living", wait)?;
     for _ in 1..depth {
         ensure_eq!(write(other, QUEUE), SUCCESS, "a write by the purged queue");
     }

@@ -45,25 +45,11 @@ fn ranks_of(group: u8) -> Result<Vec<u16>, String> {
     Ok(ranks)
 }
 
-fn num() -> Result<u32, String> {
-    let num = got!(gaspi_group_num());
-    Ok(num)
-}
-
-/// The sum of the members' values by the group's own allreduce.
-fn sum_in(group: u8, value: u64) -> Result<u64, String> {
-    let mut sum = 0u64;
-    post::allreduce(&raw const value, &raw mut sum, 1, 2, 5).ok(group, LONG)?;
-    Ok(sum)
-}
-
 fn created_empty(_: &Ctx) -> Verdict {
-    let before = num()?;
-    let (mut one, mut two) = (0xee, 0xee);
-    ok!(gaspi_group_create(&mut one));
-    ok!(gaspi_group_create(&mut two));
+    let before = got!(gaspi_group_num());
+    let (one, two) = (got!(gaspi_group_create()), got!(gaspi_group_create()));
     ensure!(one != two && one != ALL && two != ALL, "{one} and {two}");
-    ensure_eq!(num()?, before + 2, "gaspi_group_num");
+    ensure_eq!(got!(gaspi_group_num()), before + 2, "gaspi_group_num");
     for group in [one, two] {
         ensure_eq!(ranks_of(group)?, Vec::<u16>::new(), "members when new");
     }
@@ -77,12 +63,8 @@ fn ranks_are_sorted(_: &Ctx) -> Verdict {
             ok!(gaspi_group_add(group, *rank));
             let mut expected = order[..=i].to_vec();
             expected.sort();
-            ensure_eq!(
-                ranks_of(group)?,
-                expected,
-                "members after adding {:?}",
-                &order[..=i]
-            );
+            let added = &order[..=i];
+            ensure_eq!(ranks_of(group)?, expected, "members after adding {added:?}");
         }
         ok!(gaspi_group_delete(group));
     }
@@ -97,33 +79,29 @@ fn all_is_predefined(ctx: &Ctx) -> Verdict {
     ok!(gaspi_group_commit(ALL, LONG));
     barrier()?;
     ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "members taking part");
-    ensure_eq!(ranks_of(ALL)?, everybody, "members after the commit");
-    Ok(())
+    equal!(ranks_of(ALL)?, everybody, "members after the commit")
 }
 
 fn uncommitted_is_refused(_: &Ctx) -> Verdict {
-    let group = got!(gaspi_group_create());
-    ok!(gaspi_group_add(group, 0));
-    ok!(gaspi_group_add(group, 1));
+    let group = uncommitted([0, 1])?;
     let (value, mut sum) = (1u64, 77u64);
+    let (from, into) = ((&raw const value).cast(), (&raw mut sum).cast());
     for timeout in [TEST, LONG, BLOCK] {
-        gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
-        post::allreduce(&raw const value, &raw mut sum, 1, 2, 5).gives(
-            GASPI_ERR_INV_GROUP,
-            group,
-            timeout,
-        )?;
-        gives!(
-            GASPI_ERR_INV_GROUP,
-            gaspi_segment_create(0, 64, group, timeout, 0)
-        );
+        gives! { GASPI_ERR_INV_GROUP:
+            gaspi_barrier(group, timeout);
+            gaspi_allreduce(from, into, 1, 2, 5, group, timeout);
+            gaspi_segment_create(0, 64, group, timeout, 0);
+        }
     }
-    let mut segments = 9;
-    ok!(gaspi_segment_num(&mut segments));
+    let segments = got!(gaspi_segment_num());
     ensure_eq!((sum, segments), (77, 0), "result, segments after refusals");
     ok!(gaspi_group_commit(group, LONG));
     ok!(gaspi_barrier(group, LONG));
-    ensure_eq!(sum_in(group, 1)?, 2, "the sum over the committed group");
+    ensure_eq!(
+        reduced(group, SUM, 1)?,
+        2,
+        "the sum over the committed group"
+    );
     barrier()
 }
 
@@ -134,11 +112,10 @@ fn commit_synchronises(ctx: &Ctx) -> Verdict {
         pause(random.below(3));
         count_at_all(ctx)?;
         group_of(&[0, 1, 2, 3])?;
-        let seen = memory.get(0);
+        let (seen, all) = (memory.get(0), round * u64::from(ctx.size));
         ensure!(
-            seen >= round * u64::from(ctx.size),
-            "the commit returned after {seen} of {} members had called it",
-            round * u64::from(ctx.size)
+            seen >= all,
+            "the commit returned after {seen} of {all} calls"
         );
         barrier()?;
     }
@@ -151,10 +128,7 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
     for round in 0..3u64 {
         let late = random.below(u64::from(ctx.size)) as u32;
         let patience = random.below(3);
-        let group = got!(gaspi_group_create());
-        for rank in (0..ctx.size as u16).rev() {
-            ok!(gaspi_group_add(group, rank));
-        }
+        let group = uncommitted((0..ctx.size as u16).rev())?;
         if ctx.rank == late {
             pause(8);
             count_at_all(ctx)?;
@@ -166,29 +140,25 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
             ensure!(memory.get(0) > round, "committed before rank {late} called");
         }
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(
-            sum_in(group, round + u64::from(ctx.rank))?,
-            3 * round + 3,
-            "the sum in round {round}"
-        );
+        let sum = reduced(group, SUM, round + u64::from(ctx.rank))?;
+        ensure_eq!(sum, 3 * round + 3, "the sum in round {round}");
     }
     barrier()
 }
 
 fn names_may_differ(ctx: &Ctx) -> Verdict {
     let mut spare = 0;
-    for _ in 0..2 * ctx.rank {
-        ok!(gaspi_group_create(&mut spare));
-    }
+    for_all(0..2 * ctx.rank, |_| done!(gaspi_group_create(&mut spare)))?;
     let group = group_of(&[0, 1, 2])?;
     let names = sum_of_all(1 << (8 * u64::from(group)).min(56))?;
-    ensure!(
-        names & 0xff00 != 0,
-        "the first group made has not the same name everywhere (names {names:#x})"
-    );
+    ensure!(names & 0xff00 != 0, "names of the first group: {names:#x}");
     for round in 1..=3 {
         ok!(gaspi_barrier(group, LONG));
-        ensure_eq!(sum_in(group, round)?, 3 * round, "the sum over {group}");
+        ensure_eq!(
+            reduced(group, SUM, round)?,
+            3 * round,
+            "the sum over {group}"
+        );
     }
     ok!(gaspi_segment_create(1, 64, group, LONG, 0));
     barrier()
@@ -203,7 +173,7 @@ fn pairs_side_by_side(ctx: &Ctx) -> Verdict {
         if random.below(2) == 0 {
             ok!(gaspi_barrier(pair, LONG));
         }
-        let sum = sum_in(pair, round * 10 + u64::from(ctx.rank))?;
+        let sum = reduced(pair, SUM, round * 10 + u64::from(ctx.rank))?;
         ensure_eq!(sum, round * 20 + 2 * u64::from(first) + 1, "sum, {round}");
     }
     barrier()
@@ -221,11 +191,8 @@ fn overlapping(ctx: &Ctx) -> Verdict {
     for round in 0..10u64 {
         for (group, ranks) in &mine {
             let expected: u64 = ranks.iter().map(|r| round + 100 * u64::from(*r)).sum();
-            ensure_eq!(
-                sum_in(*group, round + 100 * u64::from(me))?,
-                expected,
-                "the sum over {ranks:?} in round {round}"
-            );
+            let sum = reduced(*group, SUM, round + 100 * u64::from(me))?;
+            ensure_eq!(sum, expected, "the sum over {ranks:?} in round {round}");
             ok!(gaspi_barrier(*group, LONG));
         }
     }
@@ -236,10 +203,8 @@ fn subset_ignores_others(ctx: &Ctx) -> Verdict {
     segment(0, 8)?;
     if ctx.rank < 2 {
         let pair = group_of(&[0, 1])?;
-        for _ in 0..20 {
-            ok!(gaspi_barrier(pair, LONG));
-        }
-        ensure_eq!(sum_in(pair, 4)?, 8, "the pair's sum");
+        for_all(0..20, |_| done!(gaspi_barrier(pair, LONG)))?;
+        ensure_eq!(reduced(pair, SUM, 4)?, 8, "the pair's sum");
         // The third rank waits only for this.
         ok!(gaspi_notify(0, 2, ctx.rank, 1, 0, LONG));
     } else {
@@ -257,10 +222,9 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
         // Two threads use the two groups at once: a member may be ahead in one of them.
         threads(2, |i| {
             let group = [one, two][i];
-            let sum = sum_in(group, (i as u64 + 1) * (round + me))?;
+            let sum = reduced(group, SUM, (i as u64 + 1) * (round + me))?;
             ensure_eq!(sum, (i as u64 + 1) * (3 * round + 3), "group {i}, {round}");
-            ok!(gaspi_barrier(group, LONG));
-            Ok(())
+            done!(gaspi_barrier(group, LONG))
         })?;
     }
     barrier()
@@ -268,12 +232,15 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
 
 fn alone(ctx: &Ctx) -> Verdict {
     let me = ctx.rank as u16;
-    let group = got!(gaspi_group_create());
-    ok!(gaspi_group_add(group, me));
+    let group = uncommitted([me])?;
     repeat("gaspi_group_commit", || c!(gaspi_group_commit(group, TEST)))?;
     for value in 0..5 + u64::from(me) {
         repeat("gaspi_barrier", || c!(gaspi_barrier(group, TEST)))?;
-        ensure_eq!(sum_in(group, value)?, value, "the sum over the own rank");
+        ensure_eq!(
+            reduced(group, SUM, value)?,
+            value,
+            "the sum over the own rank"
+        );
     }
     ok!(gaspi_segment_create(0, 64, group, LONG, 0));
     ok!(gaspi_group_delete(group));
@@ -281,36 +248,47 @@ fn alone(ctx: &Ctx) -> Verdict {
 }
 
 fn deleted_is_gone(_: &Ctx) -> Verdict {
-    let before = num()?;
+    let before = got!(gaspi_group_num());
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, LONG));
     ok!(gaspi_group_delete(group));
-    ensure_eq!(num()?, before, "gaspi_group_num after the deletion");
-    let (mut size, mut rank) = (0, 0);
-    gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, LONG));
-    gives!(GASPI_ERR_INV_GROUP, gaspi_group_commit(group, LONG));
-    gives!(GASPI_ERR_INV_GROUP, gaspi_group_add(group, 0));
-    gives!(GASPI_ERR_INV_GROUP, gaspi_group_size(group, &mut size));
-    gives!(GASPI_ERR_INV_GROUP, gaspi_group_ranks(group, &mut rank));
-    gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));
+    ensure_eq!(
+        got!(gaspi_group_num()),
+        before,
+        "gaspi_group_num after the deletion"
+    );
+    gives! { GASPI_ERR_INV_GROUP:
+        gaspi_barrier(group, LONG);
+        gaspi_group_commit(group, LONG);
+        gaspi_group_add(group, 0);
+        gaspi_group_size(group, &mut 0);
+        gaspi_group_ranks(group, &mut 0);
+        gaspi_group_delete(group);
+    }
     let again = group_of(&[0, 1])?;
     ok!(gaspi_barrier(again, LONG));
-    ensure_eq!(sum_in(again, 3)?, 6, "the sum over the group made again");
+    ensure_eq!(
+        reduced(again, SUM, 3)?,
+        6,
+        "the sum over the group made again"
+    );
     barrier()
 }
 
 fn delete_in_any_order(ctx: &Ctx) -> Verdict {
-    let mut groups = Vec::new();
-    for _ in 0..6 {
-        groups.push(group_of(&[0, 1, 2])?);
-    }
-    let keeper = groups.pop().unwrap_or(ALL);
+    let keeper = group_of(&[0, 1, 2])?;
+    let groups = (0..5).map(|_| group_of(&[0, 1, 2]));
+    let mut groups: Vec<u8> = groups.collect::<Result<_, _>>()?;
     let mut random = ctx.random(u64::from(ctx.rank));
     while !groups.is_empty() {
         ok!(gaspi_barrier(keeper, LONG));
         let group = groups.swap_remove(random.below(groups.len() as u64) as usize);
         ok!(gaspi_group_delete(group));
-        ensure_eq!(sum_in(keeper, 5)?, 15, "the sum over the group that stays");
+        ensure_eq!(
+            reduced(keeper, SUM, 5)?,
+            15,
+            "the sum over the group that stays"
+        );
     }
     barrier()
 }
@@ -318,7 +296,7 @@ fn delete_in_any_order(ctx: &Ctx) -> Verdict {
 fn as_many_as_promised(ctx: &Ctx) -> Verdict {
     let max = got!(gaspi_group_max());
     for round in 0..2 {
-        let before = num()?;
+        let before = got!(gaspi_group_num());
         let mut made = Vec::new();
         for i in before..max {
             let mut group = 0;
@@ -331,16 +309,22 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
             ok!(gaspi_group_commit(group, LONG));
             made.push(group);
         }
-        ensure_eq!(num()?, max, "gaspi_group_num");
+        ensure_eq!(got!(gaspi_group_num()), max, "gaspi_group_num");
         let mut group = 0xee;
         gives!(GASPI_ERR_MANY_GRP, gaspi_group_create(&mut group));
         for (i, group) in made.iter().enumerate() {
-            ensure_eq!(sum_in(*group, i as u64)?, 2 * i as u64, "sum over {group}");
+            ensure_eq!(
+                reduced(*group, SUM, i as u64)?,
+                2 * i as u64,
+                "sum over {group}"
+            );
         }
-        for group in made {
-            ok!(gaspi_group_delete(group));
-        }
-        ensure_eq!(num()?, before, "gaspi_group_num after the deletions");
+        for_all(made, |group| done!(gaspi_group_delete(group)))?;
+        ensure_eq!(
+            got!(gaspi_group_num()),
+            before,
+            "gaspi_group_num after the deletions"
+        );
     }
     barrier()
 }
@@ -354,11 +338,8 @@ fn churn(ctx: &Ctx) -> Verdict {
         if ranks.contains(&me) {
             let group = group_of(ranks)?;
             let expected: u64 = ranks.iter().map(|r| round + u64::from(*r)).sum();
-            ensure_eq!(
-                sum_in(group, round + u64::from(me))?,
-                expected,
-                "the sum over {ranks:?} in round {round}"
-            );
+            let sum = reduced(group, SUM, round + u64::from(me))?;
+            ensure_eq!(sum, expected, "the sum over {ranks:?} in round {round}");
             // Other members may still be in the operation.
             ok!(gaspi_group_delete(group));
         }

@@ -8,11 +8,11 @@ use unipgas_core::wait::Watch;
 pub(crate) use unipgas_gaspi_sys::*;
 
 pub(crate) use super::post;
-pub(crate) use crate::kit::{Memory, pause, random_bytes, threads};
+pub(crate) use crate::kit::{Memory, for_all, given, pause, random_bytes, threads, until_ok};
 pub(crate) use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
-pub(crate) use crate::{ensure, ensure_eq};
+pub(crate) use crate::{ensure, ensure_eq, equal};
 
 /// `GASPI_BLOCK`.
 pub(crate) const BLOCK: u64 = u64::MAX;
@@ -47,26 +47,41 @@ macro_rules! ok {
     };
 }
 
-/// Calls a procedure and gives the value that it writes through its last parameter, initially 0. The law fails unless the call succeeds.
+/// As `ok!`, for the end of a body: gives the verdict.
+macro_rules! done {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        ok!($name($($arg),*));
+        Ok::<(), String>(())
+    }};
+}
+
+/// Calls a procedure and gives the value that it writes through its last parameter. The law fails unless the call succeeds.
 macro_rules! got {
     ($name:ident($($arg:expr),* $(,)?)) => {{
-        let mut value = Default::default();
+        let mut value = $crate::kit::Unset::unset();
         ok!($name($($arg,)* &mut value));
         value
     }};
 }
 
 /// Calls a procedure; the law fails unless it gives this code.
-/// A table of several calls: `gives! { CODE: first(..); second(..); }`.
+/// A table of several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { first(..) => CODE; second(..) => OTHER; }`.
 macro_rules! gives {
-    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
-        $crate::kit::check!(
-            stringify!($name($($arg),*)),
-            c!($name($($arg),*)),
-            $code,
-            $crate::laws::gaspi::kit::code_name
-        );
-    )+}};
+    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
+        let mut row = 0;
+        $(
+            row += 1;
+            $crate::kit::check!(
+                &format!("call {row}, {},", stringify!($name($($arg),*))),
+                c!($name($($arg),*)),
+                $code,
+                $crate::laws::gaspi::kit::code_name
+            );
+        )+
+    }};
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {
+        gives! { $($name($($arg),*) => $code;)+ }
+    };
     ($status:ident, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(
             stringify!($name),
@@ -87,6 +102,21 @@ macro_rules! calls {
     };
 }
 
+/// An operation of the user for reductions.
+macro_rules! operation {
+    ($name:ident($one:pat, $two:pat, $result:pat, $state:pat, $num:pat, $bytes:pat) $body:block) => {
+        extern "C" fn $name(
+            $one: *mut u8,
+            $two: *mut u8,
+            $result: *mut u8,
+            $state: *mut c_void,
+            $num: u32,
+            $bytes: u64,
+            _: u64,
+        ) -> i32 $body
+    };
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -94,7 +124,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, calls, gives, got, laws, ok};
+pub(crate) use {c, calls, done, gives, got, laws, ok, operation};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -161,10 +191,28 @@ pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     Ok(value)
 }
 
+/// Waits for one of these notifications. Gives its id.
+pub(crate) fn waited(segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32, String> {
+    let mut id = u32::MAX;
+    ok!(gaspi_notify_waitsome(segment, begin, num, &mut id, timeout));
+    Ok(id)
+}
+
+/// Waits for one of these notifications and resets it. Gives its id and its value.
+pub(crate) fn taken(segment: u8, begin: u32, num: u32) -> Result<(u32, u32), String> {
+    let id = waited(segment, begin, num, LONG)?;
+    Ok((id, got!(gaspi_notify_reset(segment, id))))
+}
+
+/// The code of a wait for one of these notifications.
+pub(crate) fn waitsome(segment: u8, begin: u32, num: u32, timeout: u64) -> i32 {
+    let mut id = u32::MAX;
+    c!(gaspi_notify_waitsome(segment, begin, num, &mut id, timeout))
+}
+
 /// Fails if one of these notifications is there.
 pub(crate) fn none_notified(segment: u8, begin: u32, num: u32) -> Verdict {
-    let mut first = 0;
-    let code = c!(gaspi_notify_waitsome(segment, begin, num, &mut first, TEST));
+    let code = waitsome(segment, begin, num, TEST);
     ensure_eq!(
         code_name(code),
         code_name(TIMEOUT),
@@ -197,9 +245,59 @@ pub(crate) fn swap(
     Ok(old)
 }
 
+/// Checks a word of this rank's memory between two barriers, if this is the rank that has it.
+pub(crate) fn sum_at(ctx: &Ctx, rank: u32, memory: &Memory, at: usize, sum: u64) -> Verdict {
+    barrier()?;
+    if ctx.rank == rank {
+        memory.shows(at, sum, "the sum")?;
+    }
+    barrier()
+}
+
 /// Adds 1 to the first word of segment 0 at all ranks.
 pub(crate) fn count_at_all(ctx: &Ctx) -> Verdict {
     (0..ctx.size as u16).try_for_each(|rank| add(0, 0, rank, 1).map(drop))
+}
+
+/// Creates a queue.
+pub(crate) fn new_queue() -> Result<u8, String> {
+    let mut queue = u8::MAX;
+    ok!(gaspi_queue_create(&mut queue, LONG));
+    Ok(queue)
+}
+
+/// Receives a passive message. Gives its sender.
+pub(crate) fn receive(segment: u8, at: u64, size: u64) -> Result<u16, String> {
+    let mut sender = u16::MAX;
+    ok!(gaspi_passive_receive(segment, at, &mut sender, size, LONG));
+    Ok(sender)
+}
+
+/// The code of a call that receives a passive message.
+pub(crate) fn received(segment: u8, at: u64, size: u64, timeout: u64) -> i32 {
+    let mut sender = u16::MAX;
+    c!(gaspi_passive_receive(
+        segment,
+        at,
+        &mut sender,
+        size,
+        timeout
+    ))
+}
+
+/// The state vector.
+pub(crate) fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
+    let mut states = vec![9i32; ctx.size as usize + 1];
+    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+    ensure_eq!(states.pop(), Some(9), "the entry behind the state vector");
+    Ok(states)
+}
+
+/// Waits until the state vector shows that a rank is corrupt.
+pub(crate) fn until_corrupt(ctx: &Ctx, rank: u32) -> Verdict {
+    until_ok("the death to be known", || {
+        Ok(states(ctx)?[rank as usize] == 1)
+    })
 }
 
 /// The next rank.
@@ -244,6 +342,12 @@ pub(crate) fn reduced(group: u8, operation: u32, value: u64) -> Result<u64, Stri
     Ok(all)
 }
 
+/// The code of a sum over a group.
+pub(crate) fn summed(group: u8, timeout: u64) -> i32 {
+    let (one, mut all) = (1u64, 0u64);
+    post::allreduce(&raw const one, &raw mut all, 1, SUM, 5).code(group, timeout)
+}
+
 /// The sum over all ranks of one number.
 pub(crate) fn sum_of_all(value: u64) -> Result<u64, String> {
     reduced(ALL, SUM, value)
@@ -272,13 +376,16 @@ pub(crate) fn repeat(what: &str, call: impl FnMut() -> i32) -> Result<u32, Strin
     }
 }
 
+/// Makes a group of these ranks, without a commit.
+pub(crate) fn uncommitted(ranks: impl IntoIterator<Item = u16>) -> Result<u8, String> {
+    let group = got!(gaspi_group_create());
+    for_all(ranks, |rank| done!(gaspi_group_add(group, rank)))?;
+    Ok(group)
+}
+
 /// Makes a committed group of these ranks.
 pub(crate) fn group_of(ranks: &[u16]) -> Result<u8, String> {
-    let mut group = u8::MAX;
-    ok!(gaspi_group_create(&mut group));
-    for rank in ranks {
-        ok!(gaspi_group_add(group, *rank));
-    }
+    let group = uncommitted(ranks.iter().copied())?;
     ok!(gaspi_group_commit(group, LONG));
     Ok(group)
 }

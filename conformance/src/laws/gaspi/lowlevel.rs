@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::kit::*;
-use crate::kit::{stop_until_killed, until_ok};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::kit::stop_until_killed;
 
 laws! {
     each: "lowlevel.each", "§8.2, §8.3, §8.4", 3,
@@ -126,21 +124,10 @@ impl Job {
         let (locals, remotes, sizes) = ([local; 2], [remote; 2], [BYTES; 2]);
         let (heres, theres) = ([here + BYTES, here], [there + BYTES, there]);
         let own = if self.is_read() { ROOM } else { TARGET };
+        let (locals, from) = (locals.as_ptr(), heres.as_ptr());
+        let (remotes, to, sizes) = (remotes.as_ptr(), theres.as_ptr(), sizes.as_ptr());
         c!(gaspi_operation_list_submit(
-            kind,
-            tag,
-            2,
-            locals.as_ptr(),
-            heres.as_ptr(),
-            peer,
-            remotes.as_ptr(),
-            theres.as_ptr(),
-            sizes.as_ptr(),
-            own,
-            id,
-            value,
-            queue,
-            timeout
+            kind, tag, 2, locals, from, peer, remotes, to, sizes, own, id, value, queue, timeout
         ))
     }
 
@@ -184,8 +171,7 @@ impl Job {
 }
 
 fn is_one(value: u32) -> Verdict {
-    ensure_eq!(value, 1, "the value of a reader's notification");
-    Ok(())
+    equal!(value, 1, "the value of a reader's notification")
 }
 
 /// Creates the segments and fills the source. Gives the target and the room for reads.
@@ -220,25 +206,16 @@ const BATCH: usize = 16;
 /// The reports that are there, or that arrive within the timeout.
 fn reports(queue: u32, timeout: u64) -> Result<(i32, Vec<(i64, i32)>), String> {
     let (mut tags, mut statuses) = ([-1; BATCH], [gaspi_status_t { error: 77 }; BATCH]);
-    let mut num = u32::MAX;
+    let (queue, most, mut num) = (queue as u8, BATCH as u32, u32::MAX);
+    let (tag, status) = (tags.as_mut_ptr(), statuses.as_mut_ptr());
     let code = c!(gaspi_request_wait(
-        queue as u8,
-        BATCH as u32,
-        &mut num,
-        tags.as_mut_ptr(),
-        statuses.as_mut_ptr(),
-        timeout
+        queue, most, &mut num, tag, status, timeout
     ));
-    ensure!(
-        num as usize <= BATCH && (code == SUCCESS || num == 0),
-        "{num} reports with {}",
-        code_name(code)
-    );
+    let valid = num <= most && (code == SUCCESS || num == 0);
+    ensure!(valid, "{num} reports with {}", code_name(code));
     let found = tags.iter().zip(&statuses).take(num as usize);
-    Ok((
-        code,
-        found.map(|(tag, status)| (*tag, status.error)).collect(),
-    ))
+    let found = found.map(|(tag, status)| (*tag, status.error));
+    Ok((code, found.collect()))
 }
 
 /// Takes reports until each job is reported once. `check` gets each job and its status.
@@ -286,8 +263,7 @@ fn nothing_left(queues: std::ops::Range<u32>) -> Verdict {
 }
 
 fn succeeded(job: Job, status: i32) -> Verdict {
-    ensure_eq!(status, SUCCESS, "the status of {job:?}");
-    Ok(())
+    equal!(status, SUCCESS, "the status of {job:?}")
 }
 
 fn each(ctx: &Ctx) -> Verdict {
@@ -297,12 +273,8 @@ fn each(ctx: &Ctx) -> Verdict {
         let num = got!(gaspi_operation_get_num_requests(job.kind(), 2));
         ensure_eq!(num, 1, "reports of an operation");
         ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?}");
-        let (code, reports) = reports(job.queue, LONG)?;
-        ensure_eq!(
-            (code, reports),
-            (SUCCESS, vec![(job.tag(), SUCCESS)]),
-            "{job:?}"
-        );
+        let expected = (SUCCESS, vec![(job.tag(), SUCCESS)]);
+        ensure_eq!(reports(job.queue, LONG)?, expected, "{job:?}");
         job.check_read(ctx, &room)?;
     }
     nothing_left(0..1)?;
@@ -343,10 +315,8 @@ fn many(ctx: &Ctx) -> Verdict {
             });
         }
         let mine = jobs.iter().filter(|job| job.queue == thread);
-        mine.clone().try_for_each(|job| {
-            ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?}");
-            Ok(())
-        })
+        mine.clone()
+            .try_for_each(|job| equal!(job.submit(ctx, LONG), SUCCESS, "{job:?}"))
     })?;
     nothing_left(0..QUEUES)?;
     finish(ctx, &jobs, &target)
@@ -363,7 +333,7 @@ fn order(ctx: &Ctx) -> Verdict {
     let to = right(ctx);
     for round in 0..ROUNDS {
         let at = 8 * u64::from(round);
-        let (tag, write) = (i64::from(round) + 1, GASPI_OP_WRITE);
+        let (tag, write, notify) = (i64::from(round) + 1, GASPI_OP_WRITE, GASPI_OP_NOTIFY);
         match round % 3 {
             0 => ok!(gaspi_write(SOURCE, at, to, TARGET, at, 8, 0, LONG)),
             _ => ok!(gaspi_operation_submit(
@@ -373,7 +343,7 @@ fn order(ctx: &Ctx) -> Verdict {
         match round % 3 {
             1 => ok!(gaspi_notify(TARGET, to, round, 1, 0, LONG)),
             _ => ok!(gaspi_operation_submit(
-                GASPI_OP_NOTIFY,
+                notify,
                 1000 + tag,
                 0,
                 0,
@@ -433,21 +403,16 @@ fn places(ctx: &Ctx) -> Verdict {
     // Requests without a tag, among them those with GASPI_TAG_NULL, are not reported.
     for round in 0..10 * DEPTH {
         ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, LONG));
-        ensure_eq!(
-            write(GASPI_TAG_NULL, to, 0, LONG),
-            SUCCESS,
-            "GASPI_TAG_NULL"
-        );
+        let code = write(GASPI_TAG_NULL, to, 0, LONG);
+        ensure_eq!(code, SUCCESS, "GASPI_TAG_NULL");
         ensure_eq!(write(5, to, 0, LONG), SUCCESS, "round {round}");
         let mut looks = Looks::for_the("room");
         let mut reported = 0;
         // Polls for reports make room for all requests.
         while reported == 0 || queue_size(0)? > DEPTH / 2 {
             let (_, seen) = reports(0, TEST)?;
-            ensure!(
-                seen.iter().all(|report| *report == (5, SUCCESS)),
-                "reported: {seen:?}"
-            );
+            let right = seen.iter().all(|report| *report == (5, SUCCESS));
+            ensure!(right, "reported: {seen:?}");
             reported += seen.len();
             looks.again();
         }
@@ -459,13 +424,12 @@ fn places(ctx: &Ctx) -> Verdict {
     ensure_eq!(write(6, to, 0, LONG), SUCCESS, "a tag to be purged");
     ok!(gaspi_queue_purge(0, LONG));
     nothing_left(0..1)?;
-    let mut queue = 0;
-    ok!(gaspi_queue_create(&mut queue, LONG));
+    let queue = new_queue()?;
     ensure_eq!(write(7, to, queue, LONG), SUCCESS, "tag of a deleted queue");
     ok!(gaspi_queue_delete(queue));
     let code = reports(queue.into(), TEST)?.0;
     ensure_eq!(code, GASPI_ERR_INV_QUEUE, "reports of a deleted queue");
-    ok!(gaspi_queue_create(&mut queue, LONG));
+    let queue = new_queue()?;
     nothing_left(queue.into()..u32::from(queue) + 1)?;
     ok!(gaspi_queue_delete(queue));
     barrier()
@@ -503,107 +467,45 @@ fn blocks(ctx: &Ctx) -> Verdict {
 
 fn refused(ctx: &Ctx, _: Memory) -> Verdict {
     let to = right(ctx);
-    let single = |kind, local, from, rank, remote, at, size, id, value, queue| {
-        let tag = 3;
-        c!(gaspi_operation_submit(
-            kind, tag, local, from, rank, remote, at, size, id, value, queue, LONG
-        ))
-    };
-    let (write, notify) = (GASPI_OP_WRITE, GASPI_OP_WRITE_NOTIFY);
-    let read = GASPI_OP_READ_NOTIFY;
+    let (write, notify, read) = (GASPI_OP_WRITE, GASPI_OP_WRITE_NOTIFY, GASPI_OP_READ_NOTIFY);
+    let (lists, reads) = (GASPI_OP_WRITE_LIST_NOTIFY, GASPI_OP_READ_LIST);
     let too_many = config()?.notification_num;
-    let expected = [
-        (single(0, 0, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERROR),
-        (single(99, 0, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERROR),
-        (
-            single(GASPI_OP_READ_LIST, 0, 0, to, 0, 0, 8, 0, 0, 0),
-            GASPI_ERROR,
-        ),
-        (single(write, 9, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERR_INV_SEG),
-        (single(write, 0, 0, to, 9, 0, 8, 0, 0, 0), GASPI_ERR_INV_SEG),
-        (
-            single(write, 0, 60, to, 0, 0, 8, 0, 0, 0),
-            GASPI_ERR_INV_LOC_OFF,
-        ),
-        (
-            single(write, 0, 0, to, 0, 60, 8, 0, 0, 0),
-            GASPI_ERR_INV_REM_OFF,
-        ),
-        (
-            single(write, 0, 0, 999, 0, 0, 8, 0, 0, 0),
-            GASPI_ERR_INV_RANK,
-        ),
-        (
-            single(write, 0, 0, to, 0, 0, 8, 0, 0, 15),
-            GASPI_ERR_INV_QUEUE,
-        ),
-        (
-            single(notify, 0, 0, to, 0, 0, 8, 0, 0, 0),
-            GASPI_ERR_INV_NOTIF_VAL,
-        ),
-        (
-            single(notify, 0, 0, to, 0, 0, 8, too_many, 1, 0),
-            GASPI_ERR_INV_NOTIF_ID,
-        ),
-        (
-            single(read, 0, 0, to, 0, 0, 8, too_many, 1, 0),
-            GASPI_ERR_INV_NOTIF_ID,
-        ),
-        (
-            single(GASPI_OP_NOTIFY, 0, 0, to, 9, 0, 0, 0, 1, 0),
-            GASPI_ERR_INV_SEG,
-        ),
-    ];
-    for (nth, (seen, expected)) in expected.into_iter().enumerate() {
-        ensure_eq!(code_name(seen), code_name(expected), "refusal {nth}");
+    gives! {
+        gaspi_operation_submit(0, 3, 0, 0, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERROR;
+        gaspi_operation_submit(99, 3, 0, 0, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERROR;
+        gaspi_operation_submit(reads, 3, 0, 0, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERROR;
+        gaspi_operation_submit(write, 3, 9, 0, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_SEG;
+        gaspi_operation_submit(write, 3, 0, 0, to, 9, 0, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_SEG;
+        gaspi_operation_submit(write, 3, 0, 60, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_LOC_OFF;
+        gaspi_operation_submit(write, 3, 0, 0, to, 0, 60, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_REM_OFF;
+        gaspi_operation_submit(write, 3, 0, 0, 999, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_RANK;
+        gaspi_operation_submit(write, 3, 0, 0, to, 0, 0, 8, 0, 0, 15, LONG) => GASPI_ERR_INV_QUEUE;
+        gaspi_operation_submit(notify, 3, 0, 0, to, 0, 0, 8, 0, 0, 0, LONG) => GASPI_ERR_INV_NOTIF_VAL;
+        gaspi_operation_submit(notify, 3, 0, 0, to, 0, 0, 8, too_many, 1, 0, LONG) => GASPI_ERR_INV_NOTIF_ID;
+        gaspi_operation_submit(read, 3, 0, 0, to, 0, 0, 8, too_many, 1, 0, LONG) => GASPI_ERR_INV_NOTIF_ID;
+        gaspi_operation_submit(GASPI_OP_NOTIFY, 3, 0, 0, to, 9, 0, 0, 0, 1, 0, LONG) => GASPI_ERR_INV_SEG;
     }
     let (id, at, size) = ([0u8; 2], [0u64, 60], [8u64; 2]);
-    let list = |kind, num, ids: *const u8| {
-        let (tag, at, size) = (3, at.as_ptr(), size.as_ptr());
-        c!(gaspi_operation_list_submit(
-            kind, tag, num, ids, at, to, ids, at, size, 0, 0, 1, 0, LONG
-        ))
-    };
-    let (lists, null) = (GASPI_OP_WRITE_LIST_NOTIFY, std::ptr::null());
-    ensure_eq!(list(write, 1, id.as_ptr()), ERROR, "a write as a list");
-    ensure_eq!(list(lists, 0, id.as_ptr()), GASPI_ERR_INV_NUM, "no parts");
-    ensure_eq!(list(lists, 256, id.as_ptr()), GASPI_ERR_INV_NUM, "256");
-    ensure_eq!(list(lists, 1, null), GASPI_ERR_NULLPTR, "a null pointer");
-    ensure_eq!(
-        list(lists, 2, id.as_ptr()),
-        GASPI_ERR_INV_LOC_OFF,
-        "a list with a wrong last part"
-    );
+    let (id, at, size, null) = (id.as_ptr(), at.as_ptr(), size.as_ptr(), std::ptr::null());
+    // In the last list the second part is wrong.
+    gives! {
+        gaspi_operation_list_submit(write, 3, 1, id, at, to, id, at, size, 0, 0, 1, 0, LONG) => GASPI_ERROR;
+        gaspi_operation_list_submit(lists, 3, 0, id, at, to, id, at, size, 0, 0, 1, 0, LONG) => GASPI_ERR_INV_NUM;
+        gaspi_operation_list_submit(lists, 3, 256, id, at, to, id, at, size, 0, 0, 1, 0, LONG) => GASPI_ERR_INV_NUM;
+        gaspi_operation_list_submit(lists, 3, 1, null, at, to, null, at, size, 0, 0, 1, 0, LONG) => GASPI_ERR_NULLPTR;
+        gaspi_operation_list_submit(lists, 3, 2, id, at, to, id, at, size, 0, 0, 1, 0, LONG) => GASPI_ERR_INV_LOC_OFF;
+    }
     nothing_left(0..1)?;
     let (mut num, mut tag) = (0, 0);
     let mut status = gaspi_status_t { error: 0 };
-    let none = std::ptr::null_mut();
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_request_wait(0, 1, none, &mut tag, &mut status, TEST)
-    );
-    let none = std::ptr::null_mut();
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_request_wait(0, 1, &mut num, none, &mut status, TEST)
-    );
-    let none = std::ptr::null_mut();
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_request_wait(0, 1, &mut num, &mut tag, none, TEST)
-    );
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_request_wait(15, 1, &mut num, &mut tag, &mut status, TEST)
-    );
-    gives!(
-        GASPI_ERROR,
-        gaspi_operation_get_num_requests(0, 1, &mut num)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_operation_get_num_requests(write, 1, std::ptr::null_mut())
-    );
+    gives! {
+        gaspi_request_wait(0, 1, null_mut(), &mut tag, &mut status, TEST) => GASPI_ERR_NULLPTR;
+        gaspi_request_wait(0, 1, &mut num, null_mut(), &mut status, TEST) => GASPI_ERR_NULLPTR;
+        gaspi_request_wait(0, 1, &mut num, &mut tag, null_mut(), TEST) => GASPI_ERR_NULLPTR;
+        gaspi_request_wait(15, 1, &mut num, &mut tag, &mut status, TEST) => GASPI_ERR_INV_QUEUE;
+        gaspi_operation_get_num_requests(0, 1, &mut num) => GASPI_ERROR;
+        gaspi_operation_get_num_requests(write, 1, null_mut()) => GASPI_ERR_NULLPTR;
+    }
     barrier()
 }
 
@@ -620,11 +522,8 @@ fn death(ctx: &Ctx) -> Verdict {
         match job.submit(ctx, LONG) {
             SUCCESS => posted.push(job),
             // The library may have seen the death already.
-            code => ensure!(
-                dead(&job) && is_error(code),
-                "{job:?} gave {}",
-                code_name(code)
-            ),
+            code if dead(&job) => must_fail(code, format!("{job:?}"))?,
+            code => return Err(format!("{job:?} gave {}", code_name(code))),
         }
     }
     collect(0..QUEUES, &posted, BLOCK, |job, status| match dead(&job) {
@@ -639,18 +538,13 @@ fn death(ctx: &Ctx) -> Verdict {
         }
     })?;
     nothing_left(0..QUEUES)?;
-    let mut states = vec![9i32; ctx.size as usize];
-    until_ok("the death to be known", || {
-        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-        Ok(states[victim as usize] == 1)
-    })?;
+    until_corrupt(ctx, victim)?;
     let again: Vec<Job> = all(ctx, 0..1).into_iter().filter(dead).collect();
     for job in &again {
         ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?} to the dead");
     }
     collect(0..1, &again, BLOCK, |job, status| {
-        ensure_eq!(status, ERROR, "the status of {job:?} to the dead");
-        Ok(())
+        equal!(status, ERROR, "the status of {job:?} to the dead")
     })?;
     // The queue is still usable.
     let other = 1 - ctx.rank as u16;

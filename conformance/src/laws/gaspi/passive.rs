@@ -49,14 +49,18 @@ laws! {
 }
 
 fn send(segment: u8, at: u64, to: u16, size: u64) -> Verdict {
-    ok!(gaspi_passive_send(segment, at, to, size, LONG));
-    Ok(())
+    done!(gaspi_passive_send(segment, at, to, size, LONG))
 }
 
-fn receive(segment: u8, at: u64, size: u64) -> Result<u16, String> {
-    let mut sender = u16::MAX;
-    ok!(gaspi_passive_receive(segment, at, &mut sender, size, LONG));
-    Ok(sender)
+/// Sends to rank 1, which receives nothing within the time.
+fn sends_in_vain(segment: u8, at: u64, size: u64, timeout: u64) -> Verdict {
+    let code = c!(gaspi_passive_send(segment, at, 1, size, timeout));
+    equal!(code, TIMEOUT, "a send of {size} bytes at {at}, in vain")
+}
+
+/// Nothing is received within the time.
+fn none_received(at: u64, timeout: u64, what: &str) -> Verdict {
+    equal!(received(0, at, 8, timeout), TIMEOUT, "a receive {what}")
 }
 
 fn arrives(ctx: &Ctx) -> Verdict {
@@ -67,16 +71,12 @@ fn arrives(ctx: &Ctx) -> Verdict {
         barrier()?;
         if sender == me {
             memory.set(8, 7 + u64::from(me));
-            for to in others(ctx) {
-                send(0, 8, to, 8)?;
-            }
+            for_all(others(ctx), |to| send(0, 8, to, 8))?;
         } else {
             ensure_eq!(receive(0, 64, 8)?, sender, "the rank of the sender");
             ensure_eq!(memory.get(64), 7 + u64::from(sender), "the message");
-            for at in (0..256).step_by(8).filter(|at| *at != 64) {
-                let seen = memory.get(at);
-                ensure_eq!(seen, 0x5a5a_5a5a_5a5a_5a5a, "the word at {at}");
-            }
+            memory.all(0, 64, 0x5a, "before the message")?;
+            memory.all(72, 184, 0x5a, "behind the message")?;
         }
         barrier()?;
     }
@@ -88,30 +88,10 @@ fn sizes(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 2 * most as usize)?;
     barrier()?;
     let lengths = [
-        1,
-        2,
-        7,
-        8,
-        31,
-        32,
-        33,
-        63,
-        64,
-        65,
-        1000,
-        1023,
-        1024,
-        1025,
-        4095,
-        4096,
-        4097,
-        8192,
-        20_000,
+        1, 2, 7, 8, 31, 32, 33, 63, 64, 65, 1000, 1023, 1024, 1025, 4095, 4096, 4097, 8192, 20_000,
         40_000,
-        most - 1,
-        most,
     ];
-    for len in lengths {
+    for len in lengths.into_iter().chain([most - 1, most]) {
         let bytes = bytes_of(ctx, len, len as usize);
         if ctx.rank == 0 {
             memory.store(0, &bytes);
@@ -178,10 +158,7 @@ fn from_anyone(ctx: &Ctx, memory: Memory) -> Verdict {
 fn waits_for_the_receive(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         memory.set(0, 11);
-        for timeout in [TEST, 1, 20] {
-            let code = c!(gaspi_passive_send(0, 0, 1, 8, timeout));
-            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
-        }
+        for_all([TEST, 1, 20], |timeout| sends_in_vain(0, 0, 8, timeout))?;
         ctx.sync();
         send(0, 0, 1, 8)?;
     } else {
@@ -193,9 +170,7 @@ fn waits_for_the_receive(ctx: &Ctx, memory: Memory) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 1 {
-        let mut sender = 9;
-        let code = c!(gaspi_passive_receive(0, 8, &mut sender, 8, 20));
-        ensure_eq!(code, TIMEOUT, "a receive after all calls of one send");
+        none_received(8, 20, "after all calls of one send")?;
     }
     barrier()
 }
@@ -220,9 +195,7 @@ fn goes_on(ctx: &Ctx, memory: Memory) -> Verdict {
             ensure_eq!(memory.get(0), text(from.into(), *nth), "the next of {from}");
             *nth += 1;
         }
-        let mut from = u16::MAX;
-        let code = c!(gaspi_passive_receive(0, 0, &mut from, 8, 20));
-        ensure_eq!(code, TIMEOUT, "a receive after all messages");
+        none_received(0, 20, "after all messages")?;
     }
     barrier()
 }
@@ -233,8 +206,7 @@ fn while_it_computes(ctx: &Ctx) -> Verdict {
         barrier()?;
         if ctx.rank == 0 {
             memory.fill(len as u8);
-            let code = c!(gaspi_passive_send(0, 0, 1, len, TEST));
-            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
+            sends_in_vain(0, 0, len, TEST)?;
         }
         ctx.sync();
         if ctx.rank == 1 {
@@ -255,10 +227,8 @@ fn nobody_sends(ctx: &Ctx) -> Verdict {
     memory.fill(0x33);
     barrier()?;
     if ctx.rank == 1 {
-        let mut sender = 9;
         for timeout in [TEST, 1, 30] {
-            let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, timeout));
-            ensure_eq!(code, TIMEOUT, "a receive that nothing was sent for");
+            none_received(0, timeout, "that nothing was sent for")?;
         }
         // Into another place: the receives that timed out are withdrawn.
         ctx.sync();
@@ -290,24 +260,15 @@ fn elsewhere(ctx: &Ctx) -> Verdict {
             let (mut nth, mut from) = (0, u16::MAX);
             repeat("gaspi_passive_receive", || {
                 nth += 1;
-                c!(gaspi_passive_receive(
-                    0,
-                    nth % PLACES * most,
-                    &mut from,
-                    len,
-                    nth % 2
-                ))
+                let at = nth % PLACES * most;
+                c!(gaspi_passive_receive(0, at, &mut from, len, nth % 2))
             })?;
             ensure_eq!(from, 0, "the rank of the sender");
             let place = nth % PLACES;
             memory.all((place * most) as usize, len as usize, 0x71, "the message")?;
             for other in (0..PLACES).filter(|other| *other != place) {
-                memory.all(
-                    (other * most) as usize,
-                    most as usize,
-                    0x33,
-                    "another place",
-                )?;
+                let (at, len) = ((other * most) as usize, most as usize);
+                memory.all(at, len, 0x33, "another place")?;
             }
         }
         barrier()?;
@@ -408,21 +369,17 @@ fn full(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         for nth in 0..4u64 {
             memory.set(8 * nth as usize, nth);
-            let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
-            ensure_eq!(code, TIMEOUT, "send {nth} that nothing receives");
+            sends_in_vain(0, 8 * nth, 8, TEST)?;
         }
         for _ in 0..2 {
             gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
         }
         // A repeated send continues the queued one, and needs no second entry.
-        let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
-        ensure_eq!(code, TIMEOUT, "the first one, continued");
+        sends_in_vain(0, 0, 8, TEST)?;
         ctx.sync();
         send(0, 0, 1, 8)?;
         memory.set(32, 4);
-        for nth in [3, 1, 2, 4] {
-            send(0, 8 * nth, 1, 8)?;
-        }
+        for_all([3, 1, 2, 4], |nth| send(0, 8 * nth, 1, 8))?;
     } else {
         ctx.sync();
         for nth in 0..if ctx.rank == 1 { 5 } else { 0 } {
@@ -437,11 +394,8 @@ fn purged(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 64)?;
     barrier()?;
     if ctx.rank == 0 {
-        for round in 0..5 {
-            for nth in 0..4 {
-                let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
-                ensure_eq!(code, TIMEOUT, "send {nth} of round {round}");
-            }
+        for _ in 0..5 {
+            for_all(0..4, |nth| sends_in_vain(0, 8 * nth, 8, TEST))?;
             gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
             ok!(gaspi_passive_queue_purge(LONG));
         }
@@ -466,19 +420,11 @@ fn too_little_room(ctx: &Ctx) -> Verdict {
             memory.fill(0x77);
             send(0, 0, 1, len)?;
         } else if ctx.rank == 1 {
-            let mut sender = 9;
-            gives!(
-                GASPI_ERR_INV_SIZE,
-                gaspi_passive_receive(0, 0, &mut sender, room, LONG)
-            );
+            let code = received(0, 0, room, LONG);
+            ensure_eq!(code, GASPI_ERR_INV_SIZE, "a receive of {room} bytes");
             let (len, room) = (len as usize, room as usize);
             memory.all(0, room, 0x77, &format!("what fits of {len} bytes"))?;
-            memory.all(
-                room,
-                64,
-                0x11,
-                &format!("behind the receive's {room} bytes"),
-            )?;
+            memory.all(room, 64, 0x11, &format!("behind {room} bytes"))?;
         }
         barrier()?;
     }
@@ -489,10 +435,8 @@ fn too_little_room(ctx: &Ctx) -> Verdict {
 fn drained(memory: &Memory) -> Verdict {
     let mut looks = Looks::new();
     loop {
-        let mut sender = 9;
-        let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, LONG));
-        let short = GASPI_ERR_INV_SIZE;
-        one_of(code, &[SUCCESS, short], "a receive")?;
+        let code = received(0, 0, 8, LONG);
+        one_of(code, &[SUCCESS, GASPI_ERR_INV_SIZE], "a receive")?;
         if code == SUCCESS && memory.get(0) == 99 {
             return Ok(());
         }
@@ -504,8 +448,7 @@ fn of_a_deleted_segment(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         ok!(gaspi_segment_alloc(7, 1 << 16, 0));
         for (at, size) in [(0, 8), (64, 2000), (4096, 60_000)] {
-            let code = c!(gaspi_passive_send(7, at, 1, size, TEST));
-            ensure_eq!(code, TIMEOUT, "a send that nothing receives");
+            sends_in_vain(7, at, size, TEST)?;
         }
         ok!(gaspi_segment_delete(7));
         ok!(gaspi_segment_alloc(7, 64, 0));
@@ -536,13 +479,10 @@ fn bad_input(ctx: &Ctx, _: Memory) -> Verdict {
     for rank in [ctx.size as u16, u16::MAX] {
         gives!(GASPI_ERR_INV_RANK, gaspi_passive_send(0, 0, rank, 8, LONG));
     }
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_passive_receive(0, 0, null_mut(), 8, LONG)
-    );
+    let code = c!(gaspi_passive_receive(0, 0, null_mut(), 8, LONG));
+    ensure_eq!(code, GASPI_ERR_NULLPTR, "a receive without a place");
     barrier()?;
-    let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, 10));
-    ensure_eq!(code, TIMEOUT, "a receive after calls that were refused");
+    none_received(0, 10, "after calls that were refused")?;
     barrier()
 }
 
@@ -570,46 +510,40 @@ fn with_others(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-fn send_ends(ctx: &Ctx, _: Memory) -> Verdict {
+/// The last rank dies while the others go on.
+fn last_dies(ctx: &Ctx) -> u32 {
     ctx.sync();
-    let victim = ctx.size - 1;
-    if ctx.rank == victim {
+    if ctx.rank == ctx.size - 1 {
         pause(20);
         ctx.dies();
     }
+    ctx.size - 1
+}
+
+fn send_ends(ctx: &Ctx, _: Memory) -> Verdict {
+    let victim = last_dies(ctx);
     let code = c!(gaspi_passive_send(0, 0, victim as u16, 8, BLOCK));
     must_fail(code, "gaspi_passive_send")?;
-    let mut states = vec![9i32; ctx.size as usize];
-    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(states[victim as usize], 1, "the state of the victim");
-    Ok(())
+    equal!(states(ctx)?[victim as usize], 1, "the victim's state")
 }
 
 fn receive_ends(ctx: &Ctx, memory: Memory) -> Verdict {
-    ctx.sync();
-    let victim = ctx.size - 1;
-    if ctx.rank == victim {
-        pause(20);
-        ctx.dies();
-    }
+    let victim = last_dies(ctx);
     if ctx.rank > 0 {
         memory.set(0, 4);
         return send(0, 0, 0, 8);
     }
-    let mut sender = 9;
-    let mut states = vec![9i32; ctx.size as usize];
     let (mut living, mut looks) = (0, Looks::new());
     // Messages of living peers may come before the death is seen.
     let code = loop {
-        match c!(gaspi_passive_receive(0, 8, &mut sender, 8, BLOCK)) {
+        match received(0, 8, 8, BLOCK) {
             SUCCESS => living += 1,
             code => break code,
         }
         looks.again();
     };
     must_fail(code, "gaspi_passive_receive")?;
-    ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-    ensure_eq!(states[victim as usize], 1, "the state of the victim");
+    ensure_eq!(states(ctx)?[victim as usize], 1, "the victim's state");
     while living < ctx.size - 2 {
         receive(0, 8, 8)?;
         living += 1;

@@ -137,9 +137,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
                 true => dies_in(&run, *step, moment),
                 false => step(&run),
             };
-            if ended.is_ok() {
-                ended = barrier_of(&run);
-            }
+            ended = ended.and_then(|()| all_meet());
             if ended.is_err() {
                 break;
             }
@@ -163,7 +161,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
     Ok(())
 }
 
-fn barrier_of(_: &Run<'_>) -> Step {
+fn all_meet() -> Step {
     needs!(gaspi_barrier(ALL, BLOCK));
     Ok(())
 }
@@ -239,15 +237,8 @@ mod steps {
     fn reduced<const N: usize>(run: &Run<'_>) -> Step {
         for round in 1..=10u64 {
             let (send, mut sum) = ([round; N], [0u64; N]);
-            needs!(gaspi_allreduce(
-                send.as_ptr().cast(),
-                sum.as_mut_ptr().cast(),
-                N as u32,
-                2,
-                5,
-                ALL,
-                BLOCK
-            ));
+            let (from, into) = (send.as_ptr().cast(), sum.as_mut_ptr().cast());
+            needs!(gaspi_allreduce(from, into, N as u32, 2, 5, ALL, BLOCK));
             ensure_wrong(sum == [round * u64::from(run.ctx.size); N], "the sum")?;
         }
         Ok(())
@@ -271,21 +262,26 @@ mod steps {
     /// The first half of the segment is the source, the second half is the target.
     const THERE: u64 = LEN as u64 / 2;
 
+    /// Waits for a notification and resets it. Gives its value.
+    fn notified(id: u32) -> Result<u32, Fault> {
+        let (mut first, mut value) = (0, 0);
+        needs!(gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK));
+        needs!(gaspi_notify_reset(SEGMENT, first, &mut value));
+        Ok(value)
+    }
+
+    fn wait() -> Step {
+        needs!(gaspi_wait(0, BLOCK));
+        Ok(())
+    }
+
     pub fn writes(run: &Run<'_>) -> Step {
         let memory = memory(SEGMENT, LEN)?;
         for round in 1..=10 {
             memory.set(0, round);
-            needs!(gaspi_write(
-                SEGMENT,
-                0,
-                right(run.ctx),
-                SEGMENT,
-                THERE,
-                2048,
-                0,
-                BLOCK
-            ));
-            needs!(gaspi_wait(0, BLOCK));
+            let write = post::write(SEGMENT, 0, right(run.ctx), SEGMENT, THERE, 2048);
+            succeeded("gaspi_write", write.code(0, BLOCK))?;
+            wait()?;
         }
         needs!(gaspi_barrier(ALL, BLOCK));
         ensure_wrong(memory.get(THERE as usize) == 10, "what was written")
@@ -295,26 +291,12 @@ mod steps {
         let memory = memory(SEGMENT, LEN)?;
         for round in 1..=10 {
             memory.set(0, round);
-            needs!(gaspi_write_notify(
-                SEGMENT,
-                0,
-                right(run.ctx),
-                SEGMENT,
-                THERE,
-                1024,
-                5,
-                1,
-                0,
-                BLOCK
-            ));
-            let (mut first, mut value) = (0, 0);
-            needs!(gaspi_notify_waitsome(SEGMENT, 5, 1, &mut first, BLOCK));
-            needs!(gaspi_notify_reset(SEGMENT, 5, &mut value));
-            ensure_wrong(
-                memory.get(THERE as usize) >= round,
-                "what came with the notification",
-            )?;
-            needs!(gaspi_wait(0, BLOCK));
+            let write = post::write_notify(SEGMENT, 0, right(run.ctx), SEGMENT, THERE, 1024, 5, 1);
+            succeeded("gaspi_write_notify", write.code(0, BLOCK))?;
+            notified(5)?;
+            let come = memory.get(THERE as usize) >= round;
+            ensure_wrong(come, "what came with the notification")?;
+            wait()?;
             needs!(gaspi_barrier(ALL, BLOCK));
         }
         Ok(())
@@ -324,17 +306,9 @@ mod steps {
         for to in 0..run.ctx.size as u16 {
             needs!(gaspi_notify(SEGMENT, to, 10 + run.ctx.rank, 3, 0, BLOCK));
         }
-        needs!(gaspi_wait(0, BLOCK));
+        wait()?;
         for from in 0..run.ctx.size {
-            let (mut first, mut value) = (0, 0);
-            needs!(gaspi_notify_waitsome(
-                SEGMENT,
-                10 + from,
-                1,
-                &mut first,
-                BLOCK
-            ));
-            needs!(gaspi_notify_reset(SEGMENT, first, &mut value));
+            let value = notified(10 + from)?;
             ensure_wrong(value == 3, "the value of the notification")?;
         }
         Ok(())
@@ -342,42 +316,26 @@ mod steps {
 
     pub fn reads(run: &Run<'_>) -> Step {
         for _ in 0..10 {
-            needs!(gaspi_read(
-                SEGMENT,
-                THERE,
-                left(run.ctx),
-                SEGMENT,
-                0,
-                2048,
-                0,
-                BLOCK
-            ));
-            needs!(gaspi_wait(0, BLOCK));
+            let read = post::read(SEGMENT, THERE, left(run.ctx), SEGMENT, 0, 2048);
+            succeeded("gaspi_read", read.code(0, BLOCK))?;
+            wait()?;
         }
         Ok(())
     }
 
     fn list(here_first: bool) -> post::Parts {
-        let parts = [
-            (0, THERE, 8),
-            (512, THERE + 512, 512),
-            (1024, THERE + 1024, 64),
-        ];
-        let ordered = parts.map(|(here, there, size)| match here_first {
-            true => (here, there, size),
-            false => (there, here, size),
+        let ordered = [(0, 8), (512, 512), (1024, 64)].map(|(at, size)| match here_first {
+            true => (at, THERE + at, size),
+            false => (THERE + at, at, size),
         });
         post::Parts::new(SEGMENT, SEGMENT, &ordered)
     }
 
     pub fn lists_written(run: &Run<'_>) -> Step {
-        let list = list(true);
+        let (list, to) = (list(true), right(run.ctx));
         for _ in 0..10 {
-            succeeded(
-                "gaspi_write_list",
-                list.write(right(run.ctx)).code(0, BLOCK),
-            )?;
-            needs!(gaspi_wait(0, BLOCK));
+            succeeded("gaspi_write_list", list.write(to).code(0, BLOCK))?;
+            wait()?;
         }
         Ok(())
     }
@@ -386,7 +344,7 @@ mod steps {
         let list = list(false);
         for _ in 0..10 {
             succeeded("gaspi_read_list", list.read(left(run.ctx)).code(0, BLOCK))?;
-            needs!(gaspi_wait(0, BLOCK));
+            wait()?;
         }
         Ok(())
     }
@@ -395,11 +353,8 @@ mod steps {
         let list = list(true);
         let posted = list.write_notify(right(run.ctx), SEGMENT, 6, 1);
         succeeded("gaspi_write_list_notify", posted.code(0, BLOCK))?;
-        let (mut first, mut value) = (0, 0);
-        needs!(gaspi_notify_waitsome(SEGMENT, 6, 1, &mut first, BLOCK));
-        needs!(gaspi_notify_reset(SEGMENT, 6, &mut value));
-        needs!(gaspi_wait(0, BLOCK));
-        Ok(())
+        notified(6)?;
+        wait()
     }
 
     pub fn fetch_adds(run: &Run<'_>) -> Step {
@@ -411,10 +366,8 @@ mod steps {
             }
         }
         needs!(gaspi_barrier(ALL, BLOCK));
-        ensure_wrong(
-            memory.get(0) == 10 * u64::from(run.ctx.size),
-            "the sum of the additions",
-        )
+        let sum = 10 * u64::from(run.ctx.size);
+        ensure_wrong(memory.get(0) == sum, "the sum of the additions")
     }
 
     pub fn compare_swaps(run: &Run<'_>) -> Step {
@@ -465,16 +418,12 @@ mod steps {
         for _ in 0..5 {
             let mut queue = 0;
             needs!(gaspi_queue_create(&mut queue, BLOCK));
-            let code =
-                post::write(SEGMENT, 0, right(run.ctx), SEGMENT, THERE, 512).code(queue, BLOCK);
-            let waited = c!(gaspi_wait(queue, BLOCK));
+            let write = post::write(SEGMENT, 0, right(run.ctx), SEGMENT, THERE, 512);
+            let (code, waited) = (write.code(queue, BLOCK), c!(gaspi_wait(queue, BLOCK)));
             needs!(gaspi_queue_purge(queue, BLOCK));
             needs!(gaspi_queue_delete(queue));
-            for (name, code) in [("gaspi_write", code), ("gaspi_wait", waited)] {
-                if code != SUCCESS {
-                    return Err(Fault::Code(name, code));
-                }
-            }
+            succeeded("gaspi_write", code)?;
+            succeeded("gaspi_wait", waited)?;
         }
         Ok(())
     }

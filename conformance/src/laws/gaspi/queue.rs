@@ -71,8 +71,7 @@ const DEPTH: u32 = 6;
 
 fn full_queue(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 1024)?;
-    let most = got!(gaspi_queue_size_max());
-    ensure_eq!(most, DEPTH, "gaspi_queue_size_max");
+    ensure_eq!(got!(gaspi_queue_size_max()), DEPTH, "gaspi_queue_size_max");
     memory.fill(1 + ctx.rank as u8);
     barrier()?;
     let peer = right(ctx);
@@ -105,20 +104,12 @@ fn full_queue(ctx: &Ctx) -> Verdict {
         flush(0)?;
         flush(1)?;
         notified(0, 5)?;
-        memory.all(
-            528 + 8 * round as usize,
-            8,
-            1 + left(ctx) as u8,
-            "the write after gaspi_wait",
-        )?;
+        let at = 528 + 8 * round as usize;
+        memory.all(at, 8, 1 + left(ctx) as u8, "the write after gaspi_wait")?;
         barrier()?;
     }
-    memory.all(
-        600,
-        8,
-        1 + ctx.rank as u8,
-        "where refused requests would have gone",
-    )?;
+    let own = 1 + ctx.rank as u8;
+    memory.all(600, 8, own, "the place of refused requests")?;
     none_notified(0, 100, 10)?;
     // A list without room for all its elements is refused as a whole.
     for _ in 0..DEPTH - 2 {
@@ -131,12 +122,7 @@ fn full_queue(ctx: &Ctx) -> Verdict {
     flush(0)?;
     notified(0, 6)?;
     barrier()?;
-    memory.all(
-        700,
-        24,
-        1 + ctx.rank as u8,
-        "where the refused list would have gone",
-    )?;
+    memory.all(700, 24, own, "the place of the refused list")?;
     barrier()
 }
 
@@ -160,11 +146,8 @@ fn wait_if_full(ctx: &Ctx) -> Verdict {
     ensure!(full >= n / 4 - 1, "full {full} times in {n} requests");
     for i in 0..n {
         ensure_eq!(notified(1, i)?, i + 1, "the value of notification {i}");
-        ensure_eq!(
-            target.get(8 * i as usize),
-            u64::from(i) << 8 | u64::from(left(ctx)),
-            "word {i}"
-        );
+        let expected = u64::from(i) << 8 | u64::from(left(ctx));
+        target.shows(8 * i as usize, expected, "a word")?;
     }
     flush(0)?;
     barrier()
@@ -186,21 +169,16 @@ fn queues_are_separate(ctx: &Ctx) -> Verdict {
 }
 
 fn create_and_delete(ctx: &Ctx) -> Verdict {
-    let (mut max, mut start) = (0, 0);
-    ok!(gaspi_queue_max(&mut max));
-    ok!(gaspi_queue_num(&mut start));
+    let (max, start) = (got!(gaspi_queue_max()), got!(gaspi_queue_num()));
     let memory = segment(0, 64)?;
     memory.set(0, 100 + u64::from(ctx.rank));
     for round in 0..3 {
         let mut made = Vec::new();
         let mut num = 0;
         for i in start..max {
-            let mut queue = u8::MAX;
-            ok!(gaspi_queue_create(&mut queue, LONG));
-            ensure!(
-                !made.contains(&queue) && u32::from(queue) < max,
-                "queue {queue} was made, beside {made:?}"
-            );
+            let queue = new_queue()?;
+            let new = !made.contains(&queue) && u32::from(queue) < max;
+            ensure!(new, "queue {queue} was made, beside {made:?}");
             ok!(gaspi_queue_num(&mut num));
             ensure_eq!(num, i + 1, "gaspi_queue_num in round {round}");
             ensure_eq!(queue_size(queue)?, 0, "size of a new queue");
@@ -213,9 +191,8 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
             flush(queue)?;
             barrier()?;
         }
-        let mut queue = 0xee;
-        let code = c!(gaspi_queue_create(&mut queue, LONG));
-        ensure!(is_error(code), "queue gaspi_queue_max: {}", code_name(code));
+        let code = c!(gaspi_queue_create(&mut 0, LONG));
+        must_fail(code, "queue gaspi_queue_max")?;
         for (i, queue) in made.iter().enumerate() {
             ok!(gaspi_queue_delete(*queue));
             ok!(gaspi_queue_num(&mut num));
@@ -230,19 +207,19 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 64)?;
     memory.set(0, 7 + u64::from(ctx.rank));
     barrier()?;
-    let mut queue = 0;
-    ok!(gaspi_queue_create(&mut queue, LONG));
+    let queue = new_queue()?;
     post::write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1).ok(queue, LONG)?;
     ok!(gaspi_queue_delete(queue));
     notified(0, 0)?;
     ensure_eq!(memory.get(8), 7 + u64::from(left(ctx)), "before deletion");
-    let mut size = 0;
-    post::write(0, 0, right(ctx), 0, 16, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-    post::notify(0, right(ctx), 1, 1).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-    gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, LONG));
-    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_size(queue, &mut size));
-    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
-    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_delete(queue));
+    gives! { GASPI_ERR_INV_QUEUE:
+        gaspi_write(0, 0, right(ctx), 0, 16, 8, queue, LONG);
+        gaspi_notify(0, right(ctx), 1, 1, queue, LONG);
+        gaspi_wait(queue, LONG);
+        gaspi_queue_size(queue, &mut 0);
+        gaspi_queue_purge(queue, LONG);
+        gaspi_queue_delete(queue);
+    }
     barrier()
 }
 
@@ -290,12 +267,8 @@ const EACH: u32 = 100;
 fn collect(target: &Memory, from: u16) -> Verdict {
     for slot in 0..THREADS as u32 * EACH {
         ensure_eq!(notified(1, slot)?, slot + 1, "value of notification {slot}");
-        let seen = target.get(8 * slot as usize);
-        ensure_eq!(
-            seen,
-            u64::from(slot) * 1000 + u64::from(from),
-            "the word of slot {slot}"
-        );
+        let expected = u64::from(slot) * 1000 + u64::from(from);
+        target.shows(8 * slot as usize, expected, "the word of a slot")?;
     }
     Ok(())
 }
@@ -310,31 +283,33 @@ fn slots(ctx: &Ctx) -> Result<(Memory, Memory), String> {
     Ok((source, target))
 }
 
-fn threads_on_one_queue(ctx: &Ctx) -> Verdict {
-    let (_, target) = slots(ctx)?;
-    let posting = AtomicU32::new(THREADS as u32);
-    threads(THREADS + 1, |i| {
-        if i == THREADS {
+/// So many threads write the slots, each its share in order, while another one waits on the queue.
+fn beside_waits(ctx: &Ctx, posters: u32, write: impl Fn(u32) -> Verdict + Sync) -> Verdict {
+    let posting = AtomicU32::new(posters);
+    let each = THREADS as u32 * EACH / posters;
+    let target = slots(ctx)?.1;
+    threads(posters as usize + 1, |i| {
+        if i == posters as usize {
             while posting.load(Ordering::Acquire) > 0 {
                 flush(0)?;
                 std::thread::yield_now();
             }
             return flush(0);
         }
-        let work = || -> Verdict {
-            for k in 0..EACH {
-                let slot = i as u32 * EACH + k;
-                let at = 8 * u64::from(slot);
-                post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1).ok(0, BLOCK)?;
-            }
-            Ok(())
-        };
-        let verdict = work();
+        let first = i as u32 * each;
+        let verdict = for_all(first..first + each, &write);
         posting.fetch_sub(1, Ordering::AcqRel);
         verdict
     })?;
+    collect(&target, left(ctx))
+}
+
+fn threads_on_one_queue(ctx: &Ctx) -> Verdict {
+    beside_waits(ctx, THREADS as u32, |slot| {
+        let at = 8 * u64::from(slot);
+        post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1).ok(0, BLOCK)
+    })?;
     ensure_eq!(queue_size(0)?, 0, "size of the queue after the last wait");
-    collect(&target, left(ctx))?;
     barrier()
 }
 
@@ -358,33 +333,12 @@ fn threads_on_many_queues(ctx: &Ctx) -> Verdict {
 }
 
 fn patience_while_waiting(ctx: &Ctx) -> Verdict {
-    let (_, target) = slots(ctx)?;
-    let posting = AtomicU32::new(2);
     let counter = segment(2, 8)?;
-    threads(3, |i| {
-        if i == 2 {
-            while posting.load(Ordering::Acquire) > 0 {
-                flush(0)?;
-            }
-            return flush(0);
-        }
-        let work = || -> Verdict {
-            for k in 0..2 * EACH {
-                let slot = i as u32 * 2 * EACH + k;
-                let at = 8 * u64::from(slot);
-                let patience = u64::from(k % 2);
-                repeat("gaspi_write_notify", || {
-                    post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1)
-                        .code(0, patience)
-                })?;
-            }
-            Ok(())
-        };
-        let verdict = work();
-        posting.fetch_sub(1, Ordering::AcqRel);
-        verdict
+    beside_waits(ctx, 2, |slot| {
+        let (at, patience) = (8 * u64::from(slot), u64::from(slot % 2));
+        let write = post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1);
+        repeat("gaspi_write_notify", || write.code(0, patience)).map(drop)
     })?;
-    collect(&target, left(ctx))?;
     ensure_eq!(counter.get(0), 0, "a segment that nobody wrote to");
     barrier()?;
     // Each notification came once: after the resets above none is left.
@@ -409,12 +363,8 @@ fn one_wait_for_all_threads(ctx: &Ctx) -> Verdict {
         })?;
         ensure_eq!(queue_size(1)?, 40, "requests of all threads");
         flush(1)?;
-        target.all(
-            0,
-            40 * size,
-            right(ctx) as u8 + 5,
-            "what the threads have read",
-        )?;
+        let theirs = right(ctx) as u8 + 5;
+        target.all(0, 40 * size, theirs, "what the threads have read")?;
     }
     barrier()
 }

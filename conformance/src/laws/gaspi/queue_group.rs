@@ -25,18 +25,14 @@ fn groups(_: &Ctx) -> Verdict {
         gaspi_queue_group_create(0, 0, u32::MAX, turns);
         gaspi_queue_group_create(0, 255, 1, turns);
     }
-    gives!(GASPI_ERROR, gaspi_queue_group_get_queue(0, &mut queue));
-    gives!(
-        GASPI_ERR_INV_NUM,
-        gaspi_queue_group_get_queue(end, &mut queue)
-    );
-    gives!(GASPI_ERROR, gaspi_queue_group_delete(0));
-    ok!(gaspi_queue_group_create(0, 2, 5, turns));
-    gives!(GASPI_ERROR, gaspi_queue_group_create(0, 0, 1, turns));
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_queue_group_get_queue(0, null_mut())
-    );
+    gives! {
+        gaspi_queue_group_get_queue(0, &mut queue) => GASPI_ERROR;
+        gaspi_queue_group_get_queue(end, &mut queue) => GASPI_ERR_INV_NUM;
+        gaspi_queue_group_delete(0) => GASPI_ERROR;
+        gaspi_queue_group_create(0, 2, 5, turns) => GASPI_SUCCESS;
+        gaspi_queue_group_create(0, 0, 1, turns) => GASPI_ERROR;
+        gaspi_queue_group_get_queue(0, null_mut()) => GASPI_ERR_NULLPTR;
+    }
     // Each queue comes equally often, also with 4 threads.
     let counts = parking_lot::Mutex::new([0u32; 16]);
     threads(4, |_| {
@@ -56,8 +52,7 @@ fn groups(_: &Ctx) -> Verdict {
     gives!(GASPI_ERROR, gaspi_queue_group_get_queue(0, &mut queue));
     ok!(gaspi_queue_group_create(0, 7, 1, cpus));
     ok!(gaspi_queue_group_get_queue(0, &mut queue));
-    ensure_eq!(queue, 7, "the only queue");
-    Ok(())
+    equal!(queue, 7, "the only queue")
 }
 
 /// The queue of each processor that this process may use.
@@ -73,11 +68,8 @@ fn by_processor(group: u8) -> Result<Vec<u8>, String> {
         for queue in &mut seen {
             ok!(gaspi_queue_group_get_queue(group, queue));
         }
-        ensure!(
-            seen.iter()
-                .all(|queue| *queue == seen[0] && (1..4).contains(queue)),
-            "processor {cpu} has the queues {seen:?}"
-        );
+        let one = seen == [seen[0]; 3] && (1..4).contains(&seen[0]);
+        ensure!(one, "processor {cpu} has the queues {seen:?}");
         queues.push(seen[0]);
     }
     sched_setaffinity(None, &allowed).map_err(|e| format!("affinity: {e}"))?;

@@ -1,10 +1,6 @@
 //! §3.9: a call that has timed out has no effect on a call with other arguments. A later call completes it.
 
-use std::ffi::c_void;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     reductions: "timeout.other.reductions", "§11.3.1, §11.4.1, §3.10", 2,
@@ -30,22 +26,10 @@ const ROUNDS: u64 = 10;
 type Reduce<'a> = &'a dyn Fn(&u64, &mut u64, u8, u64) -> i32;
 
 fn sum(from: &u64, to: &mut u64, group: u8, timeout: u64) -> i32 {
-    let (from, to) = (
-        std::ptr::from_ref(from).cast(),
-        std::ptr::from_mut(to).cast(),
-    );
-    c!(gaspi_allreduce(from, to, 1, SUM, 5, group, timeout))
+    post::allreduce(from, to, 1, SUM, 5).code(group, timeout)
 }
 
-extern "C" fn add(
-    one: *mut u8,
-    two: *mut u8,
-    result: *mut u8,
-    _: *mut c_void,
-    num: u32,
-    _: u64,
-    _: u64,
-) -> i32 {
+operation! { plus(one, two, result, _, num, _) {
     for nth in 0..num as usize {
         // SAFETY:
         // - contract of the callback: each pointer leads to `num` elements of 8 bytes.
@@ -56,24 +40,10 @@ extern "C" fn add(
         }
     }
     SUCCESS
-}
+} }
 
 fn user_sum(from: &u64, to: &mut u64, group: u8, timeout: u64) -> i32 {
-    let (from, to) = (
-        std::ptr::from_ref(from).cast(),
-        std::ptr::from_mut(to).cast(),
-    );
-    let none = std::ptr::null_mut();
-    c!(gaspi_allreduce_user(
-        from,
-        to,
-        1,
-        8,
-        Some(add),
-        none,
-        group,
-        timeout
-    ))
+    post::allreduce_user(from, to, 1, 8, Some(plus), null_mut()).code(group, timeout)
 }
 
 fn reductions(ctx: &Ctx) -> Verdict {
@@ -110,19 +80,13 @@ fn reductions(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_of(group: u8) -> Verdict {
-    ok!(gaspi_barrier(group, LONG));
-    Ok(())
+    done!(gaspi_barrier(group, LONG))
 }
 
 fn commits(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     // The members identify a group.
-    let of = |last: u16| {
-        let group = got!(gaspi_group_create());
-        ok!(gaspi_group_add(group, 0));
-        ok!(gaspi_group_add(group, last));
-        Ok::<_, String>(group)
-    };
+    let of = |last: u16| uncommitted([0, last]);
     let commit = |group: u8, timeout| c!(gaspi_group_commit(group, timeout));
     let create = |id: u8, group, timeout| {
         let size = 64 * u64::from(id);
@@ -133,8 +97,7 @@ fn commits(ctx: &Ctx) -> Verdict {
         barrier_of(group)?;
         repeat("gaspi_segment_create", || create(id, group, LONG))?;
         let size = got!(gaspi_segment_size(id, 0));
-        ensure_eq!(size, 64 * u64::from(id), "the size of segment {id}");
-        Ok(())
+        equal!(size, 64 * u64::from(id), "the size of segment {id}")
     };
     if ctx.rank == 0 {
         let (one, other) = (of(1)?, of(2)?);
@@ -181,24 +144,15 @@ fn sizes(ctx: &Ctx) -> Verdict {
 fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         for round in 1..=ROUNDS * 4 {
-            let (mut early, mut old) = (SENTINEL, SENTINEL);
+            let mut early = SENTINEL;
             let first = c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut early, TEST));
-            ok!(gaspi_atomic_fetch_add(0, 8, 1, 10, &mut old, LONG));
+            let old = add(0, 8, 1, 10)?;
             ensure_eq!(old, (round - 1) * 10, "what another operation has found");
-            let swapped = c!(gaspi_atomic_compare_swap(
-                0,
-                16,
-                1,
-                round - 1,
-                round,
-                &mut old,
-                LONG
-            ));
-            ensure_eq!((swapped, old), (SUCCESS, round - 1), "a swap");
+            ensure_eq!(swap(0, 16, 1, round - 1, round)?, round - 1, "a swap");
             match first {
                 SUCCESS => ensure_eq!(early, round - 1, "the first operation"),
                 TIMEOUT => {
-                    ok!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut old, LONG));
+                    let old = add(0, 0, 1, 1)?;
                     ensure_eq!(old, round - 1, "the operation that has timed out");
                     ensure_eq!(early, SENTINEL, "the place of a call that has timed out");
                 }
@@ -232,12 +186,7 @@ fn reads(ctx: &Ctx) -> Verdict {
         if round % 2 == 0 {
             barrier()?;
         }
-        memory.all(
-            2 * LEN,
-            2 * LEN,
-            0x33,
-            "the places of reads that have ended",
-        )?;
+        memory.all(2 * LEN, 2 * LEN, 0x33, "the places of ended reads")?;
     }
     barrier()
 }
@@ -247,9 +196,7 @@ fn connections(ctx: &Ctx) -> Verdict {
         SUCCESS | TIMEOUT => Ok(()),
         code => Err(format!("gaspi_connect gave {}", code_name(code))),
     };
-    for _ in 0..3 {
-        others(ctx).try_for_each(tried)?;
-    }
+    for_all(0..3, |_| others(ctx).try_for_each(tried))?;
     for rank in others(ctx).collect::<Vec<_>>().into_iter().rev() {
         repeat("gaspi_connect", || c!(gaspi_connect(rank, LONG)))?;
     }
@@ -259,9 +206,7 @@ fn connections(ctx: &Ctx) -> Verdict {
         let id = ctx.rank;
         ok!(gaspi_write_notify(0, 0, rank, 0, 8, 8, id, 1, 0, LONG));
     }
-    for rank in others(ctx) {
-        notified(0, rank.into())?;
-    }
+    for_all(others(ctx), |rank| notified(0, rank.into()))?;
     flush(0)
 }
 
@@ -271,11 +216,7 @@ fn messages(ctx: &Ctx, memory: Memory) -> Verdict {
         if ctx.rank == 0 {
             memory.set(0, one);
             memory.set(64, other);
-            ensure_eq!(
-                c!(gaspi_passive_send(0, 0, 1, 8, TEST)),
-                TIMEOUT,
-                "a send that is not received"
-            );
+            gives!(GASPI_TIMEOUT, gaspi_passive_send(0, 0, 1, 8, TEST));
             ctx.sync();
             ok!(gaspi_passive_send(0, 64, 1, 8, LONG));
             ok!(gaspi_passive_send(0, 0, 1, 8, LONG));
@@ -283,8 +224,7 @@ fn messages(ctx: &Ctx, memory: Memory) -> Verdict {
             ctx.sync();
             let mut seen = [0; 2];
             for value in &mut seen {
-                let mut sender = 9;
-                ok!(gaspi_passive_receive(0, 128, &mut sender, 8, LONG));
+                receive(0, 128, 8)?;
                 *value = memory.get(128);
             }
             seen.sort_unstable();
@@ -292,9 +232,7 @@ fn messages(ctx: &Ctx, memory: Memory) -> Verdict {
         }
         barrier()?;
         if ctx.rank == 1 {
-            let mut sender = 9;
-            let more = c!(gaspi_passive_receive(0, 192, &mut sender, 8, TEST));
-            ensure_eq!(more, TIMEOUT, "a message too many");
+            ensure_eq!(received(0, 192, 8, TEST), TIMEOUT, "a message too many");
             memory.shows(192, 0, "the place of a receive that has timed out")?;
         }
         barrier()?;

@@ -33,8 +33,7 @@ laws! {
 }
 
 pub(super) fn incarnation() -> Result<u32, String> {
-    let mut incarnation = u32::MAX;
-    ok!(gaspi_proc_incarnation(&mut incarnation));
+    let incarnation = got!(gaspi_proc_incarnation());
     Ok(incarnation)
 }
 
@@ -43,8 +42,7 @@ pub(super) fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
     let mut seen = vec![false; ctx.size as usize];
     let mut looks = Looks::for_the("new process");
     loop {
-        let mut states = vec![9i32; ctx.size as usize];
-        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        let states = states(ctx)?;
         for (rank, state) in states.iter().enumerate() {
             seen[rank] |= *state == 1;
         }
@@ -54,6 +52,29 @@ pub(super) fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
         }
         looks.pause(Duration::from_millis(1));
     }
+}
+
+/// Waits until the rank has told something.
+fn until_told(ctx: &Ctx, rank: u32) {
+    let mut looks = Looks::for_the("word of a rank");
+    while ctx.told(rank).is_none() {
+        looks.pause(Duration::from_millis(1));
+    }
+}
+
+/// In a survivor: learns of the death by a barrier, and waits for the new process.
+fn survives(ctx: &Ctx) -> Verdict {
+    barrier_fails()?;
+    all_healthy(ctx, &[ctx.size - 1])
+}
+
+/// Segment 0 of zeros. A process that takes the place of a dead one allocates it alone.
+pub(super) fn own_segment(len: usize) -> Result<Memory, String> {
+    if incarnation()? == 0 {
+        return segment(0, len);
+    }
+    ok!(gaspi_segment_alloc(0, len as u64, 0));
+    memory(0, len)
 }
 
 /// All ranks commit GASPI_GROUP_ALL again, and meet in a barrier.
@@ -86,11 +107,8 @@ fn told_first(ctx: &Ctx) -> Verdict {
     let new = last_dies(ctx)?;
     ok!(gaspi_proc_rank(&mut rank));
     ok!(gaspi_proc_num(&mut num));
-    ensure_eq!(
-        (u32::from(rank), u32::from(num)),
-        (ctx.rank, ctx.size),
-        "rank and number"
-    );
+    let seen = (u32::from(rank), u32::from(num));
+    ensure_eq!(seen, (ctx.rank, ctx.size), "rank and number");
     ensure_eq!(incarnation()?, u32::from(new), "the incarnation");
     let last = ctx.size as usize - 1;
     if new {
@@ -98,17 +116,11 @@ fn told_first(ctx: &Ctx) -> Verdict {
         all_healthy(ctx, &[])?;
     } else {
         // The new process starts before this rank's first gaspi_state_vec_get.
-        let mut looks = Looks::for_the("new process");
-        while ctx.told(last as u32).is_none() {
-            looks.pause(Duration::from_millis(1));
-        }
-        let mut states = vec![9i32; ctx.size as usize];
-        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        until_told(ctx, last as u32);
         let mut expected = vec![0; ctx.size as usize];
         expected[last] = 1;
-        ensure_eq!(states, expected, "the first state vector");
-        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
-        ensure_eq!(states, vec![0; ctx.size as usize], "the second one");
+        ensure_eq!(states(ctx)?, expected, "the first state vector");
+        ensure_eq!(states(ctx)?, vec![0; ctx.size as usize], "the second one");
         ok!(gaspi_proc_ping(last as u16, LONG));
     }
     together()
@@ -117,57 +129,33 @@ fn told_first(ctx: &Ctx) -> Verdict {
 fn not_before(ctx: &Ctx) -> Verdict {
     let last = ctx.size - 1;
     let new = incarnation()? > 0;
-    let memory = if new {
-        ok!(gaspi_segment_alloc(0, 64, 0));
-        for rank in 0..last as u16 {
-            ok!(gaspi_segment_register(0, rank, LONG));
-        }
-        memory(0, 64)?
-    } else {
-        segment(0, 64)?
-    };
+    let memory = own_segment(64)?;
+    if new {
+        let register = |rank| done!(gaspi_segment_register(0, rank, LONG));
+        for_all(0..last as u16, register)?;
+    }
     last_dies(ctx)?;
     if new {
         ctx.tell(b"here");
-        let mut looks = Looks::for_the("survivors");
-        for rank in 0..last {
-            while ctx.told(rank).is_none() {
-                looks.pause(Duration::from_millis(1));
-            }
-        }
+        (0..last).for_each(|rank| until_told(ctx, rank));
         ensure_eq!(memory.get(8), 0, "what reached the new process");
     } else {
-        let mut looks = Looks::for_the("new process");
-        while ctx.told(last).is_none() {
-            looks.pause(Duration::from_millis(1));
-        }
+        until_told(ctx, last);
         memory.set(8, 7);
         let to = last as u16;
-        for (what, code) in [
-            ("gaspi_proc_ping", c!(gaspi_proc_ping(to, LONG))),
-            ("gaspi_connect", c!(gaspi_connect(to, LONG))),
-        ] {
-            must_fail(code, what)?;
-        }
-        let posted = c!(gaspi_write(0, 8, to, 0, 8, 8, 1, LONG));
-        let waited = c!(gaspi_wait(1, LONG));
-        ensure!(
-            is_error(posted) || is_error(waited),
-            "gaspi_write gave {}, gaspi_wait {}",
-            code_name(posted),
-            code_name(waited)
-        );
+        must_fail(c!(gaspi_proc_ping(to, LONG)), "gaspi_proc_ping")?;
+        must_fail(c!(gaspi_connect(to, LONG)), "gaspi_connect")?;
+        let codes = [
+            c!(gaspi_write(0, 8, to, 0, 8, 8, 1, LONG)),
+            c!(gaspi_wait(1, LONG)),
+        ];
+        let failed = codes.into_iter().any(is_error);
+        ensure!(failed, "gaspi_write and gaspi_wait gave {codes:?}");
         barrier_fails()?;
         ctx.tell(b"tried");
     }
-    all_healthy(
-        ctx,
-        if new {
-            &[]
-        } else {
-            std::slice::from_ref(&last)
-        },
-    )?;
+    let dead = if new { vec![] } else { vec![last] };
+    all_healthy(ctx, &dead)?;
     together()?;
     if !new {
         ok!(gaspi_queue_purge(1, LONG));
@@ -176,11 +164,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if new {
-        ensure_eq!(
-            (memory.get(8), memory.get(16), memory.get(24)),
-            (0, 7, 7),
-            "what has come"
-        );
+        ensure_eq!(memory.words([8, 16, 24]), [0, 7, 7], "what has come");
     }
     Ok(())
 }
@@ -198,11 +182,8 @@ fn group_all(ctx: &Ctx) -> Verdict {
     together()?;
     for round in 1..20 {
         let expected = u64::from(ctx.size * (ctx.size - 1) / 2) * round;
-        ensure_eq!(
-            sum_of_all(round * u64::from(ctx.rank))?,
-            expected,
-            "the sum"
-        );
+        let sum = sum_of_all(round * u64::from(ctx.rank))?;
+        ensure_eq!(sum, expected, "the sum");
         barrier()?;
     }
     Ok(())
@@ -215,34 +196,24 @@ fn new_group(ctx: &Ctx) -> Verdict {
         false => None,
     };
     if !last_dies(ctx)? {
-        barrier_fails()?;
-        all_healthy(ctx, &[last])?;
+        survives(ctx)?;
     }
     let group = group_of(&(0..ctx.size as u16).collect::<Vec<_>>())?;
     ensure_eq!(reduced(group, SUM, 3)?, 3 * u64::from(ctx.size), "over all");
     if let Some(survivors) = survivors {
-        ensure_eq!(
-            reduced(survivors, SUM, 3)?,
-            3 * u64::from(last),
-            "the sum over the survivors"
-        );
+        let sum = reduced(survivors, SUM, 3)?;
+        ensure_eq!(sum, 3 * u64::from(last), "the sum over the survivors");
         ok!(gaspi_group_delete(survivors));
     }
     ok!(gaspi_barrier(group, LONG));
-    ok!(gaspi_group_delete(group));
-    Ok(())
+    done!(gaspi_group_delete(group))
 }
 
 fn segments(ctx: &Ctx) -> Verdict {
     const KEPT: u64 = 64;
     let last = ctx.size - 1;
     let new = incarnation()? > 0;
-    let memory = if new {
-        ok!(gaspi_segment_alloc(0, 128, 0));
-        memory(0, 128)?
-    } else {
-        segment(0, 128)?
-    };
+    let memory = own_segment(128)?;
     if !new && ctx.rank == last {
         // It saves its state at rank 0.
         memory.set(0, 4711);
@@ -250,8 +221,7 @@ fn segments(ctx: &Ctx) -> Verdict {
         flush(0)?;
     }
     if !last_dies(ctx)? {
-        barrier_fails()?;
-        all_healthy(ctx, &[last])?;
+        survives(ctx)?;
         ok!(gaspi_queue_purge(0, LONG));
     } else {
         for rank in 0..ctx.size as u16 {
@@ -292,36 +262,25 @@ fn passive(ctx: &Ctx) -> Verdict {
         }
     }
     if !last_dies(ctx)? {
-        barrier_fails()?;
-        all_healthy(ctx, &[last])?;
+        survives(ctx)?;
     }
     together()?;
     for round in 0..40u64 {
-        let mut from = 9;
         if new {
             for _ in 0..last {
-                ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
+                let from = receive(0, 0, 1024)?;
                 memory.shows(0, 100 * u64::from(from) + round, "what a survivor has sent")?;
             }
             for to in 0..last as u16 {
                 memory.set(0, round);
-                ok!(gaspi_passive_send(
-                    0,
-                    0,
-                    to,
-                    if round % 2 == 0 { 8 } else { 1024 },
-                    LONG
-                ));
+                let size = if round % 2 == 0 { 8 } else { 1024 };
+                ok!(gaspi_passive_send(0, 0, to, size, LONG));
             }
         } else {
             memory.set(0, 100 * u64::from(ctx.rank) + round);
             ok!(gaspi_passive_send(0, 0, last as u16, 1024, LONG));
-            ok!(gaspi_passive_receive(0, 0, &mut from, 1024, LONG));
-            ensure_eq!(
-                (u32::from(from), memory.get(0)),
-                (last, round),
-                "what the new process has sent"
-            );
+            let seen = (receive(0, 0, 1024)?.into(), memory.get(0));
+            ensure_eq!(seen, (last, round), "what the new process has sent");
         }
     }
     barrier()
@@ -331,10 +290,9 @@ fn twice(ctx: &Ctx) -> Verdict {
     let last = ctx.size - 1;
     for death in 0..2 {
         if incarnation()? == death && ctx.rank == last {
-            if death > 0 {
-                together()?;
-            } else {
-                barrier()?;
+            match death {
+                0 => barrier()?,
+                _ => together()?,
             }
             ctx.sync();
             ctx.dies();
@@ -342,8 +300,7 @@ fn twice(ctx: &Ctx) -> Verdict {
         if ctx.rank != last {
             barrier()?;
             ctx.sync();
-            barrier_fails()?;
-            all_healthy(ctx, &[last])?;
+            survives(ctx)?;
             ok!(gaspi_group_commit(ALL, LONG));
         }
     }
@@ -373,8 +330,7 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
         }
     }
     together()?;
-    ensure_eq!(sum_of_all(2)?, 2 * u64::from(ctx.size), "the sum");
-    Ok(())
+    equal!(sum_of_all(2)?, 2 * u64::from(ctx.size), "the sum")
 }
 
 fn with_host(ctx: &Ctx) -> Verdict {
@@ -424,11 +380,8 @@ fn with_host(ctx: &Ctx) -> Verdict {
 fn round(ctx: &Ctx) -> Verdict {
     let memory = segment(7, 64)?;
     memory.set(0, u64::from(ctx.rank) + 1);
-    let (right, left) = (
-        (ctx.rank + 1) % ctx.size,
-        (ctx.rank + ctx.size - 1) % ctx.size,
-    );
-    post::write_notify(7, 0, right as u16, 7, 8, 8, 0, ctx.rank + 1).ok(1, LONG)?;
+    let left = u32::from(left(ctx));
+    post::write_notify(7, 0, right(ctx), 7, 8, 8, 0, ctx.rank + 1).ok(1, LONG)?;
     flush(1)?;
     ensure_eq!(notified(7, 0)?, left + 1, "left neighbour's notification");
     ensure_eq!(memory.get(8), u64::from(left) + 1, "what it has written");
@@ -453,12 +406,10 @@ fn by_call(ctx: &Ctx) -> Verdict {
                 pause(1000);
             }
         }
-        barrier_fails()?;
-        all_healthy(ctx, &[last])?;
+        survives(ctx)?;
     }
     together()?;
-    ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "the sum");
-    Ok(())
+    equal!(sum_of_all(1)?, u64::from(ctx.size), "the sum")
 }
 
 fn before_init(ctx: &Ctx) -> Verdict {
@@ -474,6 +425,5 @@ fn before_init(ctx: &Ctx) -> Verdict {
     together()?;
     ensure_eq!(sum_of_all(1)?, u64::from(ctx.size), "the sum");
     ctx.sync();
-    ok!(gaspi_proc_term(LONG));
-    Ok(())
+    done!(gaspi_proc_term(LONG))
 }

@@ -37,20 +37,14 @@ pub(super) fn list() -> Result<Vec<u8>, String> {
 
 fn alloc_is_local(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
-        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003]
-            .into_iter()
-            .enumerate()
-        {
-            ok!(gaspi_segment_alloc(id as u8, len as u64, 0));
-            let memory = memory(id as u8, len)?;
-            memory.fill(0xa0 + id as u8);
+        let lengths = [1usize, 7, 8, 4096, 4097, 1_000_003];
+        for (id, len) in (0u8..).zip(lengths) {
+            ok!(gaspi_segment_alloc(id, len as u64, 0));
+            memory(id, len)?.fill(0xa0 + id);
         }
-        for (id, len) in [1usize, 7, 8, 4096, 4097, 1_000_003]
-            .into_iter()
-            .enumerate()
-        {
-            memory(id as u8, len)?.all(0, len, 0xa0 + id as u8, "a segment")?;
-            let size = got!(gaspi_segment_size(id as u8, 0));
+        for (id, len) in (0u8..).zip(lengths) {
+            memory(id, len)?.all(0, len, 0xa0 + id, "a segment")?;
+            let size = got!(gaspi_segment_size(id, 0));
             ensure_eq!(size, len as u64, "gaspi_segment_size");
         }
         ensure_eq!(list()?, vec![0, 1, 2, 3, 4, 5], "gaspi_segment_list");
@@ -120,12 +114,7 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
     barrier()?;
     if ctx.rank == 0 {
         memory(0, 256)?.all(0, 256, 3, "the unregistered segment")?;
-        own.all(
-            0,
-            256,
-            7,
-            "the registered segment, where one part of a list would have gone",
-        )?;
+        own.all(0, 256, 7, "the place of one part of a list")?;
         none_notified(0, 0, 10)?;
     }
     barrier()
@@ -165,8 +154,7 @@ fn as_many_as_promised(_: &Ctx) -> Verdict {
             ensure_eq!(code, SUCCESS, "segment {} of {max} in round {round}", i + 1);
             made.push(id);
         }
-        let num = got!(gaspi_segment_num());
-        ensure_eq!(num, max, "gaspi_segment_num");
+        ensure_eq!(got!(gaspi_segment_num()), max, "gaspi_segment_num");
         let free = (0..=255u8).find(|id| !made.contains(id));
         if let Some(free) = free {
             gives!(GASPI_ERR_MANY_SEG, gaspi_segment_alloc(free, 100, 0));
@@ -226,15 +214,13 @@ fn sizes_differ_by_rank(ctx: &Ctx) -> Verdict {
 
 fn addresses(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 4096)?;
-    for at in 0..4096 {
-        memory.store(
-            at,
-            &[(at as u8).wrapping_mul(7).wrapping_add(ctx.rank as u8)],
-        );
-    }
-    let expected = |at: usize, rank: u16| (at as u8).wrapping_mul(7).wrapping_add(rank as u8);
+    let bytes = |rank: u16| -> Vec<u8> {
+        let byte = |at: usize| (at as u8).wrapping_mul(7).wrapping_add(rank as u8);
+        (0..4096).map(byte).collect()
+    };
+    memory.store(0, &bytes(ctx.rank as u16));
     barrier()?;
-    let peer = right(ctx);
+    let (peer, theirs) = (right(ctx), bytes(right(ctx)));
     let target = segment(1, 4096)?;
     let mut random = ctx.random(5);
     for _ in 0..50 {
@@ -242,14 +228,8 @@ fn addresses(ctx: &Ctx) -> Verdict {
         let size = 1 + random.below(4096 - from.max(to));
         ok!(gaspi_read(1, to, peer, 0, from, size, 0, LONG));
         flush(0)?;
-        for i in 0..size as usize {
-            target.all(
-                to as usize + i,
-                1,
-                expected(from as usize + i, peer),
-                "what was read",
-            )?;
-        }
+        let read = &theirs[from as usize..(from + size) as usize];
+        target.holds(to as usize, read, "what was read")?;
     }
     barrier()
 }

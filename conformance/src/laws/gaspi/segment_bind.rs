@@ -23,21 +23,19 @@ laws! {
 fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
     let local = segment(1, len)?;
     let mut random = ctx.random(3);
-    let (before, after) = (
-        random_bytes(&mut random, len),
-        random_bytes(&mut random, len),
-    );
+    let before = random_bytes(&mut random, len);
+    let after = random_bytes(&mut random, len);
     if ctx.rank == 0 {
+        let (below, whole) = (base.wrapping_sub(margin), len + 2 * margin);
         let around = Memory {
-            base: base.wrapping_sub(margin),
-            len: len + 2 * margin,
+            base: below,
+            len: whole,
         };
         around.fill(0x11);
         let memory = Memory { base, len };
         memory.store(0, &before);
         ok!(gaspi_segment_bind(0, base, len as u64, 0));
-        let mut pointer = null_mut();
-        ok!(gaspi_segment_ptr(0, &mut pointer));
+        let pointer = got!(gaspi_segment_ptr(0));
         ensure_eq!(pointer, base, "the pointer of a bound segment");
         memory.holds(0, &before, "bound memory right after gaspi_segment_bind")?;
         ok!(gaspi_segment_register(0, 1, LONG));
@@ -45,23 +43,14 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         notified(0, 3)?;
         memory.holds(0, &after, "what the peer wrote")?;
         around.all(0, margin, 0x11, "the memory before the bound one")?;
-        around.all(
-            margin + len,
-            margin,
-            0x11,
-            "the memory behind the bound one",
-        )?;
+        around.all(margin + len, margin, 0x11, "the memory behind it")?;
         // The peer sees stores of the owner.
         memory.store(len - 1, &[0x77]);
         around.store(0, &[0x22]);
         barrier()?;
         barrier()?;
         ok!(gaspi_segment_delete(0));
-        memory.holds(
-            0,
-            &after[..len - 1],
-            "bound memory after gaspi_segment_delete",
-        )?;
+        memory.holds(0, &after[..len - 1], "after gaspi_segment_delete")?;
         around.fill(0x33);
         around.all(0, around.len, 0x33, "memory that was bound")?;
         barrier()?;
@@ -119,22 +108,13 @@ fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
     const LEN: usize = 8192;
     let source = segment(9, 64)?;
     let map = |place: *mut u8, flags| {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
         // SAFETY:
         // - a new mapping, or a mapping in the place of an earlier mapping of this law.
-        let base = unsafe {
-            libc::mmap(
-                place.cast(),
-                LEN,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-                -1,
-                0,
-            )
-        };
-        Memory {
-            base: base.cast(),
-            len: LEN,
-        }
+        let base = unsafe { libc::mmap(place.cast(), LEN, rights, flags, -1, 0) };
+        let (base, len) = (base.cast(), LEN);
+        Memory { base, len }
     };
     if ctx.rank == 0 {
         let first = map(null_mut(), 0);
@@ -164,11 +144,7 @@ fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
 
 fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
     let source = segment(9, 64)?;
-    let mut own = vec![0u64; 64];
-    let memory = Memory {
-        base: own.as_mut_ptr().cast(),
-        len: 512,
-    };
+    let memory = Memory::new(512);
     if ctx.rank == 0 {
         ok!(gaspi_segment_bind(0, memory.base, 64, 0));
         ok!(gaspi_segment_bind(1, memory.base.wrapping_add(64), 64, 0));

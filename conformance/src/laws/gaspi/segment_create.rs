@@ -31,11 +31,8 @@ fn create_is_for_all(ctx: &Ctx) -> Verdict {
     }
     for rank in 0..ctx.size {
         notified(7, rank)?;
-        ensure_eq!(
-            memory.get(slot * rank as usize),
-            1000 + u64::from(rank),
-            "what rank {rank} wrote"
-        );
+        let expected = 1000 + u64::from(rank);
+        memory.shows(slot * rank as usize, expected, "what a rank wrote")?;
     }
     Ok(())
 }
@@ -87,16 +84,12 @@ fn create_continues(ctx: &Ctx) -> Verdict {
             code
         })?;
         ensure_eq!(called.get(0), 1, "whether rank {late} had created");
-        ensure!(
-            !usable,
-            "gaspi_segment_ptr succeeded between two calls of gaspi_segment_create"
-        );
+        ensure!(!usable, "gaspi_segment_ptr succeeded before the creation");
     }
     let memory = memory(4, 128)?;
     reaches_the_neighbour(ctx, &memory)?;
     let num = got!(gaspi_segment_num());
-    ensure_eq!(num, 2, "segments after one creation in many calls");
-    Ok(())
+    equal!(num, 2, "segments after one creation in many calls")
 }
 
 /// Writes to the right neighbour's segment 4 with a notification, and checks the write of the left neighbour.
@@ -108,48 +101,35 @@ fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
 }
 
 fn use_continues(ctx: &Ctx) -> Verdict {
-    let mut own = vec![0u64; 100];
-    let bytes = own.len() * 8;
+    let own = Memory::new(800);
     if ctx.rank == 1 {
         pause(15);
     }
-    let base: *mut u8 = own.as_mut_ptr().cast();
-    repeat("gaspi_segment_use", || {
-        c!(gaspi_segment_use(4, base, bytes as u64, ALL, 1, 0))
-    })?;
-    let memory = memory(4, bytes)?;
-    ensure_eq!(memory.base, base, "the pointer of a segment in use");
+    let use_it = || c!(gaspi_segment_use(4, own.base, 800, ALL, 1, 0));
+    repeat("gaspi_segment_use", use_it)?;
+    let memory = memory(4, 800)?;
+    ensure_eq!(memory.base, own.base, "the pointer of a segment in use");
     reaches_the_neighbour(ctx, &memory)?;
     barrier()?;
-    ok!(gaspi_segment_delete(4));
-    Ok(())
+    done!(gaspi_segment_delete(4))
 }
 
 fn use_is_for_all(ctx: &Ctx) -> Verdict {
-    let len = 5000usize;
-    let mut own = vec![0u64; len / 8];
-    let memory = Memory {
-        base: own.as_mut_ptr().cast(),
-        len,
-    };
+    let memory = Memory::new(5000);
     memory.set(0, 70 + u64::from(ctx.rank));
-    ok!(gaspi_segment_use(2, memory.base, len as u64, ALL, BLOCK, 0));
+    ok!(gaspi_segment_use(2, memory.base, 5000, ALL, BLOCK, 0));
     for rank in others(ctx) {
         let at = 8 * (1 + u64::from(ctx.rank));
         post::write_notify(2, 0, rank, 2, at, 8, ctx.rank, 1).ok(0, LONG)?;
     }
     for rank in others(ctx) {
         notified(2, u32::from(rank))?;
-        ensure_eq!(
-            memory.get(8 * (1 + rank as usize)),
-            70 + u64::from(rank),
-            "what rank {rank} wrote"
-        );
+        let expected = 70 + u64::from(rank);
+        memory.shows(8 * (1 + rank as usize), expected, "what a rank wrote")?;
     }
     add(2, 4992, right(ctx), 3)?;
     flush(0)?;
     barrier()?;
     memory.shows(4992, 3, "an atomic sum in memory of the program")?;
-    ok!(gaspi_segment_delete(2));
-    Ok(())
+    done!(gaspi_segment_delete(2))
 }

@@ -30,15 +30,12 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
         ensure_eq!(list()?, vec![0, 1, 200], "segments");
         ok!(gaspi_segment_delete(1));
         ensure_eq!(list()?, vec![0, 200], "segments after deleting 1");
-        let mut pointer = null_mut();
-        gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(1, &mut pointer));
-        gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(1));
-        gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG));
-        let mut first = 0;
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_notify_waitsome(1, 0, 1, &mut first, TEST)
-        );
+        gives! { GASPI_ERR_INV_SEG:
+            gaspi_segment_ptr(1, &mut null_mut());
+            gaspi_segment_delete(1);
+            gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG);
+            gaspi_notify_waitsome(1, 0, 1, &mut 0, TEST);
+        }
     }
     barrier()?;
     if ctx.rank == 1 {
@@ -78,11 +75,8 @@ fn delete_in_any_order(ctx: &Ctx) -> Verdict {
         post::write_notify(keeper, 56, right(ctx), keeper, at, 8, i as u32, 1).ok(0, LONG)?;
         notified(keeper, i as u32)?;
         let seen = memory(keeper, 64)?.get(at as usize);
-        ensure_eq!(
-            seen,
-            10 * u64::from(left(ctx)) + u64::from(keeper),
-            "data after {i} deletions"
-        );
+        let expected = 10 * u64::from(left(ctx)) + u64::from(keeper);
+        ensure_eq!(seen, expected, "data after {i} deletions");
     }
     ensure_eq!(list()?, vec![keeper], "segments that are left");
     barrier()
@@ -95,7 +89,6 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         let len = 8 + random.below(20_000) as usize;
         let memory = segment(5, len)?;
         memory.all(0, len, 0, "a segment made again")?;
-        let mut first = 0;
         none_notified(5, 0, 65_536)?;
         barrier()?;
         if round % 2 == 1 {
@@ -111,7 +104,7 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         memory.all(len - 1, 1, stamp, "what the neighbour wrote")?;
         // A notification without a reset must not exist in the next round.
         ok!(gaspi_notify(5, right(ctx), 4, 1, 0, LONG));
-        ok!(gaspi_notify_waitsome(5, 4, 1, &mut first, LONG));
+        waited(5, 4, 1, LONG)?;
         flush(0)?;
         barrier()?;
         ok!(gaspi_segment_delete(5));
@@ -145,12 +138,8 @@ fn recreate_locally(ctx: &Ctx) -> Verdict {
         }
         barrier()?;
         if ctx.rank == 0 {
-            memory(0, 2 * len as usize)?.all(
-                0,
-                2 * len as usize,
-                0,
-                "the unregistered successor",
-            )?;
+            let len = 2 * len as usize;
+            memory(0, len)?.all(0, len, 0, "the unregistered successor")?;
             ok!(gaspi_segment_delete(0));
         }
         barrier()?;

@@ -75,8 +75,7 @@ fn beside_a_member(
 fn leave(ctx: &Ctx) -> Verdict {
     ctx.sync();
     barrier()?;
-    ok!(gaspi_proc_term(LONG));
-    Ok(())
+    done!(gaspi_proc_term(LONG))
 }
 
 /// Calls [`TRIES`] times, or until success. Gives true on success. Fails if the calls exceed their timeouts.
@@ -119,9 +118,7 @@ fn collectives(ctx: &Ctx) -> Verdict {
         |timeout| post::allreduce(&raw const one, &raw mut sum, 1, SUM, 5).code(ALL, timeout);
     let make = |group: &mut u8| {
         ok!(gaspi_group_create(group));
-        for rank in 0..3 {
-            ok!(gaspi_group_add(*group, rank));
-        }
+        for_all(0..3, |rank| done!(gaspi_group_add(*group, rank)))?;
         Ok::<_, String>(())
     };
     let mut all = |group: &mut u8| {
@@ -216,8 +213,7 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
     ensure_eq!(result, numbers(0x01_0101), "the sums of the next one");
     ensure_eq!(sum_of_all(1)?, 3, "a short reduction");
     leave(ctx)?;
-    ok!(gaspi_config_set(before));
-    Ok(())
+    done!(gaspi_config_set(before))
 }
 
 fn threads_meet(ctx: &Ctx) -> Verdict {
@@ -246,8 +242,7 @@ fn threads_meet(ctx: &Ctx) -> Verdict {
     let begin = |work: &dyn Fn() -> Verdict| {
         ok!(gaspi_threads_init_user(2));
         work()?;
-        ok!(gaspi_threads_term());
-        Ok(())
+        done!(gaspi_threads_term())
     };
     beside_a_member(
         ctx,
@@ -314,16 +309,12 @@ fn queues(ctx: &Ctx) -> Verdict {
             last.wake()?;
             ok!(gaspi_notify(0, 2, 20, 1, queue, LONG));
             ok!(gaspi_wait(queue, LONG));
-            ok!(gaspi_queue_delete(queue));
-            Ok(())
+            done!(gaspi_queue_delete(queue))
         },
         |_| Ok(()),
         |memory| {
-            for id in [1, 9, 20] {
-                notified(0, id)?;
-            }
-            ensure_eq!((memory.get(512), memory.get(520)), (71, 72), "data");
-            Ok(())
+            for_all([1, 9, 20], |id| notified(0, id))?;
+            equal!((memory.get(512), memory.get(520)), (71, 72), "data")
         },
     )?;
     leave(ctx)
@@ -358,15 +349,13 @@ fn segments(ctx: &Ctx) -> Verdict {
             }
             gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(6));
             ok!(gaspi_segment_alloc(5, 64, 0));
-            ok!(gaspi_segment_delete(5));
-            Ok(())
+            done!(gaspi_segment_delete(5))
         },
         |_| Ok(()),
         |memory| {
             notified(0, 1)?;
             notified(0, 2)?;
-            ensure_eq!((memory.get(512), memory.get(520)), (71, 5), "data");
-            Ok(())
+            equal!((memory.get(512), memory.get(520)), (71, 5), "data")
         },
     )?;
     if ctx.rank == 0 {
@@ -394,25 +383,18 @@ fn the_end(ctx: &Ctx) -> Verdict {
             last.wake()?;
             repeat("gaspi_proc_term", || c!(gaspi_proc_term(SHORT))).map(drop)
         },
-        |_| {
-            ok!(gaspi_proc_term(LONG));
-            Ok(())
-        },
+        |_| done!(gaspi_proc_term(LONG)),
         |memory| {
             notified(0, 1)?;
             ensure_eq!(memory.get(512), 71, "what was written");
-            ok!(gaspi_proc_term(LONG));
-            Ok(())
+            done!(gaspi_proc_term(LONG))
         },
     )
 }
 
 fn idle_end(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(LONG));
-    let leaves = |_: &Memory| {
-        ok!(gaspi_proc_term(LONG));
-        Ok(())
-    };
+    let leaves = |_: &Memory| done!(gaspi_proc_term(LONG));
     beside_a_member(
         ctx,
         |last, _| {
@@ -456,8 +438,7 @@ fn ended(ctx: &Ctx) -> Verdict {
                 code_name(posted),
                 code_name(waited)
             );
-            ok!(gaspi_queue_purge(1, LONG));
-            Ok(())
+            done!(gaspi_queue_purge(1, LONG))
         },
         |_| Ok(()),
         |_| Ok(()),

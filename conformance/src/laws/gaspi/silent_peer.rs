@@ -53,8 +53,7 @@ fn beside_one_that_is_stopped(
     if ctx.rank == 2 {
         ensure_eq!(memory.get(0), 5, "the sum");
     }
-    ok!(gaspi_proc_term(LONG));
-    Ok(())
+    done!(gaspi_proc_term(LONG))
 }
 
 fn time_outs(ctx: &Ctx) -> Verdict {

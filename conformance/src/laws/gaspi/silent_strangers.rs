@@ -186,15 +186,12 @@ fn posting(ctx: &Ctx) -> Verdict {
                 c!(gaspi_passive_receive(0, 2048, &mut from, 8, SHORT))
             })?;
             notified(0, 10)?;
-            for id in 1..4 {
-                notified(0, id)?;
-            }
+            for_all(1..4, |id| notified(0, id))?;
             let seen = [512, 520, 640, 648, 1024, 1032, 2048].map(|at| memory.get(at));
             ensure_eq!(seen, [70, 71, 70, 71, 5, 3, 72], "what has come");
             ensure_eq!(from, 0, "the sender");
             let again = c!(gaspi_passive_receive(0, 2048, &mut from, 8, SHORT));
-            ensure_eq!(again, TIMEOUT, "a second receive");
-            Ok(())
+            equal!(again, TIMEOUT, "a second receive")
         },
     )
 }
@@ -226,8 +223,7 @@ fn short(ctx: &Ctx) -> Verdict {
             must_fail(refused, "a write over a closed connection")?;
             repeat("gaspi_connect", || c!(gaspi_connect(2, SHORT)))?;
             memory.set(24, 99);
-            ok!(gaspi_passive_send(0, 24, 2, 8, LONG));
-            Ok(())
+            done!(gaspi_passive_send(0, 24, 2, 8, LONG))
         },
         nothing,
         nothing,
@@ -275,14 +271,12 @@ fn passive_others(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
                 ok!(gaspi_passive_send(0, 16, 0, 8, LONG));
             }
-            ensure_eq!(memory.get(16), ROUNDS - 1, "the last one");
-            Ok(())
+            equal!(memory.get(16), ROUNDS - 1, "the last one")
         },
         nothing,
         |_| {
             let mut from = 9;
-            ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
-            Ok(())
+            done!(gaspi_passive_receive(0, 16, &mut from, 8, LONG))
         },
     )
 }
@@ -325,19 +319,16 @@ fn receipts(ctx: &Ctx) -> Verdict {
                 looks.again();
             }
             got.sort_unstable();
-            ensure_eq!(got, [41, 42], "messages");
-            Ok(())
+            equal!(got, [41, 42], "messages")
         },
         |memory| {
             memory.set(0, 41);
-            ok!(gaspi_passive_send(0, 0, 0, 8, LONG));
-            Ok(())
+            done!(gaspi_passive_send(0, 0, 0, 8, LONG))
         },
         |memory| {
             memory.set(0, 42);
             let sent = send(SHORT);
-            ensure_eq!(sent, TIMEOUT, "a send that nobody receives");
-            Ok(())
+            equal!(sent, TIMEOUT, "a send that nobody receives")
         },
         |_| {
             repeat("gaspi_passive_send", || send(SHORT))?;

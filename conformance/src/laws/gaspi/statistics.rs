@@ -26,34 +26,23 @@ laws! {
 fn info(counter: u32) -> Result<(bool, String, u32), String> {
     let (mut argument, mut level) = (9, 0);
     let (mut name, mut description) = (std::ptr::null_mut::<c_char>(), null_mut());
-    ok!(gaspi_statistic_counter_info(
-        counter,
-        &mut argument,
-        &mut name,
-        &mut description,
-        &mut level
-    ));
+    gives! { GASPI_SUCCESS:
+        gaspi_statistic_counter_info(counter, &mut argument, &mut name, &mut description, &mut level);
+    }
     ensure!(!name.is_null() && !description.is_null(), "{counter}: null");
     // SAFETY:
     // - contract of gaspi_statistic_counter_info: the texts end with a 0.
     let [name, description] = [name, description].map(|text| unsafe { CStr::from_ptr(text) });
-    ensure!(
-        !name.is_empty() && !description.is_empty(),
-        "the texts of counter {counter} are empty"
-    );
+    let empty = name.is_empty() || description.is_empty();
+    ensure!(!empty, "the texts of counter {counter} are empty");
     ensure!(matches!(argument, 0 | 1), "{counter} takes a {argument}");
     ensure!(level >= 1, "counter {counter} has the level {level}");
     Ok((argument == 1, name.to_string_lossy().into_owned(), level))
 }
 
-fn max() -> Result<u32, String> {
-    let max = got!(gaspi_statistic_counter_max());
-    Ok(max)
-}
-
 /// The counter with this name and level.
 fn find(name: &str, level: u32) -> Result<u32, String> {
-    for counter in 0..max()? {
+    for counter in 0..got!(gaspi_statistic_counter_max()) {
         let (_, known, of) = info(counter)?;
         if known == name && of == level {
             return Ok(counter);
@@ -63,32 +52,28 @@ fn find(name: &str, level: u32) -> Result<u32, String> {
 }
 
 fn value(counter: u32, argument: u32) -> Result<u64, String> {
-    let (mut value, mut short) = (9, 9);
-    ok!(gaspi_statistic_counter_get(counter, argument, &mut value));
-    ok!(gaspi_statistic_counter_get_17(
-        counter, argument, &mut short
-    ));
+    let value = got!(gaspi_statistic_counter_get(counter, argument));
+    let short = got!(gaspi_statistic_counter_get_17(counter, argument));
     let least = u32::try_from(value).unwrap_or(u32::MAX);
     ensure!(short >= least, "counter {counter}: {value}, and {short}");
     Ok(value)
 }
 
 fn level(level: u32) -> Verdict {
-    ok!(gaspi_statistic_verbosity_level(level));
-    Ok(())
+    done!(gaspi_statistic_verbosity_level(level))
 }
 
 /// Stops counting and resets all counters.
 fn clear() -> Verdict {
     level(0)?;
-    for counter in 0..max()? {
+    for counter in 0..got!(gaspi_statistic_counter_max()) {
         ok!(gaspi_statistic_counter_reset(counter));
     }
     Ok(())
 }
 
 fn told(_: &Ctx) -> Verdict {
-    let max = max()?;
+    let max = got!(gaspi_statistic_counter_max());
     ensure!(max > 0, "no counters");
     for counter in 0..max {
         info(counter)?;
@@ -116,18 +101,14 @@ fn told(_: &Ctx) -> Verdict {
 fn counts(ctx: &Ctx) -> Verdict {
     segment(0, 256)?;
     clear()?;
-    let [writes, reads, lists] =
-        ["gaspi_write", "gaspi_read", "gaspi_write_list"].map(|name| find(name, 1));
-    let (writes, reads, lists) = (writes?, reads?, lists?);
-    let [written, read, sent] =
-        ["bytes_written", "bytes_read", "bytes_sent"].map(|name| find(name, 1));
-    let (written, read, sent) = (written?, read?, sent?);
+    let calls = ["gaspi_write", "gaspi_read", "gaspi_write_list"];
+    let bytes = ["bytes_written", "bytes_read", "bytes_sent"];
+    let counters = calls.into_iter().chain(bytes).map(|name| find(name, 1));
+    let counters: Vec<u32> = counters.collect::<Result<_, _>>()?;
     barrier()?;
     if ctx.rank == 0 {
         level(1)?;
-        for _ in 0..5 {
-            ok!(gaspi_write(0, 0, 1, 0, 8, 24, 0, LONG));
-        }
+        for_all(0..5, |_| done!(gaspi_write(0, 0, 1, 0, 8, 24, 0, LONG)))?;
         ok!(gaspi_read(0, 0, 1, 0, 8, 10, 0, LONG));
         let (ids, offsets, sizes) = ([0u8; 3], [0u64, 8, 16], [1u64, 2, 4]);
         let (id, at, size) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
@@ -136,11 +117,10 @@ fn counts(ctx: &Ctx) -> Verdict {
         flush(0)?;
         ok!(gaspi_passive_send(0, 0, 1, 9, LONG));
         level(0)?;
-        let seen = [writes, reads, lists, written, read, sent].map(|counter| value(counter, 0));
+        let seen: Vec<_> = counters.iter().map(|counter| value(*counter, 0)).collect();
         ensure_eq!(seen, [5, 1, 1, 5 * 24 + 7, 10, 9].map(Ok), "the counters");
     } else {
-        let mut sender = 9;
-        ok!(gaspi_passive_receive(0, 64, &mut sender, 9, LONG));
+        receive(0, 64, 9)?;
     }
     clear()?;
     barrier()
@@ -151,10 +131,7 @@ fn levels(ctx: &Ctx) -> Verdict {
     clear()?;
     let (calls, time) = (find("gaspi_notify", 1)?, find("gaspi_notify", 2)?);
     barrier()?;
-    let post = || -> Verdict {
-        ok!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG));
-        Ok(())
-    };
+    let post = || -> Verdict { done!(gaspi_notify(0, right(ctx), 1, 1, 0, LONG)) };
     post()?;
     ensure_eq!((value(calls, 0)?, value(time, 0)?), (0, 0), "at level 0");
     level(1)?;
@@ -190,11 +167,8 @@ fn by_rank(ctx: &Ctx) -> Verdict {
     for rank in 0..ctx.size {
         ensure_eq!(value(to, rank)?, 8 * u64::from(rank + 1), "to rank {rank}");
     }
-    let mut long = 0;
-    gives!(
-        GASPI_ERR_INV_RANK,
-        gaspi_statistic_counter_get(to, 65_536, &mut long)
-    );
+    let code = c!(gaspi_statistic_counter_get(to, 65_536, &mut 0));
+    ensure_eq!(code, GASPI_ERR_INV_RANK, "the counter of rank 65536");
     clear()?;
     ensure_eq!(value(to, 1)?, 0, "bytes to rank 1 after a reset");
     flush(0)?;
@@ -219,25 +193,17 @@ fn reset(ctx: &Ctx) -> Verdict {
 
 fn printed(_: &Ctx) -> Verdict {
     clear()?;
-    let text = crate::kit::printed(|| {
-        with_config(
-            |_| {},
-            || {
-                segment(0, 64)?;
-                level(1)?;
-                for nth in 0..3 {
-                    ok!(gaspi_notify(0, 0, nth, 1, 0, LONG));
-                }
-                level(0)?;
-                ok!(gaspi_statistic_print_counters());
-                flush(0)
-            },
-        )
-    })?;
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let print = || {
+        segment(0, 64)?;
+        level(1)?;
+        for_all(0..3, |nth| done!(gaspi_notify(0, 0, nth, 1, 0, LONG)))?;
+        level(0)?;
+        ok!(gaspi_statistic_print_counters());
+        flush(0)
+    };
+    let text = crate::kit::printed(|| with_config(|_| {}, print))?;
+    let lines = text.lines().map(|line| line.split_whitespace().collect());
+    let lines: Vec<Vec<&str>> = lines.collect();
     ensure_eq!(lines.len(), 1, "lines of {text:?}");
     ensure_eq!(lines[0][..4], ["[", "0]", "gaspi_notify", "3"], "the line");
     clear()

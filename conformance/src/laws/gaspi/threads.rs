@@ -57,11 +57,8 @@ fn meet(_: &Ctx) -> Verdict {
     }
     meets();
     ensure_eq!(WRONG.load(Ordering::Acquire), 0, "threads with errors");
-    ensure_eq!(
-        NUMBERS.load(Ordering::Acquire),
-        (1 << THREADS) - 1,
-        "the numbers, as bits"
-    );
+    let numbers = NUMBERS.load(Ordering::Acquire);
+    ensure_eq!(numbers, (1 << THREADS) - 1, "the numbers, as bits");
     ok!(gaspi_threads_term());
     barrier()
 }
@@ -112,6 +109,5 @@ fn refused(_: &Ctx) -> Verdict {
     gives!(GASPI_ERR_NULLPTR, gaspi_threads_get_total(null_mut()));
     gives!(GASPI_ERR_NULLPTR, gaspi_threads_get_num_cores(null_mut()));
     gives!(GASPI_ERR_NULLPTR, gaspi_threads_init(null_mut()));
-    ok!(gaspi_threads_term());
-    Ok(())
+    done!(gaspi_threads_term())
 }

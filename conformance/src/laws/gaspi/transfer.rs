@@ -1,6 +1,7 @@
 //! §8.2, §8.3, §8.4: writing and reading, with notifications.
 
 use super::kit::*;
+use crate::kit::bytes_of;
 use crate::law::Random;
 
 laws! {
@@ -77,7 +78,7 @@ fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
 fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
     let len = 400_000;
     let memory = segment(0, len)?;
-    let data = random_bytes(&mut ctx.random(7), len);
+    let data = bytes_of(ctx, 7, len);
     let target = segment(1, len)?;
     if ctx.rank == 1 {
         memory.store(0, &data);
@@ -90,11 +91,8 @@ fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
             let to = GUARD + random.below(300) as usize;
             post::read(1, to as u64, 1, 0, from as u64, size as u64).ok(0, LONG)?;
             flush(0)?;
-            target.holds(
-                to,
-                &data[from..from + size],
-                &format!("a read of {size} bytes"),
-            )?;
+            let what = format!("a read of {size} bytes");
+            target.holds(to, &data[from..from + size], &what)?;
             target.all(to - GUARD, GUARD, 0, "before the target")?;
             target.all(to + size, GUARD, 0, "behind the target")?;
             target.store(to, &vec![0; size]);
@@ -106,7 +104,7 @@ fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
 fn to_oneself(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 1024)?;
     let me = ctx.rank as u16;
-    let data = random_bytes(&mut ctx.random(u64::from(me)), 100);
+    let data = bytes_of(ctx, u64::from(me), 100);
     memory.store(0, &data);
     ok!(gaspi_write(0, 0, me, 0, 200, 100, 0, LONG));
     ok!(gaspi_notify(0, me, 0, 5, 0, LONG));
@@ -134,28 +132,23 @@ pub(super) fn rounds(
     let len = 1 << 17;
     let source = segment(0, len)?;
     let target = segment(1, len)?;
-    let (mut here, mut there) = (
-        ctx.random(100 + u64::from(ctx.rank)),
-        ctx.random(100 + u64::from(left(ctx))),
-    );
+    let mut here = ctx.random(100 + u64::from(ctx.rank));
+    let mut there = ctx.random(100 + u64::from(left(ctx)));
     let mut choices = ctx.random(5);
     for round in 1..=rounds {
         // Both ends draw the same numbers.
         let draw = |random: &mut Random| {
             let mut at = 0;
-            let parts: Vec<(u64, u64, u64)> = sizes(random)
-                .into_iter()
-                .map(|size| {
-                    let gap = random.below(9) as usize;
-                    let part = ((at + gap) as u64, (at + 8 - gap) as u64, size as u64);
-                    at += size + 16;
-                    part
-                })
-                .collect();
-            let data: Vec<Vec<u8>> = parts
+            let mut parts = Vec::new();
+            for size in sizes(random) {
+                let gap = random.below(9) as usize;
+                parts.push(((at + gap) as u64, (at + 8 - gap) as u64, size as u64));
+                at += size + 16;
+            }
+            let data = parts
                 .iter()
-                .map(|part| random_bytes(random, part.2 as usize))
-                .collect();
+                .map(|part| random_bytes(random, part.2 as usize));
+            let data: Vec<Vec<u8>> = data.collect();
             (parts, data)
         };
         let (parts, data) = draw(&mut here);
@@ -166,15 +159,10 @@ pub(super) fn rounds(
         ensure_eq!(notified(1, 0)?, round, "the notification's value");
         let (parts, data) = draw(&mut there);
         for (i, (part, data)) in parts.iter().zip(&data).enumerate() {
-            target.holds(
-                part.1 as usize,
-                data,
-                &format!("round {round}, write {i} of {}", parts.len()),
-            )?;
+            let what = format!("round {round}, write {i} of {}", parts.len());
+            target.holds(part.1 as usize, data, &what)?;
         }
-        for queue in 0..8 {
-            flush(queue)?;
-        }
+        for_all(0..8, flush)?;
         // The next round overwrites the target.
         barrier()?;
     }
@@ -193,8 +181,7 @@ fn notify_after_writes(ctx: &Ctx) -> Verdict {
         for (from, at, size) in parts {
             ok!(gaspi_write(0, *from, to, 1, *at, *size, queue, LONG));
         }
-        ok!(gaspi_notify(1, to, 0, round, queue, LONG));
-        Ok(())
+        done!(gaspi_notify(1, to, 0, round, queue, LONG))
     })
 }
 
@@ -204,8 +191,7 @@ fn notify_after_large_writes(ctx: &Ctx) -> Verdict {
         for (from, at, size) in parts {
             ok!(gaspi_write(0, *from, to, 1, *at, *size, 2, LONG));
         }
-        ok!(gaspi_notify(1, to, 0, round, 2, LONG));
-        Ok(())
+        done!(gaspi_notify(1, to, 0, round, 2, LONG))
     })
 }
 
@@ -229,18 +215,12 @@ fn notify_per_destination(ctx: &Ctx) -> Verdict {
             ok!(gaspi_notify(1, rank, ctx.rank, round as u32, 1, LONG));
         }
         for rank in others(ctx) {
-            ensure_eq!(
-                notified(1, u32::from(rank))?,
-                round as u32,
-                "the notification of rank {rank}"
-            );
+            let value = notified(1, u32::from(rank))?;
+            ensure_eq!(value, round as u32, "the notification of rank {rank}");
             for i in 0..writes {
                 let seen = target.get(8 * (i * n + rank as usize));
-                ensure_eq!(
-                    seen,
-                    round << 32 | (i as u64) << 8 | u64::from(rank),
-                    "write {i} of rank {rank} in round {round}"
-                );
+                let expected = round << 32 | (i as u64) << 8 | u64::from(rank);
+                ensure_eq!(seen, expected, "write {i} of rank {rank} in {round}");
             }
         }
         barrier()?;
@@ -259,9 +239,7 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
 
 fn first_with_test(ctx: &Ctx) -> Verdict {
     // Each request is the first one to its segment.
-    for id in 0..5 {
-        segment(id, 4096)?;
-    }
+    for_all(0..5, |id| segment(id, 4096))?;
     barrier()?;
     let (to, mut old) = (right(ctx), 0);
     ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, TEST));
@@ -281,7 +259,7 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
     let (len, n) = (50_000usize, 12u32);
     let source = segment(0, len)?;
     let target = segment(1, len * 2)?;
-    source.store(0, &random_bytes(&mut ctx.random(u64::from(ctx.rank)), len));
+    source.store(0, &bytes_of(ctx, u64::from(ctx.rank), len));
     barrier()?;
     let mut random = ctx.random(40 + u64::from(ctx.rank));
     let mut posted = Vec::new();
@@ -295,22 +273,15 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
         posted.push((at, peer, from, size));
         at += size;
     }
-    let expected: Vec<Vec<u8>> = (0..ctx.size)
-        .map(|rank| random_bytes(&mut ctx.random(u64::from(rank)), len))
-        .collect();
-    let mut missing = n;
-    while missing > 0 {
-        let (mut id, mut value) = (0, 0);
-        ok!(gaspi_notify_waitsome(1, 0, n, &mut id, LONG));
-        ok!(gaspi_notify_reset(1, id, &mut value));
+    for _ in 0..n {
+        let (id, value) = taken(1, 0, n)?;
         ensure_eq!(value, 1, "the notification of a read");
         let (at, peer, from, size) = posted[id as usize];
-        target.holds(
-            at,
-            &expected[peer as usize][from..from + size],
-            &format!("read {id} from rank {peer}"),
-        )?;
-        missing -= 1;
+        let (all, what) = (
+            bytes_of(ctx, peer.into(), len),
+            format!("read {id} from {peer}"),
+        );
+        target.holds(at, &all[from..from + size], &what)?;
     }
     barrier()?;
     (0..8).try_for_each(flush)
@@ -340,7 +311,7 @@ const MOST: usize = 100_003;
 
 fn largest_transfer(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 3 * MOST)?;
-    let data = random_bytes(&mut ctx.random(u64::from(ctx.rank)), MOST + 1);
+    let data = bytes_of(ctx, u64::from(ctx.rank), MOST + 1);
     memory.store(0, &data);
     barrier()?;
     let size = MOST as u64;
@@ -350,7 +321,7 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
         gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG);
     }
     notified(0, 0)?;
-    let theirs = random_bytes(&mut ctx.random(u64::from(left(ctx))), MOST + 1);
+    let theirs = bytes_of(ctx, u64::from(left(ctx)), MOST + 1);
     memory.holds(MOST + 10, &theirs[..MOST], "the largest write")?;
     memory.all(2 * MOST + 10, 10, 0, "behind it")?;
     flush(0)?;
@@ -359,7 +330,7 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
     memory.holds(MOST + 10, &theirs[..MOST], "the target of a refused read")?;
     ok!(gaspi_read(0, size + 10, right(ctx), 0, 0, size, 0, LONG));
     flush(0)?;
-    let theirs = random_bytes(&mut ctx.random(u64::from(right(ctx))), MOST + 1);
+    let theirs = bytes_of(ctx, u64::from(right(ctx)), MOST + 1);
     memory.holds(MOST + 10, &theirs[..MOST], "the largest read")
 }
 
@@ -376,12 +347,7 @@ fn many_megabytes(ctx: &Ctx) -> Verdict {
     let check = |from: u16| -> Verdict {
         for at in (0..len).step_by(step) {
             target.shows(at, at as u64 ^ 0xabcd ^ u64::from(from), "a word")?;
-            ensure_eq!(
-                target.get(at + step - 8),
-                at as u64 + u64::from(from),
-                "word at {}",
-                at + step - 8
-            );
+            target.shows(at + step - 8, at as u64 + u64::from(from), "a word")?;
         }
         Ok(())
     };
@@ -411,12 +377,8 @@ fn source_is_free_after_wait(ctx: &Ctx) -> Verdict {
     ok!(gaspi_notify(1, right(ctx), 0, 1, 0, LONG));
     notified(1, 0)?;
     for round in 0..rounds {
-        target.all(
-            round * size,
-            size,
-            round as u8 + 1,
-            &format!("write {round}"),
-        )?;
+        let what = format!("write {round}");
+        target.all(round * size, size, round as u8 + 1, &what)?;
     }
     flush(0)
 }
@@ -438,12 +400,8 @@ fn read_after_wait(ctx: &Ctx) -> Verdict {
         }
         flush(5)?;
         for (i, peer) in peers.iter().enumerate() {
-            target.all(
-                i * size,
-                size,
-                *peer as u8 + 1,
-                &format!("round {round}, read {i} from rank {peer}"),
-            )?;
+            let what = format!("round {round}, read {i} from rank {peer}");
+            target.all(i * size, size, *peer as u8 + 1, &what)?;
         }
     }
     barrier()
@@ -457,11 +415,8 @@ fn read_sees_what_was_notified(ctx: &Ctx) -> Verdict {
         notified(0, 0)?;
         ok!(gaspi_read(0, 8, left(ctx), 0, 0, 8, 1, LONG));
         flush(1)?;
-        ensure_eq!(
-            memory.get(8),
-            round * 10 + u64::from(left(ctx)),
-            "the word read in round {round}"
-        );
+        let expected = round * 10 + u64::from(left(ctx));
+        ensure_eq!(memory.get(8), expected, "the word read in round {round}");
         barrier()?;
     }
     flush(0)
@@ -474,10 +429,7 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     let source = segment(0, count * size)?;
     let target = segment(1, count * size)?;
     let block = |from: u32, to: u32, i: u32| {
-        random_bytes(
-            &mut ctx.random(1 + u64::from(from * 10_000 + to * 1000 + i)),
-            size,
-        )
+        bytes_of(ctx, 1 + u64::from(from * 10_000 + to * 1000 + i), size)
     };
     for to in 0..n {
         for i in 0..per {
@@ -486,42 +438,26 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     let mut random = ctx.random(u64::from(ctx.rank));
-    let mut work: Vec<(u32, u32)> = (0..n)
-        .flat_map(|to| (0..per).map(move |i| (to, i)))
-        .collect();
+    let all = (0..n).flat_map(|to| (0..per).map(move |i| (to, i)));
+    let mut work: Vec<(u32, u32)> = all.collect();
     for i in (1..work.len()).rev() {
         work.swap(i, random.below(i as u64 + 1) as usize);
     }
     for (to, i) in work {
         let from = (to * per + i) as u64 * size as u64;
         let slot = ctx.rank * per + i;
-        post::write_notify(
-            0,
-            from,
-            to as u16,
-            1,
-            u64::from(slot) * size as u64,
-            size as u64,
-            slot,
-            slot + 1,
-        )
-        .ok(random.below(8) as u8, LONG)?;
+        let (to, at, size) = (to as u16, u64::from(slot) * size as u64, size as u64);
+        let write = post::write_notify(0, from, to, 1, at, size, slot, slot + 1);
+        write.ok(random.below(8) as u8, LONG)?;
     }
     let mut seen = vec![false; count];
     for _ in 0..count {
-        let (mut slot, mut value) = (0, 0);
-        ok!(gaspi_notify_waitsome(1, 0, count as u32, &mut slot, LONG));
-        ok!(gaspi_notify_reset(1, slot, &mut value));
+        let (slot, value) = taken(1, 0, count as u32)?;
         ensure_eq!(value, slot + 1, "the value of notification {slot}");
-        ensure!(
-            !std::mem::replace(&mut seen[slot as usize], true),
-            "notification {slot} came twice"
-        );
-        target.holds(
-            slot as usize * size,
-            &block(slot / per, ctx.rank, slot % per),
-            &format!("the block of slot {slot}"),
-        )?;
+        let again = std::mem::replace(&mut seen[slot as usize], true);
+        ensure!(!again, "notification {slot} came twice");
+        let expected = block(slot / per, ctx.rank, slot % per);
+        target.holds(slot as usize * size, &expected, &format!("slot {slot}"))?;
     }
     barrier()?;
     none_notified(1, 0, 65_536)?;
@@ -533,7 +469,7 @@ fn chain_of_ranks(ctx: &Ctx) -> Verdict {
     let memory = segment(0, len)?;
     barrier()?;
     for round in 1..=8u32 {
-        let data = random_bytes(&mut ctx.random(u64::from(round)), len);
+        let data = bytes_of(ctx, u64::from(round), len);
         if ctx.rank == 0 {
             memory.store(0, &data);
         } else {

@@ -3,6 +3,7 @@
 use super::kit::*;
 use super::post::Parts;
 use super::transfer::{few_small, rounds};
+use crate::kit::bytes_of;
 
 laws! {
     notify_after_lists: "notify.not-overtaking.lists", "§8.4", 3, [gaspi_write_list, gaspi_write_notify, gaspi_notify] + ordering,
@@ -29,17 +30,14 @@ fn notify_after_lists(ctx: &Ctx) -> Verdict {
         if !rest.is_empty() {
             Parts::new(0, 1, rest).write(to).ok(3, LONG)?;
         }
-        ok!(gaspi_notify(1, to, 0, round, 3, LONG));
-        Ok(())
+        done!(gaspi_notify(1, to, 0, round, 3, LONG))
     })
 }
 
 fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 10, few_small, |random, parts, to, round| {
-        let parts = Parts::new(0, 1, parts);
-        parts
-            .write_notify(to, 1, 0, round)
-            .ok(random.below(8) as u8, LONG)
+        let (list, queue) = (Parts::new(0, 1, parts), random.below(8) as u8);
+        list.write_notify(to, 1, 0, round).ok(queue, LONG)
     })
 }
 
@@ -47,10 +45,8 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
     let len = 20_000usize;
     let source = segment(0, len)?;
     let target = segment(1, len)?;
-    let mut all: Vec<Vec<u8>> = Vec::new();
-    for rank in 0..ctx.size {
-        all.push(random_bytes(&mut ctx.random(u64::from(rank)), len));
-    }
+    let all = (0..ctx.size).map(|rank| bytes_of(ctx, rank.into(), len));
+    let all: Vec<Vec<u8>> = all.collect();
     source.store(0, &all[ctx.rank as usize]);
     barrier()?;
     let mut random = ctx.random(90 + u64::from(ctx.rank));
@@ -58,24 +54,19 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
         target.fill(0);
         let peer = random.below(u64::from(ctx.size)) as u16;
         let mut at = 0;
-        let parts: Vec<(u64, u64, u64)> = (0..1 + random.below(12))
-            .map(|_| {
-                let size = 1 + random.below(1000);
-                let from = random.below(len as u64 - size);
-                at += size + 1;
-                (at - size, from, size)
-            })
-            .collect();
+        let mut parts = Vec::new();
+        for _ in 0..1 + random.below(12) {
+            let size = 1 + random.below(1000);
+            at += size + 1;
+            parts.push((at - size, random.below(len as u64 - size), size));
+        }
         let list = Parts::new(1, 0, &parts);
         list.read_notify(peer, 0, round).ok(2, LONG)?;
         ensure_eq!(notified(0, round)?, 1, "the notification of reads");
         for (at, from, size) in &parts {
             let expected = &all[peer as usize][*from as usize..(*from + *size) as usize];
-            target.holds(
-                *at as usize,
-                expected,
-                &format!("an element read from rank {peer}"),
-            )?;
+            let what = format!("an element read from rank {peer}");
+            target.holds(*at as usize, expected, &what)?;
             target.all(*at as usize - 1, 1, 0, "the byte between two elements")?;
         }
         flush(2)?;
@@ -84,9 +75,7 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
 }
 
 fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
-    for id in 0..3 {
-        segment(id, 64)?;
-    }
+    for_all(0..3, |id| segment(id, 64))?;
     let list = Parts::new(0, 1, &[(0, 0, 8)]);
     list.read_notify(right(ctx), 2, 7).ok(0, LONG)?;
     ensure_eq!(notified(2, 7)?, 1, "the notification");
@@ -94,16 +83,13 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     ensure_eq!(notified(1, 9)?, 1, "the notification at the reader");
     flush(0)?;
     barrier()?;
-    for segment in 0..3 {
-        none_notified(segment, 0, 100)?;
-    }
+    for_all(0..3, |segment| none_notified(segment, 0, 100))?;
     barrier()
 }
 
 fn lists_are_writes(ctx: &Ctx) -> Verdict {
-    let segments: Vec<Memory> = (0..4)
-        .map(|id| segment(id, 4096))
-        .collect::<Result<_, _>>()?;
+    let segments = (0..4).map(|id| segment(id, 4096));
+    let segments: Vec<Memory> = segments.collect::<Result<_, _>>()?;
     let mut random = ctx.random(2);
     for round in 1..=6u32 {
         let num = 1 + random.below(40) as usize;
@@ -131,11 +117,8 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
         } else {
             ensure_eq!(notified(2, 3)?, round, "the notification");
             for (i, model) in model.iter().enumerate() {
-                segments[2 + i].holds(
-                    0,
-                    model,
-                    &format!("target segment {i} of a list of {num}"),
-                )?;
+                let what = format!("target segment {i} of a list of {num}");
+                segments[2 + i].holds(0, model, &what)?;
                 segments[2 + i].fill(0);
             }
         }
@@ -147,7 +130,7 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
 fn lists_are_reads(ctx: &Ctx) -> Verdict {
     let source = segment(0, 4096)?;
     let target = segment(1, 4096)?;
-    let data = |rank: u16| random_bytes(&mut ctx.random(u64::from(rank)), 4096);
+    let data = |rank: u16| bytes_of(ctx, rank.into(), 4096);
     source.store(0, &data(ctx.rank as u16));
     barrier()?;
     let theirs_data = data(right(ctx));
@@ -196,11 +179,11 @@ fn longest_list(ctx: &Ctx) -> Verdict {
     }
     flush(0)?;
     barrier()?;
-    let parts: Vec<_> = parts
-        .into_iter()
-        .map(|(from, at, size)| (at, from, size))
-        .collect();
-    Parts::new(1, 0, &parts).read(right(ctx)).ok(0, LONG)?;
+    let mut list = Parts::default();
+    for (from, at, size) in parts {
+        list.push((1, at), (0, from), size);
+    }
+    list.read(right(ctx)).ok(0, LONG)?;
     flush(0)?;
     for i in 0..n {
         let expected = 3 * i as u64 + u64::from(right(ctx));

@@ -42,12 +42,7 @@ fn reads(ctx: &Ctx) -> Verdict {
 }
 
 fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
-    threads(4, |_| {
-        for _ in 0..30 {
-            add(0, 8, right(ctx), 1)?;
-        }
-        Ok(())
-    })?;
+    threads(4, |_| for_all(0..30, |_| add(0, 8, right(ctx), 1)))?;
     barrier()?;
     ensure_eq!(memory.get(8), 120, "the sum");
     barrier()

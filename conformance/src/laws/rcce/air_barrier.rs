@@ -20,31 +20,11 @@ laws! {
         "who waits long at iRCCE_barrier leaves its core to others, also with requests open";
 }
 
-/// The address of a register's handle.
-type Register = usize;
-
-fn new_register() -> Result<Register, String> {
-    let mut register = std::ptr::null();
-    ok!(iRCCE_atomic_alloc(&mut register));
-    Ok(register as usize)
-}
-
-fn read(register: Register) -> Result<i32, String> {
-    let mut value = -7;
-    ok!(iRCCE_atomic_read(register as *const _, &mut value));
-    Ok(value)
-}
-
 /// The first register of the program, and the two registers of the barrier before it.
 fn registers() -> Result<(Register, [Register; 2]), String> {
     let (first, second) = (new_register()?, new_register()?);
     let size = second - first;
     Ok((first, [first - 2 * size, first - size]))
-}
-
-fn meet() -> Verdict {
-    ok!(iRCCE_barrier(&mut world()));
-    Ok(())
 }
 
 fn counts(ctx: &Ctx) -> Verdict {
@@ -56,12 +36,20 @@ fn counts(ctx: &Ctx) -> Verdict {
         let shift = random.below(u64::from(ctx.size)) as u32;
         let before = ((ctx.rank + shift) % ctx.size) as i32;
         until(&format!("{before} UEs in barrier {round}"), || {
-            Ok(read(counter)? == before)
+            Ok(register_value(counter)? == before)
         })?;
-        ensure_eq!(read(other)?, 0, "the other register in barrier {round}");
-        meet()?;
+        ensure_eq!(
+            register_value(other)?,
+            0,
+            "the other register in barrier {round}"
+        );
+        meet(true, &mut world())?;
         // The next use of this register needs this UE in the next barrier.
-        ensure_eq!(read(counter)?, 0, "the register after barrier {round}");
+        ensure_eq!(
+            register_value(counter)?,
+            0,
+            "the register after barrier {round}"
+        );
     }
     Ok(())
 }
@@ -75,57 +63,48 @@ fn first_two(ctx: &Ctx) -> Verdict {
     let mut none = first as *const _;
     gives!(ERROR, iRCCE_atomic_alloc(&mut none));
     ensure!(none.is_null(), "a 95th register beside the barrier's");
-    ensure!(
-        mine.iter().all(|register| !counters.contains(register)),
-        "a program has got a register of the barrier"
-    );
+    let apart = mine.iter().all(|register| !counters.contains(register));
+    ensure!(apart, "a program has got a register of the barrier");
     for round in 0..if ctx.is_quick() { 30 } else { 5 } {
         for register in &mine {
             if ctx.rank == 0 {
                 ok!(iRCCE_atomic_write(*register as *const _, round * 100));
             }
         }
-        meet()?;
+        meet(true, &mut world())?;
         for register in &mine {
             ok!(iRCCE_atomic_inc(*register as *const _, null_mut()));
         }
-        meet()?;
+        meet(true, &mut world())?;
         for register in &mine {
             let expected = round * 100 + ctx.size as i32;
-            ensure_eq!(read(*register)?, expected, "a register in round {round}");
+            ensure_eq!(
+                register_value(*register)?,
+                expected,
+                "a register in round {round}"
+            );
         }
-        meet()?;
+        meet(true, &mut world())?;
     }
     Ok(())
 }
 
-unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id % 2
-}
-
 fn parts(ctx: &Ctx) -> Verdict {
     let (_, counters) = registers()?;
-    let mut comm = RCCE_COMM::UNDEFINED;
-    ok!(RCCE_comm_split(Some(parity), null_mut(), &mut comm));
+    let mut comm = split(parity)?;
     let flag = new_flag()?;
     let (me, partner) = (ctx.rank as i32, (ctx.rank as i32 + 2) % 4);
     for round in 1..if ctx.is_quick() { 40 } else { 12 } {
         ok!(RCCE_flag_write(&mut { flag }, round, me));
-        if (round as u32 + ctx.rank / 2).is_multiple_of(2) {
-            ok!(iRCCE_barrier(&mut comm));
-        } else {
-            ok!(RCCE_barrier(&mut comm));
-        }
+        let improved = (round as u32 + ctx.rank / 2).is_multiple_of(2);
+        meet(improved, &mut comm)?;
         in_round(flag, partner, round)?;
-        ensure_eq!(
-            (read(counters[0])?, read(counters[1])?),
-            (0, 0),
-            "the registers of the barrier of all"
-        );
+        let seen = (register_value(counters[0])?, register_value(counters[1])?);
+        ensure_eq!(seen, (0, 0), "the registers of the barrier of all");
     }
     // No UE may enter a barrier of all while another one still checks the registers.
     ok!(RCCE_barrier(null_mut()));
-    meet()
+    meet(true, &mut world())
 }
 
 fn holds(ctx: &Ctx) -> Verdict {
@@ -138,12 +117,12 @@ fn holds(ctx: &Ctx) -> Verdict {
         }
         let of = |id: i32| content(ctx, round << 4 | id as u64, 1000);
         ok!(RCCE_put(area, Bytes::of(&of(me)).raw(), 1000, (me + 1) % n));
-        meet()?;
+        meet(true, &mut world())?;
         let back = Bytes::filled(1000, 0);
         ok!(RCCE_get(back.raw(), area, 1000, (me + 2) % n));
         back.holds(&of((me + 1) % n), 0, &format!("round {round}"))?;
         back.free();
-        meet()?;
+        meet(true, &mut world())?;
     }
     Ok(())
 }
@@ -154,12 +133,12 @@ fn crowd(ctx: &Ctx) -> Verdict {
     let flag = new_flag()?;
     for round in 1..12 {
         ok!(RCCE_flag_write(&mut { flag }, round, me));
-        meet()?;
+        meet(true, &mut world())?;
         for id in [0, (me + 1) % n, (me + 23) % n, n - 1] {
             in_round(flag, id, round)?;
         }
     }
-    meet()
+    meet(true, &mut world())
 }
 
 /// CPU seconds of this process.
@@ -176,12 +155,12 @@ fn idle(ctx: &Ctx) -> Verdict {
         if open {
             c!(iRCCE_irecv(room.ptr(), 8, source as i32, request.0));
         }
-        meet()?;
+        meet(true, &mut world())?;
         let before = used();
         if ctx.rank == 1 {
             pause(LATE);
         }
-        meet()?;
+        meet(true, &mut world())?;
         let used = used() - before;
         ensure!(
             used < 0.5 * LATE as f64 * 1e-3,

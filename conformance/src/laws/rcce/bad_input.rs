@@ -41,12 +41,10 @@ fn ids(_: &Ctx) -> Verdict {
     let (area, flag) = (c!(iRCCE_malloc(64)), new_flag()?);
     let id = RCCE_ERROR_ID;
     for wrong in WRONG {
-        gives!(id, RCCE_send(ptr, 8, wrong));
-        gives!(id, RCCE_send(ptr, 0, wrong));
-        gives!(id, RCCE_recv(ptr, 8, wrong));
-        gives!(id, RCCE_recv(ptr, 0, wrong));
         gives!(id, RCCE_recv_test(ptr, 8, wrong, &mut number));
         for len in [8, 0] {
+            gives!(id, RCCE_send(ptr, len as usize, wrong));
+            gives!(id, RCCE_recv(ptr, len as usize, wrong));
             gives!(id, iRCCE_isend(ptr, len, wrong, Send::new().0));
             gives!(id, iRCCE_isend(ptr, len, wrong, null_mut()));
             gives!(id, iRCCE_issend(ptr, len, wrong, Send::new().0));
@@ -144,11 +142,8 @@ fn copies(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let area = c!(iRCCE_malloc(MPB));
     let bytes = Bytes::filled(MPB + 64, 0x61);
-    let (target, source, length) = (
-        RCCE_ERROR_TARGET,
-        RCCE_ERROR_SOURCE,
-        RCCE_ERROR_MESSAGE_LENGTH,
-    );
+    let (target, source) = (RCCE_ERROR_TARGET, RCCE_ERROR_SOURCE);
+    let length = RCCE_ERROR_MESSAGE_LENGTH;
     for (wrong, size) in [
         (null_mut(), 8),
         (null_mut(), 0),
@@ -171,13 +166,11 @@ fn copies(ctx: &Ctx) -> Verdict {
         gives!(length, iRCCE_get(bytes.raw(), area, negative, other));
     }
     ok!(iRCCE_put(area, null_mut(), 0, other));
+    let put = c!(iRCCE_memcpy_put(null_mut(), bytes.raw().cast(), 8));
+    let get = c!(iRCCE_memcpy_get(null_mut(), bytes.raw().cast(), 8));
     ensure!(
-        c!(iRCCE_memcpy_put(null_mut(), bytes.raw().cast(), 8)).is_null(),
-        "a copy to null"
-    );
-    ensure!(
-        c!(iRCCE_memcpy_get(null_mut(), bytes.raw().cast(), 8)).is_null(),
-        "a copy to null"
+        put.is_null() && get.is_null(),
+        "copies to null: {put:?}, {get:?}"
     );
     c!(iRCCE_memcpy_put(bytes.raw().cast(), std::ptr::null(), 8));
     bytes.holds(&[0x61; MPB + 64], 0, "the program's bytes")?;
@@ -267,11 +260,7 @@ fn lengths(ctx: &Ctx) -> Verdict {
 fn requests(_: &Ctx) -> Verdict {
     let (out, into) = (Send::new(), Recv::new());
     for _ in 0..2 {
-        ensure_eq!(
-            (out.test(), into.test()),
-            ((SUCCESS, 1), (SUCCESS, 1)),
-            "tests"
-        );
+        ensure_eq!([out.test(), into.test()], [(SUCCESS, 1); 2], "tests");
         out.wait()?;
         into.wait()?;
         ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
@@ -311,18 +300,13 @@ fn failed_requests(ctx: &Ctx) -> Verdict {
 
 fn lists(_: &Ctx) -> Verdict {
     c!(iRCCE_init_wait_list(null_mut()));
-    c!(iRCCE_add_to_wait_list(
-        null_mut(),
-        Send::new().0,
-        Recv::new().0
-    ));
-    c!(iRCCE_add_send_to_wait_list(null_mut(), Send::new().0));
-    c!(iRCCE_add_recv_to_wait_list(null_mut(), Recv::new().0));
     let (mut flag, mut send, mut receive) = (-7, Send::new().0, Recv::new().0);
+    c!(iRCCE_add_to_wait_list(null_mut(), send, receive));
+    c!(iRCCE_add_send_to_wait_list(null_mut(), send));
+    c!(iRCCE_add_recv_to_wait_list(null_mut(), receive));
     gives!(ERROR, iRCCE_test_all(null_mut(), &mut flag));
     gives!(ERROR, iRCCE_wait_all(null_mut()));
     gives!(ERROR, iRCCE_test_any(null_mut(), &mut send, &mut receive));
     gives!(ERROR, iRCCE_wait_any(null_mut(), &mut send, &mut receive));
-    ensure_eq!(flag, -7, "the flag");
-    Ok(())
+    equal!(flag, -7, "the flag")
 }

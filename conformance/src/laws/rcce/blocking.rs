@@ -3,9 +3,9 @@
 use super::kit::*;
 
 laws! {
-    lengths: "blocking.lengths", "iRCCE 2.0 §9.4", 2, [iRCCE_ssend, iRCCE_srecv],
+    each_length given(false): "blocking.lengths", "iRCCE 2.0 §9.4", 2, [iRCCE_ssend, iRCCE_srecv],
         "messages of every length arrive both ways, and nothing is written behind them";
-    plain_lengths: "blocking.plain-lengths", "RCCE RCCE_send", 2, [RCCE_send, RCCE_recv],
+    each_length given(true): "blocking.plain-lengths", "RCCE RCCE_send", 2, [RCCE_send, RCCE_recv],
         "RCCE's own messages of every length arrive both ways, and nothing is written behind them";
     mixed: "blocking.mixed", "iRCCE 2.0 §9.4", 2, [RCCE_send, RCCE_recv, iRCCE_ssend, iRCCE_srecv],
         "RCCE_send meets iRCCE_srecv, and iRCCE_ssend RCCE_recv";
@@ -33,33 +33,17 @@ laws! {
         "a ring where all but one send first passes on what it got";
 }
 
-fn lengths(ctx: &Ctx) -> Verdict {
-    each_length(ctx, false)
-}
-
-fn plain_lengths(ctx: &Ctx) -> Verdict {
-    each_length(ctx, true)
-}
-
 fn each_length(ctx: &Ctx, plain: bool) -> Verdict {
     for (len, from) in LENGTHS.into_iter().flat_map(|len| [(len, 0), (len, 1)]) {
         let expected = content(ctx, len as u64 * 2 + from as u64, len);
         if ctx.rank as i32 == from {
             let bytes = Bytes::of(&expected);
-            if plain {
-                ok!(RCCE_send(bytes.ptr(), len, 1 - from));
-            } else {
-                ok!(iRCCE_ssend(bytes.ptr(), len as isize, 1 - from));
-            }
+            send_by(plain, &bytes, 1 - from)?;
             bytes.holds(&expected, 0, "what was sent")?;
             bytes.free();
         } else {
             let room = Bytes::filled(len + 64, 0xa5);
-            if plain {
-                ok!(RCCE_recv(room.ptr(), len, from));
-            } else {
-                ok!(iRCCE_srecv(room.ptr(), len as isize, from));
-            }
+            receive_by(plain, &room, len, from)?;
             room.holds(&expected, 0xa5, &format!("{len} bytes from UE {from}"))?;
             room.free();
         }
@@ -67,20 +51,34 @@ fn each_length(ctx: &Ctx, plain: bool) -> Verdict {
     Ok(())
 }
 
+/// A blocking send, by RCCE or by iRCCE.
+fn send_by(plain: bool, bytes: &Bytes, dest: i32) -> Verdict {
+    match plain {
+        true => done!(RCCE_send(bytes.ptr(), bytes.len, dest)),
+        false => send(bytes, dest),
+    }
+}
+
+/// A blocking receive, by RCCE or by iRCCE.
+fn receive_by(plain: bool, room: &Bytes, len: usize, source: i32) -> Verdict {
+    match plain {
+        true => done!(RCCE_recv(room.ptr(), len, source)),
+        false => done!(iRCCE_srecv(room.ptr(), len as isize, source)),
+    }
+}
+
 fn mixed(ctx: &Ctx) -> Verdict {
     for len in LENGTHS.into_iter().filter(|len| *len > 0) {
         let expected = content(ctx, len as u64, len);
         let bytes = Bytes::of(&expected);
-        if ctx.rank == 0 {
-            ok!(RCCE_send(bytes.ptr(), len, 1));
-            ok!(iRCCE_ssend(bytes.ptr(), len as isize, 1));
-        } else {
-            bytes.fill(0);
-            ok!(iRCCE_srecv(bytes.ptr(), len as isize, 0));
-            bytes.holds(&expected, 0, "of RCCE_send")?;
-            bytes.fill(0);
-            ok!(RCCE_recv(bytes.ptr(), len, 0));
-            bytes.holds(&expected, 0, "of iRCCE_ssend")?;
+        for plain in [true, false] {
+            if ctx.rank == 0 {
+                send_by(plain, &bytes, 1)?;
+            } else {
+                bytes.fill(0);
+                receive_by(!plain, &bytes, len, 0)?;
+                bytes.holds(&expected, 0, &format!("of RCCE_send: {plain}"))?;
+            }
         }
         bytes.free();
     }
@@ -88,25 +86,19 @@ fn mixed(ctx: &Ctx) -> Verdict {
 }
 
 fn synchronous(ctx: &Ctx) -> Verdict {
-    each_waits(ctx, &LENGTHS, |bytes, other| {
-        ok!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, other));
-        Ok(())
-    })
+    each_waits(ctx, &LENGTHS, false)
 }
 
 fn plain_synchronous(ctx: &Ctx) -> Verdict {
-    each_waits(ctx, &LENGTHS[1..], |bytes, other| {
-        ok!(RCCE_send(bytes.ptr(), bytes.len, other));
-        Ok(())
-    })
+    each_waits(ctx, &LENGTHS[1..], true)
 }
 
 /// The clock is the same everywhere: the send ends after its receive has begun.
-fn each_waits(ctx: &Ctx, lengths: &[usize], call: impl Fn(&Bytes, i32) -> Verdict) -> Verdict {
+fn each_waits(ctx: &Ctx, lengths: &[usize], plain: bool) -> Verdict {
     for len in lengths.iter().copied() {
         let bytes = Bytes::filled(len, 1);
         if ctx.rank == 0 {
-            call(&bytes, 1)?;
+            send_by(plain, &bytes, 1)?;
             let over = c!(RCCE_wtime());
             let begun = f64::from_le_bytes(receive(8, 1)?.try_into().expect("8 bytes"));
             ensure!(over >= begun, "{len} bytes: {} s too early", begun - over);
@@ -130,36 +122,28 @@ fn nothing(ctx: &Ctx) -> Verdict {
         ok!(RCCE_recv(null_mut(), 0, other));
         ok!(RCCE_recv(null_mut(), 0, other));
     }
-    let mut test = -7;
-    ok!(RCCE_recv_test(null_mut(), 0, other, &mut test));
+    let test = got!(RCCE_recv_test(null_mut(), 0, other));
     ensure_eq!(test, 1, "a test for nothing");
     barrier()?;
-    let mut flag = -7;
-    ok!(iRCCE_iprobe(other, null_mut(), &mut flag));
+    let flag = got!(iRCCE_iprobe(other, null_mut()));
     ensure_eq!(flag, 0, "something was sent");
     barrier()
 }
 
 fn plain_test(ctx: &Ctx) -> Verdict {
     each_test(ctx, |room, len| {
-        let mut test = -7;
-        ok!(RCCE_recv_test(room.ptr(), len, 0, &mut test));
-        Ok(test)
+        Ok(got!(RCCE_recv_test(room.ptr(), len, 0)))
     })
 }
 
 fn test(ctx: &Ctx) -> Verdict {
-    for (source, any) in [
-        (0, false),
-        (ANY_SOURCE, false),
-        (0, true),
-        (ANY_SOURCE, true),
-    ] {
+    for (source, any) in [0, ANY_SOURCE]
+        .into_iter()
+        .flat_map(|id| [(id, false), (id, true)])
+    {
         each_test(ctx, |room, len| {
-            let mut test = -7;
             let len = if any { ANY_LENGTH } else { len as isize };
-            ok!(iRCCE_srecv_test(room.ptr(), len, source, &mut test));
-            Ok(test)
+            Ok(got!(iRCCE_srecv_test(room.ptr(), len, source)))
         })?;
     }
     Ok(())
@@ -218,14 +202,20 @@ fn probe(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
+/// The sender and the flag of iRCCE_iprobe.
+fn probed(source: i32) -> Result<(i32, i32), String> {
+    let (mut rank, mut flag) = (-7, -7);
+    ok!(iRCCE_iprobe(source, &mut rank, &mut flag));
+    Ok((rank, flag))
+}
+
 fn iprobe(ctx: &Ctx) -> Verdict {
     if ctx.rank != 0 {
         ctx.sync();
         return send(&Bytes::of(&[ctx.rank as u8; 40]), 0);
     }
     for source in [ANY_SOURCE, 0, 1, 2] {
-        let (mut rank, mut flag) = (-7, -7);
-        ok!(iRCCE_iprobe(source, &mut rank, &mut flag));
+        let flag = probed(source)?.1;
         ensure_eq!(flag, 0, "a message from {source} that nobody sent");
         ok!(iRCCE_iprobe(source, null_mut(), null_mut()));
     }
@@ -234,21 +224,16 @@ fn iprobe(ctx: &Ctx) -> Verdict {
         arrived(source)?;
         // Probes leave the message in place.
         for _ in 0..3 {
-            let (mut rank, mut flag) = (-7, -7);
-            ok!(iRCCE_iprobe(source, &mut rank, &mut flag));
-            ensure_eq!((rank, flag), (source, 1), "sender and flag");
+            ensure_eq!(probed(source)?, (source, 1), "sender and flag");
         }
     }
     for left in (1..=2).rev() {
-        let (mut rank, mut flag) = (-7, -7);
-        ok!(iRCCE_iprobe(ANY_SOURCE, &mut rank, &mut flag));
+        let (rank, flag) = probed(ANY_SOURCE)?;
         ensure_eq!(flag, 1, "{left} messages");
         ensure_eq!(receive(40, rank)?, vec![rank as u8; 40], "from UE {rank}");
     }
-    let mut flag = -7;
-    ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), &mut flag));
-    ensure_eq!(flag, 0, "a third message");
-    Ok(())
+    let flag = got!(iRCCE_iprobe(ANY_SOURCE, null_mut()));
+    equal!(flag, 0, "a third message")
 }
 
 fn longer(ctx: &Ctx) -> Verdict {
@@ -270,21 +255,14 @@ fn longer(ctx: &Ctx) -> Verdict {
             continue;
         }
         let bytes = Bytes::filled(len + 64, 0xc3);
-        if nth % 2 == 0 {
-            gives!(
-                RCCE_ERROR_MESSAGE_LENGTH,
-                iRCCE_srecv(bytes.ptr(), room as isize, 0)
-            );
-        } else if room > 0 {
-            gives!(RCCE_ERROR_MESSAGE_LENGTH, RCCE_recv(bytes.ptr(), room, 0));
-        } else {
-            gives!(RCCE_ERROR_MESSAGE_LENGTH, iRCCE_srecv(bytes.ptr(), 0, 0));
+        let wrong = RCCE_ERROR_MESSAGE_LENGTH;
+        // RCCE_recv of no bytes receives nothing.
+        match nth % 2 == 0 || room == 0 {
+            true => gives!(wrong, iRCCE_srecv(bytes.ptr(), room as isize, 0)),
+            false => gives!(wrong, RCCE_recv(bytes.ptr(), room, 0)),
         }
-        bytes.holds(
-            &expected[..room],
-            0xc3,
-            &format!("{len} bytes in a buffer of {room}"),
-        )?;
+        let what = format!("{len} bytes in a buffer of {room}");
+        bytes.holds(&expected[..room], 0xc3, &what)?;
         ensure_eq!(receive(9, 0)?, [9; 9], "the next message");
     }
     Ok(())
@@ -301,21 +279,10 @@ fn shorter(ctx: &Ctx) -> Verdict {
             continue;
         }
         let bytes = Bytes::filled(room, 0xc4);
-        if nth % 2 == 0 {
-            ok!(RCCE_recv(bytes.ptr(), room, 0));
-        } else {
-            ok!(iRCCE_srecv(bytes.ptr(), room as isize, 0));
-        }
-        bytes.holds(
-            &expected,
-            0xc4,
-            &format!("{len} bytes in a buffer of {room}"),
-        )?;
-        ensure_eq!(
-            (c!(iRCCE_get_length()), c!(iRCCE_get_source(null_mut()))),
-            (len as i32, 0),
-            "length and source of the last message"
-        );
+        receive_by(nth % 2 == 0, &bytes, room, 0)?;
+        let what = format!("{len} bytes in a buffer of {room}");
+        bytes.holds(&expected, 0xc4, &what)?;
+        ensure_eq!(last_message(), (0, len as i32), "source and length");
     }
     Ok(())
 }
@@ -352,10 +319,8 @@ fn ring(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let len = 1 + ctx.random(12).below(20_000) as usize;
-    let (mut bytes, mut room) = (
-        Bytes::of(&content(ctx, me as u64, len)),
-        Bytes::filled(len, 0),
-    );
+    let mut bytes = Bytes::of(&content(ctx, me as u64, len));
+    let mut room = Bytes::filled(len, 0);
     for round in 0..2 * n {
         if me == 0 {
             ok!(RCCE_recv(room.ptr(), len, left));

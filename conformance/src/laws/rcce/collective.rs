@@ -3,7 +3,7 @@
 use super::kit::*;
 
 laws! {
-    bcast: "collective.bcast", "iRCCE 2.0 §9.11", 4, [RCCE_bcast, iRCCE_bcast, iRCCE_mcast],
+    broadcast: "collective.bcast", "iRCCE 2.0 §9.11", 4, [RCCE_bcast, iRCCE_bcast, iRCCE_mcast],
         "every UE has the root's bytes, of every length and from every root, and nothing behind them changes";
     bcast_parts: "collective.bcast-parts", "iRCCE 2.0 §5.3, §9.11", 4, [iRCCE_bcast, RCCE_bcast, RCCE_comm_split],
         "broadcasts of parts stay among the members; roots are numbers among them";
@@ -27,7 +27,7 @@ laws! {
         "a job of one UE has collectives, too";
 }
 
-fn bcast(ctx: &Ctx) -> Verdict {
+fn broadcast(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     for (nth, len) in LENGTHS.into_iter().enumerate() {
         for way in 0..3u64 {
@@ -35,34 +35,23 @@ fn bcast(ctx: &Ctx) -> Verdict {
             let expected = content(ctx, nth as u64 * 3 + way, len);
             let bytes = Bytes::filled(len + 32, 0x48);
             if me == root {
-                bytes.free();
+                bytes.begin_with(&expected);
             }
-            let mut text = expected.clone();
-            text.resize(len + 32, 0x48);
-            let bytes = if me == root { Bytes::of(&text) } else { bytes };
             match way {
                 0 => ok!(RCCE_bcast(bytes.ptr(), len, root, world())),
                 1 => ok!(iRCCE_bcast(bytes.ptr(), len, root, world())),
                 _ => ok!(iRCCE_mcast(bytes.ptr(), len, root)),
             }
-            bytes.holds(
-                &expected,
-                0x48,
-                &format!("{len} bytes of UE {root}, way {way}"),
-            )?;
+            let what = format!("{len} bytes of UE {root}, way {way}");
+            bytes.holds(&expected, 0x48, &what)?;
             bytes.free();
         }
     }
     Ok(())
 }
 
-unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id / 2
-}
-
 fn bcast_parts(ctx: &Ctx) -> Verdict {
-    let mut comm = RCCE_COMM::UNDEFINED;
-    ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comm));
+    let comm = split(halves)?;
     ensure_eq!((comm.size, comm.my_rank), (2, ctx.rank as i32 % 2), "part");
     for len in LENGTHS {
         for root in 0..2 {
@@ -70,16 +59,8 @@ fn bcast_parts(ctx: &Ctx) -> Verdict {
             let expected = content(ctx, (len as u64) << 4 | from as u64, len);
             let mine = ctx.rank as i32 == from;
             for improved in [false, true] {
-                let bytes = if mine {
-                    Bytes::of(&expected)
-                } else {
-                    Bytes::filled(len, 0)
-                };
-                if improved {
-                    ok!(iRCCE_bcast(bytes.ptr(), len, root, comm));
-                } else {
-                    ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
-                }
+                let bytes = Bytes::of_root(mine, &expected);
+                bcast(improved, &bytes, root, comm)?;
                 bytes.holds(&expected, 0, &format!("{len} bytes of UE {from}"))?;
                 bytes.free();
             }
@@ -88,22 +69,14 @@ fn bcast_parts(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id % 2
-}
-
 fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let mut part = RCCE_COMM::UNDEFINED;
-    ok!(RCCE_comm_split(Some(parity), null_mut(), &mut part));
+    let part = split(parity)?;
     let mut random = ctx.random(8);
     for nth in 0..24 {
         let (root, len) = (nth % n, random.below(20_000) as usize);
         let expected = content(ctx, nth as u64, len);
-        let bytes = Bytes::of(&expected);
-        if me != root {
-            bytes.fill(0);
-        }
+        let bytes = Bytes::of_root(me == root, &expected);
         // The root's call changes more slowly than the others' calls.
         let way = if me == root { nth / n } else { nth + me };
         match way % 3 {
@@ -117,16 +90,8 @@ fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
         barrier()?;
         let expected = content(ctx, 100 + (nth + me % 2) as u64, len);
         let root = nth % part.size;
-        let bytes = if part.my_rank == root {
-            Bytes::of(&expected)
-        } else {
-            Bytes::filled(len, 0)
-        };
-        if (nth + part.my_rank) % 2 == 0 {
-            ok!(iRCCE_bcast(bytes.ptr(), len, root, part));
-        } else {
-            ok!(RCCE_bcast(bytes.ptr(), len, root, part));
-        }
+        let bytes = Bytes::of_root(part.my_rank == root, &expected);
+        bcast((nth + part.my_rank) % 2 == 0, &bytes, root, part)?;
         bytes.holds(&expected, 0, &format!("broadcast {nth} of a part"))?;
     }
     Ok(())
@@ -165,11 +130,8 @@ fn multicast_wildcards(ctx: &Ctx) -> Verdict {
         } else {
             let room = Bytes::filled(20_000, 0x50);
             ok!(iRCCE_mrecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-            ensure_eq!(
-                (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length())),
-                (root, len as i32),
-                "root and length of multicast {nth}"
-            );
+            let expected_message = (root, len as i32);
+            ensure_eq!(last_message(), expected_message, "of multicast {nth}");
             room.holds(&expected, 0x50, "the multicast")?;
             room.free();
         }
@@ -186,10 +148,8 @@ fn multicast_within(ctx: &Ctx) -> Verdict {
         match ctx.rank {
             0 => ok!(iRCCE_msend(Bytes::of(&expected).ptr(), len as isize)),
             1 => {
-                gives!(
-                    RCCE_ERROR_MESSAGE_LENGTH,
-                    iRCCE_mrecv_within(bytes.ptr(), ANY_LENGTH, 0, 60)
-                );
+                let code = c!(iRCCE_mrecv_within(bytes.ptr(), ANY_LENGTH, 0, 60));
+                ensure_eq!(code, RCCE_ERROR_MESSAGE_LENGTH, "60 of {len} bytes");
                 bytes.holds(&expected[..60], 0x51, "60 bytes of it")?;
             }
             _ => {
@@ -224,15 +184,11 @@ fn multicast_order(ctx: &Ctx) -> Verdict {
         }
         let room = Bytes::filled(*len, 0);
         ok!(iRCCE_mrecv(room.ptr(), *len as isize, 0));
-        room.holds(
-            &content(ctx, nth as u64, *len),
-            0,
-            &format!("multicast {nth}"),
-        )?;
+        let expected = content(ctx, nth as u64, *len);
+        room.holds(&expected, 0, &format!("multicast {nth}"))?;
         room.free();
     }
-    ensure_eq!(receive(10, 0)?, [ctx.rank as u8; 10], "the message between");
-    Ok(())
+    equal!(receive(10, 0)?, [ctx.rank as u8; 10], "the message between")
 }
 
 fn barrier_holds(ctx: &Ctx) -> Verdict {
@@ -245,14 +201,11 @@ fn barrier_holds(ctx: &Ctx) -> Verdict {
             pause(random.below(3));
         }
         ok!(RCCE_flag_write(&mut { flag }, round, me));
-        if round % 2 == 0 {
-            barrier()?;
-        } else {
-            ok!(iRCCE_barrier(&mut world()));
+        match round % 2 {
+            0 => barrier()?,
+            _ => meet(true, &mut world())?,
         }
-        for id in 0..n {
-            in_round(flag, id, round)?;
-        }
+        for_all(0..n, |id| in_round(flag, id, round))?;
     }
     barrier()
 }
@@ -283,14 +236,8 @@ fn barrier_world(ctx: &Ctx) -> Verdict {
             // The address of the program's variable.
             _ => offered(library().rcce_variables.RCCE_COMM_WORLD, "RCCE_COMM_WORLD").as_ptr(),
         };
-        if round % 2 == 0 {
-            ok!(RCCE_barrier(comm));
-        } else {
-            ok!(iRCCE_barrier(comm));
-        }
-        for id in 0..ctx.size as i32 {
-            in_round(flag, id, round)?;
-        }
+        meet(round % 2 != 0, comm)?;
+        for_all(0..ctx.size as i32, |id| in_round(flag, id, round))?;
     }
     barrier()
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::kit::*;
 
 laws! {
-    split: "comm.split", "RCCE RCCE_comm_split", 5, [RCCE_comm_split, RCCE_comm_size, RCCE_comm_rank],
+    splits: "comm.split", "RCCE RCCE_comm_split", 5, [RCCE_comm_split, RCCE_comm_size, RCCE_comm_rank],
         "each UE is in the communicator of its colour; ranks follow the numbers; aux is passed on";
     barriers: "comm.barriers", "RCCE RCCE_barrier", 4, [RCCE_comm_split, RCCE_barrier, iRCCE_barrier] + ordering,
         "a barrier of a part waits for its members, and for nobody else";
@@ -30,28 +30,20 @@ unsafe extern "C" fn modulo(id: i32, aux: *mut c_void) -> i32 {
 
 fn split_by(by: i32, comm: &mut RCCE_COMM) -> Verdict {
     let mut by = by;
-    ok!(RCCE_comm_split(Some(modulo), (&raw mut by).cast(), comm));
-    Ok(())
+    done!(RCCE_comm_split(Some(modulo), (&raw mut by).cast(), comm))
 }
 
-fn split(ctx: &Ctx) -> Verdict {
+fn splits(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     for by in 1..=6 {
         let mut comm = RCCE_COMM::UNDEFINED;
         split_by(by, &mut comm)?;
         let members: Vec<i32> = (0..n).filter(|id| id % by == me % by).collect();
-        let rank = members
-            .iter()
-            .position(|id| *id == me)
-            .map(|rank| rank as i32);
-        let (mut size, mut seen) = (-7, -7);
-        ok!(RCCE_comm_size(comm, &mut size));
-        ok!(RCCE_comm_rank(comm, &mut seen));
-        ensure_eq!(
-            (size as usize, Some(seen)),
-            (members.len(), rank),
-            "size and rank by {by}"
-        );
+        let rank = members.iter().position(|id| *id == me);
+        let (size, seen) = (got!(RCCE_comm_size(comm)), got!(RCCE_comm_rank(comm)));
+        let expected = (members.len(), rank);
+        let told = (size as usize, Some(seen as usize));
+        ensure_eq!(told, expected, "size and rank by {by}");
         ensure_eq!((comm.size, comm.my_rank), (size, seen), "size, my_rank");
         ensure_eq!(&comm.member[..members.len()], &members[..], "list by {by}");
         ok!(RCCE_barrier(&mut comm));
@@ -76,9 +68,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
         let came = f64::from_le_bytes(receive(8, 3)?.try_into().expect("8 bytes"));
         ensure!(left >= came, "UE 1 left {} s before UE 3 came", came - left);
     }
-    for _ in 0..20 {
-        ok!(iRCCE_barrier(&mut comm));
-    }
+    for_all(0..20, |_| done!(iRCCE_barrier(&mut comm)))?;
     let flag = new_flag()?;
     let partner = (ctx.rank as i32 + 2) % 4;
     for round in 1..30 {
@@ -86,8 +76,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
         ok!(RCCE_barrier(&mut comm));
         in_round(flag, partner, round)?;
     }
-    ok!(RCCE_barrier(&mut comm));
-    Ok(())
+    done!(RCCE_barrier(&mut comm))
 }
 
 fn works(comm: RCCE_COMM) -> Verdict {
@@ -95,11 +84,7 @@ fn works(comm: RCCE_COMM) -> Verdict {
     ok!(RCCE_barrier(&mut comm));
     for root in 0..comm.size {
         let text = [root as u8 + 1; 40];
-        let bytes = if comm.my_rank == root {
-            Bytes::of(&text)
-        } else {
-            Bytes::filled(40, 0)
-        };
+        let bytes = Bytes::of_root(comm.my_rank == root, &text);
         ok!(RCCE_bcast(bytes.ptr(), 40, root, comm));
         bytes.holds(&text, 0, "a broadcast")?;
     }
@@ -114,21 +99,14 @@ fn many(ctx: &Ctx) -> Verdict {
         split_by(1 + nth % 3, &mut comm)?;
         comms.push(comm);
     }
-    for comm in &comms {
-        works(*comm)?;
-    }
+    for_all(&comms, |comm| works(*comm))?;
     for comm in comms.iter_mut().step_by(2) {
         ok!(RCCE_comm_free(comm));
     }
     let mut again = RCCE_COMM::UNDEFINED;
-    for nth in 0..dropped {
-        split_by(1 + nth % 3, &mut again)?;
-    }
+    for_all(0..dropped, |nth| split_by(1 + nth % 3, &mut again))?;
     works(again)?;
-    for comm in comms.iter().skip(1).step_by(2) {
-        works(*comm)?;
-    }
-    Ok(())
+    for_all(comms.iter().skip(1).step_by(2), |comm| works(*comm))
 }
 
 fn copies(_: &Ctx) -> Verdict {
@@ -138,10 +116,7 @@ fn copies(_: &Ctx) -> Verdict {
         split_by(by, &mut comm)?;
         copies.push(comm);
     }
-    for copy in copies {
-        works(copy)?;
-    }
-    Ok(())
+    for_all(copies, works)
 }
 
 fn free(_: &Ctx) -> Verdict {
@@ -177,12 +152,7 @@ fn overlapping(ctx: &Ctx) -> Verdict {
             let root = random.below(2) as i32;
             let from = comm.member[root as usize] as u64;
             let expected = content(ctx, from << 32 | len as u64 | (comm.size as u64) << 24, len);
-            let mine = comm.my_rank == root;
-            let bytes = if mine {
-                Bytes::of(&expected)
-            } else {
-                Bytes::filled(len, 0)
-            };
+            let bytes = Bytes::of_root(comm.my_rank == root, &expected);
             ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
             bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
             bytes.free();

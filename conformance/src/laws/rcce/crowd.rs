@@ -20,11 +20,7 @@ fn collectives(ctx: &Ctx) -> Verdict {
         let root = (round * 17 + 5) % n;
         barrier()?;
         let expected = content(ctx, round as u64, 9000);
-        let bytes = if me == root {
-            Bytes::of(&expected)
-        } else {
-            Bytes::filled(9000, 0)
-        };
+        let bytes = Bytes::of_root(me == root, &expected);
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
         bytes.holds(&expected, 0, "the broadcast")?;
         let (data, result) = (Bytes::of(&me.to_ne_bytes()), Bytes::filled(4, 0));
@@ -44,39 +40,24 @@ fn collectives(ctx: &Ctx) -> Verdict {
 fn messages(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let of = |a: i32, b: i32| {
-        content(
-            ctx,
-            (a as u64) << 8 | b as u64,
-            200 + (a * b) as usize % 3000,
-        )
+        let len = 200 + (a * b) as usize % 3000;
+        content(ctx, (a as u64) << 8 | b as u64, len)
     };
     let mut receives = Vec::new();
     for shift in 1..n {
         let source = (me + n - shift) % n;
-        let (request, room) = (Recv::new(), Bytes::filled(of(source, me).len(), 0));
-        c!(iRCCE_irecv(
-            room.ptr(),
-            room.len as isize,
-            source,
-            request.0
-        ));
-        receives.push((request, room, source));
+        let room = Bytes::filled(of(source, me).len(), 0);
+        receives.push((irecv(&room, source)?.0, room, source));
     }
     for shift in 1..n {
-        let bytes = Bytes::of(&of(me, (me + shift) % n));
-        c!(iRCCE_isend(
-            bytes.ptr(),
-            bytes.len as isize,
-            (me + shift) % n,
-            Send::new().0
-        ));
+        let dest = (me + shift) % n;
+        isend(&Bytes::of(&of(me, dest)), dest)?;
     }
     for (request, room, source) in receives {
         request.wait()?;
         room.holds(&of(source, me), 0, &format!("the message of UE {source}"))?;
     }
-    ok!(iRCCE_isend_wait(null_mut()));
-    Ok(())
+    done!(iRCCE_isend_wait(null_mut()))
 }
 
 fn one_takes_all(ctx: &Ctx) -> Verdict {
@@ -98,23 +79,17 @@ fn one_takes_all(ctx: &Ctx) -> Verdict {
 
 fn counters(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let mut register = std::ptr::null();
-    ok!(iRCCE_atomic_alloc(&mut register));
+    let register = new_register()? as *const _;
     let flag = new_flag()?;
     barrier()?;
-    for _ in 0..20 {
-        ok!(iRCCE_atomic_inc(register, null_mut()));
-    }
+    for_all(0..20, |_| done!(iRCCE_atomic_inc(register, null_mut())))?;
     ok!(RCCE_acquire_lock(7));
-    let mut value = -7;
-    ok!(RCCE_flag_read(flag, &mut value, 7));
+    let value = flag_at(flag, 7)?;
     ok!(RCCE_flag_write(&mut { flag }, value + 1, 7));
     ok!(RCCE_release_lock(7));
     barrier()?;
-    ok!(iRCCE_atomic_read(register, &mut value));
-    ensure_eq!(value, n * 20, "the register");
-    ok!(RCCE_flag_read(flag, &mut value, 7));
-    ensure_eq!(value, n, "the flag that was counted in");
+    ensure_eq!(got!(iRCCE_atomic_read(register)), n * 20, "the register");
+    ensure_eq!(flag_at(flag, 7)?, n, "the flag that was counted in");
     barrier()?;
     ok!(RCCE_flag_write(&mut { flag }, me + 1000, (me + 1) % n));
     ok!(RCCE_wait_until(flag, (me + n - 1) % n + 1000));

@@ -35,20 +35,14 @@ fn fast_path(ctx: &Ctx) -> Verdict {
             }
             arrived(0)?;
             let (room, request) = (Bytes::filled(len, 0), Recv::new());
-            if synchronous {
-                gives!(
-                    SUCCESS,
-                    iRCCE_isrecv(room.ptr(), len as isize, 0, request.0)
-                );
-            } else {
-                gives!(SUCCESS, iRCCE_irecv(room.ptr(), len as isize, 0, request.0));
+            let (place, length) = (room.ptr(), len as isize);
+            match synchronous {
+                true => gives!(SUCCESS, iRCCE_isrecv(place, length, 0, request.0)),
+                false => gives!(SUCCESS, iRCCE_irecv(place, length, 0, request.0)),
             }
             room.holds(&expected, 0, "the message")?;
-            ensure_eq!(
-                (request.status(), request.test()),
-                (SUCCESS, (SUCCESS, 1)),
-                "the request"
-            );
+            request.has_status(SUCCESS, "the request")?;
+            ensure_eq!(request.test(), (SUCCESS, 1), "the request");
         }
     }
     Ok(())
@@ -85,10 +79,8 @@ fn push_returns(ctx: &Ctx) -> Verdict {
         ensure!(receive(100_000, 0)? == bytes.get(), "the message is wrong");
         return send(&Bytes::filled(10, 2), 0);
     }
-    let (out, into) = (
-        isend(&bytes, 1)?.0,
-        irecv(&Bytes::filled(10, 0), ANY_SOURCE)?.0,
-    );
+    let out = isend(&bytes, 1)?.0;
+    let into = irecv(&Bytes::filled(10, 0), ANY_SOURCE)?.0;
     let begin = c!(RCCE_wtime());
     for _ in 0..200 {
         ensure_eq!(out.test(), (PENDING, 0), "a send that nobody receives");
@@ -117,11 +109,8 @@ fn other_kind(ctx: &Ctx) -> Verdict {
             let into = irecv(&room, 1)?.0;
             let sends = [isend(&bytes, 1)?.0, isend(&bytes, 1)?.0];
             // The other UE may be here already and have received the first message.
-            let second = sends[1].status();
-            ensure!(
-                [RESERVED, PENDING, SUCCESS].contains(&second),
-                "the second send: {second}"
-            );
+            let states = [RESERVED, PENDING, SUCCESS];
+            one_of(sends[1].status(), &states, "the second send")?;
             into.wait()?;
             sends[1].wait()?;
         } else {
@@ -179,18 +168,12 @@ fn whose(ctx: &Ctx) -> Verdict {
         if receive.is_null() {
             let dest = c!(iRCCE_get_dest(send));
             let at = sends.iter().position(|known| *known == (send, dest));
-            let at = at.ok_or(format!(
-                "a send to {dest} that was not begun, or is given twice"
-            ))?;
-            sends.remove(at);
+            sends.remove(at.ok_or(format!("a send to {dest}, not begun or twice"))?);
         } else {
             ensure!(receives.contains(&receive), "another receive");
             let source = c!(iRCCE_get_source(receive));
-            ensure_eq!(
-                Recv(receive).size(),
-                100 * (1 + source),
-                "the length of what UE {source} sent"
-            );
+            let size = Recv(receive).size();
+            ensure_eq!(size, 100 * (1 + source), "the length from UE {source}");
             sources.push(source);
         }
     }
@@ -203,15 +186,13 @@ fn whose(ctx: &Ctx) -> Verdict {
 
 fn unset(ctx: &Ctx) -> Verdict {
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
-    let mut flag = null_mut();
-    ok!(iRCCE_flag_alloc_tagged(&mut flag));
+    let flag = got!(iRCCE_flag_alloc_tagged());
     ok!(iRCCE_flag_write(&mut { flag }, 1, me));
     barrier()?;
     for round in 0..20u64 {
         let sent = Bytes::of(&content(ctx, round << 1 | me as u64, 20));
         let value = i32::from(round % 2 == 1);
-        let mut result = -7;
-        ok!(iRCCE_test_tagged(flag, value, &mut result, null_mut(), 0));
+        let result = test_tag(flag, value, null_mut())?;
         // The other UE may have written already.
         ensure!(result == 0 || result == 1, "a test gave {result}");
         write_tagged(flag, value, other, &sent, 20)?;
@@ -233,10 +214,8 @@ fn size_of_any(ctx: &Ctx) -> Verdict {
             continue;
         }
         let (room, request) = (Bytes::filled(len + 8, 0x2f), Recv::new());
-        gives!(
-            RESERVED,
-            iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0)
-        );
+        let code = c!(iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0));
+        ensure_eq!(code, RESERVED, "a receive from anyone");
         ensure_eq!(request.source(), ANY_SOURCE, "source before a message");
         ctx.sync();
         until("the message", || match request.test() {
@@ -245,15 +224,9 @@ fn size_of_any(ctx: &Ctx) -> Verdict {
             seen => Err(format!("a test gave {seen:?}")),
         })?;
         ensure_eq!((request.source(), request.size()), (1, len as i32), "both");
-        ensure_eq!(
-            (
-                c!(iRCCE_get_source(null_mut())),
-                c!(iRCCE_get_size(null_mut(), null_mut())),
-                c!(iRCCE_get_length())
-            ),
-            (1, len as i32, len as i32),
-            "of the last message"
-        );
+        ensure_eq!(last_message(), (1, len as i32), "of the last message");
+        let size = c!(iRCCE_get_size(null_mut(), null_mut()));
+        ensure_eq!(size, len as i32, "size of the last message");
         room.holds(&content(ctx, 1, len), 0x2f, "the message")?;
         ctx.sync();
         room.free();
@@ -269,15 +242,11 @@ fn after_cancel(ctx: &Ctx) -> Verdict {
             for nth in 0..2 {
                 ensure!(receive(len, 0)? == of(nth), "message {nth} is wrong");
             }
-            for nth in 2..4 {
-                send(&Bytes::of(&of(nth)), 0)?;
-            }
+            for_all(2..4, |nth| send(&Bytes::of(&of(nth)), 0))?;
             continue;
         }
-        let out = [
-            isend(&Bytes::of(&of(0)), 1)?.0,
-            isend(&Bytes::of(&of(1)), 1)?.0,
-        ];
+        let [first, second] = [of(0), of(1)].map(|text| isend(&Bytes::of(&text), 1));
+        let out = [first?.0, second?.0];
         let rooms = [Bytes::filled(len, 0), Bytes::filled(len, 0)];
         let into = [irecv(&rooms[0], 1)?.0, irecv(&rooms[1], 1)?.0];
         for _ in 0..3 {
@@ -295,12 +264,10 @@ fn after_cancel(ctx: &Ctx) -> Verdict {
         for (nth, room) in rooms.iter().enumerate() {
             room.holds(&of(2 + nth as u64), 0, "a message")?;
         }
-        ensure!(
-            (out.iter().map(Send::status))
-                .chain(into.iter().map(Recv::status))
-                .all(|s| s == SUCCESS),
-            "a request has not ended well"
-        );
+        for nth in 0..2 {
+            out[nth].has_status(SUCCESS, "a send")?;
+            into[nth].has_status(SUCCESS, "a receive")?;
+        }
     }
     Ok(())
 }

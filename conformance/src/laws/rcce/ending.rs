@@ -7,13 +7,13 @@ use super::kit::*;
 use crate::law::{Api, Law, without_job};
 
 laws! {
-    without_finalize: "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,
+    all_end_well given("rcce.job.without-finalize"): "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,
         "a UE may return from main without RCCE_finalize: the others end well";
-    last_multicasts: "ending.last-multicasts", "RCCE RCCE_bcast, iRCCE 2.0 §9.8", 1, [RCCE_bcast, iRCCE_msend, iRCCE_mrecv] + bare,
+    all_end_well given("rcce.job.last-multicasts"): "ending.last-multicasts", "RCCE RCCE_bcast, iRCCE 2.0 §9.8", 1, [RCCE_bcast, iRCCE_msend, iRCCE_mrecv] + bare,
         "what a UE has sent to several at once arrives, also if it returns from main without RCCE_finalize before they receive it";
-    waited_for: "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
+    one_has_returned given("rcce.job.waited-for"): "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
         "who waits for a UE that has returned from main ends with one line that says so, and status 1";
-    barrier_waited_for: "ending.waited-for-at-barrier", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
+    one_has_returned given("rcce.job.waited-for-at-barrier"): "ending.waited-for-at-barrier", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
         "who waits at iRCCE_barrier for a UE that has returned from main, with or without a request open, ends the same way";
     passed: "ending.barrier-passed", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
         "a UE that returns from main right after iRCCE_barrier keeps nobody in it, even if the registers were its own";
@@ -34,17 +34,10 @@ laws! {
 }
 
 const fn hidden(id: &'static str, processes: u32, body: fn(&Ctx) -> Verdict) -> Law {
+    let (place, says) = ("unipgas conformance", "a job of a law of its own");
     Law {
         bare: true,
-        ..Law::new(
-            Api::Rcce,
-            id,
-            "unipgas conformance",
-            "a job of a law of its own",
-            processes,
-            &[],
-            body,
-        )
+        ..Law::new(Api::Rcce, id, place, says, processes, &[], body)
     }
 }
 
@@ -61,8 +54,7 @@ pub const JOBS: &[Law] = &[
         returns()
     }),
     hidden("rcce.job.last-multicasts", 3, |ctx| {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         barrier()?;
         let contents = [content(ctx, 1, 5000), content(ctx, 2, 700)];
         for (nth, content) in contents.iter().enumerate() {
@@ -96,8 +88,7 @@ pub const JOBS: &[Law] = &[
         }
     }),
     hidden("rcce.job.waited-for-at-barrier", 3, |ctx| {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         barrier()?;
         match ctx.rank {
             1 => returns(),
@@ -106,12 +97,10 @@ pub const JOBS: &[Law] = &[
             }
             _ => {}
         }
-        ok!(iRCCE_barrier(null_mut()));
-        Ok(())
+        done!(iRCCE_barrier(null_mut()))
     }),
     hidden("rcce.job.barrier-passed", 3, |ctx| {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         barrier()?;
         if ctx.rank == 2 {
             // The other UEs sleep here.
@@ -137,39 +126,18 @@ fn told(end: &RankOutcome) -> String {
     String::from_utf8_lossy(&end.stderr).into_owned()
 }
 
-fn without_finalize(ctx: &Ctx) -> Verdict {
-    all_end_well(ctx, "rcce.job.without-finalize")
-}
-
-fn last_multicasts(ctx: &Ctx) -> Verdict {
-    all_end_well(ctx, "rcce.job.last-multicasts")
-}
-
 fn all_end_well(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, 3)?;
     for (rank, end) in outcome.ranks.iter().enumerate() {
         let (exit, text) = (end.exit, told(end));
-        ensure!(
-            exit.success() && text.is_empty(),
-            "UE {rank} {exit} ({text:?})"
-        );
+        let well = exit.success() && text.is_empty();
+        ensure!(well, "UE {rank} {exit} ({text:?})");
     }
     Ok(())
-}
-
-fn waited_for(ctx: &Ctx) -> Verdict {
-    one_has_returned(ctx, "rcce.job.waited-for")
-}
-
-fn barrier_waited_for(ctx: &Ctx) -> Verdict {
-    one_has_returned(ctx, "rcce.job.waited-for-at-barrier")
 }
 
 fn passed(ctx: &Ctx) -> Verdict {
-    for _ in 0..5 {
-        all_end_well(ctx, "rcce.job.barrier-passed")?;
-    }
-    Ok(())
+    for_all(0..5, |_| all_end_well(ctx, "rcce.job.barrier-passed"))
 }
 
 /// Runs a job in which UE 1 returns from main while the others wait for it.
@@ -205,8 +173,7 @@ fn too_many(ctx: &Ctx) -> Verdict {
 
 fn alone(_: &Ctx) -> Verdict {
     for _ in 0..20 {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         let flag = new_flag()?;
         ok!(RCCE_flag_write(&mut { flag }, 1, 0));
         barrier()?;
@@ -227,29 +194,30 @@ fn with(name: &str, value: &str, body: impl FnOnce() -> Verdict) -> Verdict {
     verdict
 }
 
+/// Runs `body` in a job that begins with a variable of the environment.
+fn job_with(name: &str, value: &str, body: impl FnOnce() -> Verdict) -> Verdict {
+    with(name, value, || {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        body()?;
+        done!(RCCE_finalize())
+    })
+}
+
 fn low(_: &Ctx) -> Verdict {
     for (text, wanted) in [("1", true), ("0", false)] {
-        with("UNIPGAS_RCCE_SHM_LOW", text, || {
-            ok!(RCCE_init(null_mut(), null_mut()));
+        job_with("UNIPGAS_RCCE_SHM_LOW", text, || {
             let memory = c!(RCCE_shmalloc(4096));
             ensure!(!memory.is_null(), "no memory");
-            ensure_eq!(memory.addr() >> 32 == 0, wanted, "an address of 32 bits");
-            ok!(RCCE_finalize());
-            Ok(())
+            equal!(memory.addr() >> 32 == 0, wanted, "an address of 32 bits")
         })?;
     }
     Ok(())
 }
 
 fn mpb_size(_: &Ctx) -> Verdict {
-    for (text, size) in [
-        ("32", 32),
-        ("33", 64),
-        ("100000", 100_000),
-        ("1048576", 1 << 20),
-    ] {
-        with("UNIPGAS_RCCE_MPB", text, || {
-            ok!(RCCE_init(null_mut(), null_mut()));
+    let texts = ["32", "33", "100000", "1048576"];
+    for (text, size) in texts.into_iter().zip([32, 64, 100_000, 1_048_576]) {
+        job_with("UNIPGAS_RCCE_MPB", text, || {
             ensure!(c!(RCCE_malloc_gory(size + 32)).is_null(), "{text}: more");
             let all = c!(RCCE_malloc_gory(size));
             ensure!(!all.is_null(), "{text}: {size} bytes were not given");
@@ -257,9 +225,7 @@ fn mpb_size(_: &Ctx) -> Verdict {
             ok!(RCCE_put(all, bytes.raw(), size as i32, 0));
             bytes.fill(0);
             ok!(RCCE_get(bytes.raw(), all, size as i32, 0));
-            bytes.holds(&vec![7; size], 0, "the whole MPB")?;
-            ok!(RCCE_finalize());
-            Ok(())
+            bytes.holds(&vec![7; size], 0, "the whole MPB")
         })?;
     }
     Ok(())
@@ -267,11 +233,8 @@ fn mpb_size(_: &Ctx) -> Verdict {
 
 fn cores(_: &Ctx) -> Verdict {
     for (core, domain) in [("0", 0), ("4", 1), ("47", 5), ("24", 3)] {
-        with("UNIPGAS_RCCE_CORES", core, || {
-            ok!(RCCE_init(null_mut(), null_mut()));
-            ensure_eq!(c!(RCCE_power_domain()), domain, "the domain of core {core}");
-            ok!(RCCE_finalize());
-            Ok(())
+        job_with("UNIPGAS_RCCE_CORES", core, || {
+            equal!(c!(RCCE_power_domain()), domain, "the domain of core {core}")
         })?;
     }
     Ok(())
@@ -283,13 +246,11 @@ fn other_launcher(_: &Ctx) -> Verdict {
         for (size, expected) in [("2", failed), ("1", 0)] {
             with("OMPI_COMM_WORLD_SIZE", size, || {
                 let seen = c!(RCCE_init(null_mut(), null_mut()));
-                ensure_eq!(seen, expected, "RCCE_init as one of {size} processes");
-                Ok(())
+                equal!(seen, expected, "RCCE_init as one of {size} processes")
             })?;
         }
         ensure_eq!(c!(RCCE_num_ues()), 1, "the number of UEs");
-        ok!(RCCE_finalize());
-        Ok(())
+        done!(RCCE_finalize())
     })
 }
 
@@ -303,12 +264,10 @@ fn wrong_environment(_: &Ctx) -> Verdict {
     ] {
         with(name, value, || {
             let seen = c!(RCCE_init(null_mut(), null_mut()));
-            ensure_eq!(seen, RCCE_ERROR_CORE_NOT_IN_HOSTFILE, "{name}={value}");
-            Ok(())
+            equal!(seen, RCCE_ERROR_CORE_NOT_IN_HOSTFILE, "{name}={value}")
         })?;
     }
     ok!(RCCE_init(null_mut(), null_mut()));
     barrier()?;
-    ok!(RCCE_finalize());
-    Ok(())
+    done!(RCCE_finalize())
 }

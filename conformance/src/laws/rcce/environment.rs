@@ -52,22 +52,14 @@ fn variables(ctx: &Ctx) -> Verdict {
     let cores = variable(all.RC_COREID, "RC_COREID");
     ensure_eq!((iam, np), place(ctx), "RCCE_IAM and RCCE_NP");
     ensure_eq!(&cores[..3], &[0, 1, 2], "the first cores");
-    ensure_eq!(
-        (
-            variable(all.iRCCE_ANY_SOURCE, "iRCCE_ANY_SOURCE"),
-            variable(all.iRCCE_ANY_LENGTH, "iRCCE_ANY_LENGTH")
-        ),
-        (-1, -1),
-        "the wildcards"
-    );
+    let source = variable(all.iRCCE_ANY_SOURCE, "iRCCE_ANY_SOURCE");
+    let length = variable(all.iRCCE_ANY_LENGTH, "iRCCE_ANY_LENGTH");
+    ensure_eq!((source, length), (-1, -1), "the wildcards");
     let comm = world();
     ensure_eq!((comm.my_rank, comm.size), place(ctx), "RCCE_COMM_WORLD");
     ensure_eq!(&comm.member[..3], &[0, 1, 2], "its members");
-    let (mut size, mut rank) = (-7, -7);
-    ok!(RCCE_comm_size(comm, &mut size));
-    ok!(RCCE_comm_rank(comm, &mut rank));
-    ensure_eq!((rank, size), place(ctx), "comm_rank and comm_size");
-    Ok(())
+    let (size, rank) = (got!(RCCE_comm_size(comm)), got!(RCCE_comm_rank(comm)));
+    equal!((rank, size), place(ctx), "comm_rank and comm_size")
 }
 
 fn clock(ctx: &Ctx) -> Verdict {
@@ -129,8 +121,7 @@ fn launcher_words(_: &Ctx) -> Verdict {
     ensure_eq!(left, "program 1000 x", "the arguments");
     let cores = variable(library().rcce_variables.RC_COREID, "RC_COREID");
     ensure_eq!(&cores[..2], &[3, 7], "the cores, ascending");
-    ok!(RCCE_finalize());
-    Ok(())
+    done!(RCCE_finalize())
 }
 
 fn own_words(_: &Ctx) -> Verdict {
@@ -149,8 +140,7 @@ fn own_words(_: &Ctx) -> Verdict {
         ok!(RCCE_finalize());
     }
     ensure_eq!(Args::new("program 1 0.8 05").init()?, "program", "args");
-    ok!(RCCE_finalize());
-    Ok(())
+    done!(RCCE_finalize())
 }
 
 fn before_init(ctx: &Ctx) -> Verdict {
@@ -168,8 +158,7 @@ fn before_init(ctx: &Ctx) -> Verdict {
     ensure!(c!(RCCE_shmalloc(32)).is_null(), "before RCCE_init");
     c!(RCCE_free(null_mut()));
     ok!(RCCE_init(null_mut(), null_mut()));
-    ok!(RCCE_finalize());
-    Ok(())
+    done!(RCCE_finalize())
 }
 
 fn after_finalize(ctx: &Ctx) -> Verdict {
@@ -215,31 +204,25 @@ fn texts(_: &Ctx) -> Verdict {
     for wrong in [1, -1, 1_234_321, last + 1, last + 2, i32::MIN, i32::MAX] {
         let text = Bytes::filled(45, 0x55);
         let mut len = -7;
-        gives!(
-            RCCE_ERROR_INVALID_ERROR_CODE,
-            RCCE_error_string(wrong, text.ptr(), &mut len)
-        );
+        gives! { RCCE_ERROR_INVALID_ERROR_CODE:
+            RCCE_error_string(wrong, text.ptr(), &mut len);
+            RCCE_error_string(wrong, null_mut(), null_mut());
+        }
         ensure_eq!((len, text.get()[0]), (0, 0), "length and text of {wrong}");
-        gives!(
-            RCCE_ERROR_INVALID_ERROR_CODE,
-            RCCE_error_string(wrong, null_mut(), null_mut())
-        );
     }
-    ok!(RCCE_error_string(0, null_mut(), null_mut()));
-    Ok(())
+    done!(RCCE_error_string(0, null_mut(), null_mut()))
 }
 
 fn debug_flags(_: &Ctx) -> Verdict {
     // An error of each class.
     let calls = || {
         printed(|| {
-            gives!(RCCE_ERROR_ID, RCCE_acquire_lock(99));
-            gives!(RCCE_ERROR_ID, RCCE_send(null_mut(), 1, 99));
-            gives!(
-                RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
-                RCCE_wait_power(&mut Default::default())
-            );
-            gives!(RCCE_ERROR_DEBUG_FLAG, RCCE_debug_set(5));
+            gives! {
+                RCCE_acquire_lock(99) => RCCE_ERROR_ID;
+                RCCE_send(null_mut(), 1, 99) => RCCE_ERROR_ID;
+                RCCE_wait_power(&mut Default::default()) => RCCE_ERROR_NO_ACTIVE_RPC_REQUEST;
+                RCCE_debug_set(5) => RCCE_ERROR_DEBUG_FLAG;
+            }
             Ok(())
         })
     };
@@ -249,12 +232,8 @@ fn debug_flags(_: &Ctx) -> Verdict {
         let text = String::from_utf8_lossy(&text.get()).into_owned();
         format!("Error on UE 0: {}\n", text.trim_end_matches('\0'))
     };
-    let [id, power, debug] = [
-        RCCE_ERROR_ID,
-        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
-        RCCE_ERROR_DEBUG_FLAG,
-    ]
-    .map(text);
+    let (id, debug) = (text(RCCE_ERROR_ID), text(RCCE_ERROR_DEBUG_FLAG));
+    let power = text(RCCE_ERROR_NO_ACTIVE_RPC_REQUEST);
     ensure_eq!(calls()?, "", "with no flag set");
     for (flag, lines) in [
         (SYNCH, vec![&id]),
@@ -280,11 +259,7 @@ fn debug_barrier(ctx: &Ctx) -> Verdict {
     ok!(RCCE_debug_set(SYNCH));
     let text = printed(barrier);
     ok!(RCCE_debug_unset(SYNCH));
-    ensure_eq!(
-        text?,
-        format!("UE {} has checked into barrier\n", ctx.rank),
-        "what is printed"
-    );
-    ensure_eq!(printed(barrier)?, "", "what is printed without the flag");
-    Ok(())
+    let line = format!("UE {} has checked into barrier\n", ctx.rank);
+    ensure_eq!(text?, line, "what is printed");
+    equal!(printed(barrier)?, "", "what is printed without the flag")
 }

@@ -20,30 +20,25 @@ const UES: u32 = 4;
 type Round = fn(&Ctx, i32, u64) -> Verdict;
 
 macro_rules! waits {
-    ($($name:literal, [$($procedure:ident),*], $says:literal, $round:expr;)*) => {
+    ($($name:literal $($idle:ident)?, [$($procedure:ident),*], $says:literal, $round:expr;)*) => {
         const NAMES: &[&str] = &[$(concat!("rcce.victim.", $name)),*];
 
         /// Laws found by name only.
         pub const VICTIMS: &[Law] = &[$(Law {
             bare: true,
             ..Law::new(Api::Rcce, concat!("rcce.victim.", $name), "unipgas conformance", "a UE dies", UES, &[], |ctx| {
-                dying(ctx, $name, $round)
+                dying(ctx, $name, &[$(stringify!($idle))?], $round)
             })
         }),*];
 
         pub(super) fn laws() -> Vec<&'static Law> {
+            const SAYS: &str = "a UE is killed at any moment of any wait: the others end with one line and a failing status, and nothing is left";
             static ANY: Law = Law {
                 bare: true,
                 ordering: true,
-                ..Law::new(
-                    Api::Rcce,
-                    "rcce.failure.any-moment",
-                    "RCCE.h",
-                    "a UE is killed at any moment of any wait: the others end with one line and a failing status, and nothing is left",
-                    1,
-                    &[],
-                    |ctx| killed(ctx, NAMES[ctx.random(1).below(NAMES.len() as u64) as usize]),
-                )
+                ..Law::new(Api::Rcce, "rcce.failure.any-moment", "RCCE.h", SAYS, 1, &[], |ctx| {
+                    killed(ctx, NAMES[ctx.random(1).below(NAMES.len() as u64) as usize])
+                })
             };
             vec![$({
                 static LAW: Law = Law {
@@ -64,37 +59,23 @@ macro_rules! waits {
     };
 }
 
+// The victim of a row with `idle` makes no call.
 waits! {
     "init", [RCCE_init], "RCCE_init", |_, _, _| Ok(());
     "barrier", [RCCE_barrier, iRCCE_barrier], "barriers", |_, _, round| {
-        if round % 2 == 0 {
-            return barrier();
-        }
-        ok!(iRCCE_barrier(&mut world()));
-        Ok(())
+        meet(round % 2 != 0, &mut world())
     };
     "air-barrier", [iRCCE_barrier], "iRCCE_barrier, some with a request open", |ctx, victim, round| {
         if round == 0 && ctx.rank % 2 == 0 && ctx.rank as i32 != victim {
             c!(iRCCE_irecv(Bytes::filled(8, 0).ptr(), 8, victim, Recv::new().0));
         }
-        ok!(iRCCE_barrier(null_mut()));
-        Ok(())
+        done!(iRCCE_barrier(null_mut()))
     };
-    "finalize", [RCCE_finalize], "RCCE_finalize", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
-        ok!(RCCE_finalize());
-        Ok(())
+    "finalize" idle, [RCCE_finalize], "RCCE_finalize", |_, _, _| {
+        done!(RCCE_finalize())
     };
-    "flag", [RCCE_wait_until], "a wait for a flag", |_, _, _| {
-        ok!(RCCE_wait_until(new_flag()?, 1));
-        Ok(())
-    };
-    "tagged-flag", [iRCCE_wait_tagged], "a wait for a tagged flag", |_, _, _| {
-        ok!(iRCCE_wait_tagged(new_flag()?, 1, null_mut(), 0));
-        Ok(())
-    };
+    "flag", [RCCE_wait_until], "a wait for a flag", |_, _, _| done!(RCCE_wait_until(new_flag()?, 1));
+    "tagged-flag", [iRCCE_wait_tagged], "a wait for a tagged flag", |_, _, _| done!(iRCCE_wait_tagged(new_flag()?, 1, null_mut(), 0));
     "test-flag", [iRCCE_test_tagged, RCCE_flag_read], "a loop that looks at flags", |_, _, _| {
         let flag = new_flag()?;
         loop {
@@ -139,44 +120,32 @@ waits! {
             ok!(RCCE_flag_write(&mut flag, 1, victim));
         }
     };
-    "locks", [RCCE_acquire_lock, RCCE_release_lock], "a loop that takes locks and gives them back", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "locks" idle, [RCCE_acquire_lock, RCCE_release_lock], "a loop that takes locks and gives them back", |_, victim, _| {
         loop {
             ok!(RCCE_acquire_lock(victim));
             ok!(RCCE_release_lock(victim));
         }
     };
     "increment", [iRCCE_atomic_inc], "a loop that increments a register", |_, _, _| {
-        let mut register = std::ptr::null();
-        ok!(iRCCE_atomic_alloc(&mut register));
+        let register = new_register()? as *const _;
         loop {
             ok!(iRCCE_atomic_inc(register, null_mut()));
         }
     };
-    "send", [RCCE_send, iRCCE_ssend], "a send", |ctx, victim, round| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "send" idle, [RCCE_send, iRCCE_ssend], "a send", |_, victim, round| {
         let bytes = Bytes::filled(if round % 2 == 0 { 10 } else { 100_000 }, 1);
         send(&bytes, victim)
     };
-    "receive", [RCCE_recv, iRCCE_srecv], "a receive", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "receive" idle, [RCCE_recv, iRCCE_srecv], "a receive", |_, victim, _| {
         receive(10, victim).map(drop)
     };
     "receive-any", [iRCCE_srecv], "a receive from any source", |_, _, _| {
         let room = Bytes::filled(100, 0);
-        ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-        Ok(())
+        done!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE))
     };
     "probe", [iRCCE_probe], "a probe", |ctx, victim, _| {
         let source = if ctx.rank as i32 == victim { ANY_SOURCE } else { victim };
-        ok!(iRCCE_probe(source, null_mut()));
-        Ok(())
+        done!(iRCCE_probe(source, null_mut()))
     };
     "iprobe", [iRCCE_iprobe, iRCCE_irecv_push], "a loop of probes", |_, _, _| {
         ok!(iRCCE_iprobe(ANY_SOURCE, null_mut(), null_mut()));
@@ -187,45 +156,29 @@ waits! {
         let (me, n) = place(ctx);
         let len = [10, 5000, 9000, 100_000][round as usize % 4];
         let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
-        let (out, into) = (Send::new(), Recv::new());
-        c!(iRCCE_irecv(room.ptr(), len as isize, (me + n - 1) % n, into.0));
-        c!(iRCCE_isend(bytes.ptr(), len as isize, (me + 1) % n, out.0));
+        let into = irecv(&room, (me + n - 1) % n)?.0;
+        let out = isend(&bytes, (me + 1) % n)?.0;
         out.wait()?;
         into.wait()
     };
-    "isend-wait", [iRCCE_isend_wait], "a wait for a send that is behind another one", |ctx, victim, round| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "isend-wait" idle, [iRCCE_isend_wait], "a wait for a send that is behind another one", |ctx, victim, round| {
         // First to the victim, then to a survivor; both stay without a receive.
         let lives = (0..ctx.size as i32).find(|id| *id != victim && *id != ctx.rank as i32).unwrap_or(0);
         let bytes = Bytes::filled(if round % 2 == 0 { 40 } else { 50_000 }, 1);
-        let requests = [Send::new(), Send::new()];
-        for (dest, request) in [victim, lives].into_iter().zip(&requests) {
-            c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, dest, request.0));
-        }
-        requests[1].wait()
+        isend(&bytes, victim)?;
+        isend(&bytes, lives)?.0.wait()
     };
-    "wait-null", [iRCCE_isend_wait, iRCCE_irecv_wait], "a wait for all requests", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
+    "wait-null" idle, [iRCCE_isend_wait, iRCCE_irecv_wait], "a wait for all requests", |ctx, victim, _| {
+        irecv(&Bytes::filled(40, 0), victim)?;
+        isend(&Bytes::filled(40, 0), victim)?;
+        match ctx.rank % 2 {
+            0 => done!(iRCCE_isend_wait(null_mut())),
+            _ => done!(iRCCE_irecv_wait(null_mut())),
         }
-        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, Recv::new().0));
-        c!(iRCCE_isend(Bytes::filled(40, 0).ptr(), 40, victim, Send::new().0));
-        if ctx.rank % 2 == 0 {
-            ok!(iRCCE_isend_wait(null_mut()));
-        } else {
-            ok!(iRCCE_irecv_wait(null_mut()));
-        }
-        Ok(())
     };
-    "test", [iRCCE_isend_test, iRCCE_irecv_test, iRCCE_isend_push], "loops of tests and pushes", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
-        let (out, into) = (Send::new(), Recv::new());
-        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, into.0));
-        c!(iRCCE_isend(Bytes::filled(40, 0).ptr(), 40, victim, out.0));
+    "test" idle, [iRCCE_isend_test, iRCCE_irecv_test, iRCCE_isend_push], "loops of tests and pushes", |ctx, victim, _| {
+        let into = irecv(&Bytes::filled(40, 0), victim)?.0;
+        let out = isend(&Bytes::filled(40, 0), victim)?.0;
         loop {
             match ctx.rank % 3 {
                 0 => drop(out.test()),
@@ -234,12 +187,8 @@ waits! {
             }
         }
     };
-    "wait-list", [iRCCE_wait_all, iRCCE_wait_any, iRCCE_test_any], "calls for lists of requests", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
-        let into = Recv::new();
-        c!(iRCCE_irecv(Bytes::filled(40, 0).ptr(), 40, victim, into.0));
+    "wait-list" idle, [iRCCE_wait_all, iRCCE_wait_any, iRCCE_test_any], "calls for lists of requests", |ctx, victim, _| {
+        let into = irecv(&Bytes::filled(40, 0), victim)?.0;
         let mut list = std::mem::MaybeUninit::uninit();
         c!(iRCCE_init_wait_list(list.as_mut_ptr()));
         c!(iRCCE_add_recv_to_wait_list(list.as_mut_ptr(), into.0));
@@ -254,37 +203,30 @@ waits! {
     "bcast", [RCCE_bcast, iRCCE_bcast], "broadcasts", |ctx, _, round| {
         let len = [10, 9000, 100_000][round as usize % 3];
         let bytes = Bytes::filled(len, 1);
-        ok!(RCCE_bcast(bytes.ptr(), len, (round % u64::from(ctx.size)) as i32, world()));
-        ok!(iRCCE_bcast(bytes.ptr(), len, (round % u64::from(ctx.size)) as i32, world()));
+        let root = (round % u64::from(ctx.size)) as i32;
+        for_all([false, true], |improved| bcast(improved, &bytes, root, world()))?;
         bytes.free();
         Ok(())
     };
-    "multicast", [iRCCE_msend, iRCCE_mrecv], "multicasts that one does not receive", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "multicast" idle, [iRCCE_msend, iRCCE_mrecv], "multicasts that one does not receive", |ctx, victim, _| {
         let lowest = i32::from(victim == 0);
         let bytes = Bytes::filled(9000, 1);
-        if ctx.rank as i32 == lowest {
-            ok!(iRCCE_msend(bytes.ptr(), 9000));
-        } else {
-            ok!(iRCCE_mrecv(bytes.ptr(), 9000, lowest));
+        match ctx.rank as i32 == lowest {
+            true => done!(iRCCE_msend(bytes.ptr(), 9000)),
+            false => done!(iRCCE_mrecv(bytes.ptr(), 9000, lowest)),
         }
-        Ok(())
     };
     "reduce", [RCCE_reduce, RCCE_allreduce], "reductions", |ctx, _, round| {
         let (data, result) = (Bytes::filled(800, 0), Bytes::filled(800, 0));
         let root = (round % u64::from(ctx.size)) as i32;
         ok!(RCCE_reduce(data.ptr(), result.ptr(), 200, 63_636_363, 23_232_323, root, world()));
-        ok!(RCCE_allreduce(data.ptr(), result.ptr(), 100, 63_636_366, 23_232_323, world()));
-        Ok(())
+        done!(RCCE_allreduce(data.ptr(), result.ptr(), 100, 63_636_366, 23_232_323, world()))
     };
     "comm-split", [RCCE_comm_split], "RCCE_comm_split", |_, _, _| {
         let mut comm = RCCE_COMM::UNDEFINED;
         ok!(RCCE_comm_split(Some(one_colour), null_mut(), &mut comm));
         ok!(RCCE_barrier(&mut comm));
-        ok!(RCCE_comm_free(&mut comm));
-        Ok(())
+        done!(RCCE_comm_free(&mut comm))
     };
     "lock", [RCCE_acquire_lock], "a wait for a lock of the one that dies", |ctx, victim, _| {
         let other = i32::from(victim == 0);
@@ -294,29 +236,22 @@ waits! {
         }
         // The first survivor to take the lock releases it for the victim.
         ok!(RCCE_acquire_lock(other));
-        ok!(RCCE_release_lock(other));
-        Ok(())
+        done!(RCCE_release_lock(other))
     };
     "register", [iRCCE_atomic_read], "a loop that reads a register", |_, _, _| {
-        let mut register = std::ptr::null();
-        ok!(iRCCE_atomic_alloc(&mut register));
+        let register = new_register()? as *const _;
         loop {
             ok!(iRCCE_atomic_read(register, null_mut()));
         }
     };
-    "gory", [RCCE_send_gory, RCCE_recv_gory], "gory messages", |ctx, victim, _| {
-        if ctx.rank as i32 == victim {
-            return forever();
-        }
+    "gory" idle, [RCCE_send_gory, RCCE_recv_gory], "gory messages", |ctx, victim, _| {
         let window = c!(RCCE_malloc_gory(64));
         let (mut ready, mut sent) = (new_flag()?, new_flag()?);
         let bytes = Bytes::filled(100, 1);
-        if ctx.rank % 2 == 0 {
-            ok!(RCCE_send_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim));
-        } else {
-            ok!(RCCE_recv_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim));
+        match ctx.rank % 2 {
+            0 => done!(RCCE_send_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim)),
+            _ => done!(RCCE_recv_gory(bytes.ptr(), window, 64, &mut ready, &mut sent, 100, victim)),
         }
-        Ok(())
     };
 }
 
@@ -335,7 +270,7 @@ fn victim(ctx: &Ctx) -> i32 {
 }
 
 /// A UE of the job with a victim: runs rounds until the death.
-fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
+fn dying(ctx: &Ctx, name: &str, idle: &[&str], round: Round) -> Verdict {
     let before_init = name == "init";
     let victim = victim(ctx);
     if ctx.rank as i32 == victim {
@@ -349,12 +284,11 @@ fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
             return forever();
         }
     }
-    ok!(RCCE_init(null_mut(), null_mut()));
-    ok!(iRCCE_init());
-    for nth in 0.. {
-        round(ctx, victim, nth)?;
+    begin()?;
+    if !idle.is_empty() && ctx.rank as i32 == victim {
+        return forever();
     }
-    Ok(())
+    for_all(0.., |nth| round(ctx, victim, nth))
 }
 
 /// Runs a hidden law in a new job. Other UEs continue after one has ended.
@@ -373,18 +307,18 @@ pub(in crate::laws) fn job_of(
     let mut launch = Launch::new(size, program);
     let item = format!("{law}@{seed}+1");
     let library = library().path.to_string_lossy();
-    launch.args = [
+    let (seconds, backend) = (LONG.as_secs().to_string(), ctx.backend.as_str());
+    let args = [
         "--worker",
         "/dev/null",
         "-",
-        &ctx.backend,
-        &LONG.as_secs().to_string(),
+        backend,
+        &seconds,
         "0",
         &library,
         &item,
-    ]
-    .map(Into::into)
-    .to_vec();
+    ];
+    launch.args = args.map(Into::into).to_vec();
     launch.seed = Some(seed);
     launch.backend = std::env::var("UNIPGAS_BACKEND").ok();
     launch.keep_going = true;
@@ -395,6 +329,13 @@ pub(in crate::laws) fn job_of(
         .map_err(|e| format!("the job cannot be started: {e}"))
 }
 
+/// Whether a UE has printed one line, which names a lost UE, or a UE that ended because of the loss.
+pub(super) fn tells_the_loss(text: &str) -> bool {
+    let lines: Vec<_> = text.lines().collect();
+    let told = [" has died", " has ended, and "];
+    matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end)))
+}
+
 /// Runs the job and checks the end of each UE.
 fn killed(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, UES)?;
@@ -402,25 +343,12 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
     for (rank, end) in outcome.ranks.iter().enumerate() {
         let text = String::from_utf8_lossy(&end.stderr);
         if rank as i32 == victim {
-            ensure_eq!(
-                end.exit,
-                Exit::Signal(libc::SIGKILL),
-                "the end of the one that is killed"
-            );
+            ensure_eq!(end.exit, Exit::Signal(libc::SIGKILL), "the victim's end");
             continue;
         }
-        let what = format!(
-            "{law}: UE {rank}, with UE {victim} killed, {} ({text:?})",
-            end.exit
-        );
-        ensure!(end.exit == Exit::Code(1), "{what}");
-        let lines: Vec<_> = text.lines().collect();
-        // The line names the victim, or a UE that ended because of the death.
-        let told = [" has died", " has ended, and "];
-        ensure!(
-            matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end))),
-            "{what}"
-        );
+        let (exit, told) = (end.exit, tells_the_loss(&text));
+        let what = format!("{law}: UE {rank}, with UE {victim} killed, {exit} ({text:?})");
+        ensure!(exit == Exit::Code(1) && told, "{what}");
     }
     match leftovers(outcome.job.token()) {
         None => Ok(()),

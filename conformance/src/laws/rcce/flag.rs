@@ -33,35 +33,27 @@ laws! {
 }
 
 fn set(flag: *mut i32, value: i32, id: i32) -> Verdict {
-    ok!(RCCE_flag_write(&mut { flag }, value, id));
-    Ok(())
-}
-
-fn value(flag: *mut i32, id: i32) -> Result<i32, String> {
-    let mut value = -7;
-    ok!(RCCE_flag_read(flag, &mut value, id));
-    Ok(value)
+    done!(RCCE_flag_write(&mut { flag }, value, id))
 }
 
 fn ping_pong(ctx: &Ctx) -> Verdict {
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
     let flag = new_flag()?;
-    ensure_eq!(value(flag, me)?, 0, "a new flag");
+    ensure_eq!(flag_at(flag, me)?, 0, "a new flag");
     barrier()?;
     for _ in 0..200 {
         if me == 0 {
             set(flag, 1, other)?;
         }
         ok!(RCCE_wait_until(flag, 1));
-        ensure_eq!(value(flag, me)?, 1, "the flag after the wait");
+        ensure_eq!(flag_at(flag, me)?, 1, "the flag after the wait");
         set(flag, 0, me)?;
         if me == 1 {
             set(flag, 1, other)?;
         }
     }
     barrier()?;
-    ok!(RCCE_flag_free(&mut { flag }));
-    Ok(())
+    done!(RCCE_flag_free(&mut { flag }))
 }
 
 fn test(ctx: &Ctx) -> Verdict {
@@ -79,29 +71,18 @@ fn test(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_test_flag(flag, 2, &mut found));
         ensure_eq!(found, 1, "the flag after the wait");
     } else {
-        loop {
+        while found != 1 {
             ok!(RCCE_test_flag(flag, 1, &mut found));
-            if found == 1 {
-                break;
-            }
         }
         ok!(RCCE_wait_until(flag, 1));
         ensure_eq!(c!(RCCE_probe(flag)), 1, "RCCE_probe of a flag that is set");
         set(flag, 2, other)?;
     }
-    let mut outside = 0;
-    gives!(
-        RCCE_ERROR_FLAG_NOT_ALLOCATED,
-        RCCE_test_flag(null_mut(), 1, &mut found)
-    );
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        RCCE_test_flag(flag, 1, null_mut())
-    );
-    gives!(
-        RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
-        iRCCE_test_flag(&mut outside, 1, &mut found)
-    );
+    gives! {
+        RCCE_test_flag(null_mut(), 1, &mut found) => RCCE_ERROR_FLAG_NOT_ALLOCATED;
+        RCCE_test_flag(flag, 1, null_mut()) => RCCE_ERROR_VAL_UNDEFINED;
+        iRCCE_test_flag(&mut 0, 1, &mut found) => RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER;
+    }
     barrier()
 }
 
@@ -114,7 +95,7 @@ fn gory(ctx: &Ctx) -> Verdict {
             RCCE_wait_until_gory(flag, wrong);
         }
     }
-    ensure_eq!(value(flag, me)?, 0, "the flag after calls that failed");
+    ensure_eq!(flag_at(flag, me)?, 0, "the flag after calls that failed");
     ok!(RCCE_wait_until_gory(flag, 0));
     barrier()?;
     ok!(RCCE_flag_write_gory(&mut { flag }, 1, other));
@@ -148,8 +129,8 @@ fn every_ue(ctx: &Ctx) -> Verdict {
     set(first, me + 10, (me + 1) % n)?;
     barrier()?;
     for id in 0..n {
-        ensure_eq!(value(first, id)?, (id + n - 1) % n + 10, "UE {id}'s flag");
-        ensure_eq!(value(second, id)?, 0, "UE {id}'s other flag");
+        ensure_eq!(flag_at(first, id)?, (id + n - 1) % n + 10, "UE {id}'s flag");
+        ensure_eq!(flag_at(second, id)?, 0, "UE {id}'s other flag");
     }
     barrier()
 }
@@ -169,18 +150,13 @@ fn as_many(_: &Ctx) -> Verdict {
     let mut none = flags[0];
     gives!(RCCE_ERROR_FLAG_UNDEFINED, RCCE_flag_alloc(&mut none));
     ensure!(none.is_null(), "a flag that does not exist");
-    gives!(
-        RCCE_ERROR_FLAG_UNDEFINED,
-        iRCCE_flag_alloc_tagged(&mut none)
-    );
-    ok!(RCCE_flag_free(&mut flags[100]));
-    gives!(
-        RCCE_ERROR_FLAG_UNDEFINED,
-        RCCE_flag_free(&mut flags[100].clone())
-    );
+    gives! {
+        iRCCE_flag_alloc_tagged(&mut none) => RCCE_ERROR_FLAG_UNDEFINED;
+        RCCE_flag_free(&mut flags[100]) => SUCCESS;
+        RCCE_flag_free(&mut flags[100].clone()) => RCCE_ERROR_FLAG_UNDEFINED;
+    }
     ok!(RCCE_flag_alloc(&mut none));
-    ensure_eq!(none, flags[100], "the flag that was freed");
-    Ok(())
+    equal!(none, flags[100], "the flag that was freed")
 }
 
 fn after_put(ctx: &Ctx) -> Verdict {
@@ -208,8 +184,7 @@ fn after_put(ctx: &Ctx) -> Verdict {
 }
 
 fn new_tagged() -> Result<*mut i32, String> {
-    let mut flag = null_mut();
-    ok!(iRCCE_flag_alloc_tagged(&mut flag));
+    let flag = got!(iRCCE_flag_alloc_tagged());
     ensure!(!flag.is_null(), "iRCCE_flag_alloc_tagged gave no flag");
     Ok(flag)
 }
@@ -226,11 +201,8 @@ fn tag_comes_along(ctx: &Ctx) -> Verdict {
             sent.free();
         } else {
             ok!(iRCCE_wait_tagged(flag, 1, tag(&got), 28));
-            got.holds(
-                &content(ctx, round, 28),
-                0,
-                &format!("the tag of round {round}"),
-            )?;
+            let what = format!("the tag of round {round}");
+            got.holds(&content(ctx, round, 28), 0, &what)?;
             ok!(iRCCE_flag_write(&mut { flag }, 0, me));
         }
     }
@@ -244,33 +216,23 @@ fn tag_length(ctx: &Ctx) -> Verdict {
     set(before, 0x55, ctx.rank as i32)?;
     set(after, 0x66, ctx.rank as i32)?;
     barrier()?;
-    for (nth, len) in [0, 1, 4, 27, 28, 29, 64, i32::MAX, -1]
-        .into_iter()
-        .enumerate()
-    {
-        let sent = content(ctx, nth as u64, 64);
+    for (value, len) in (1..).zip([0, 1, 4, 27, 28, 29, 64, i32::MAX, -1]) {
+        let sent = content(ctx, value as u64, 64);
         let bytes = Bytes::of(&sent);
-        let value = nth as i32 + 1;
         write_tagged(flag, value, other, &bytes, len)?;
         let there = len.clamp(0, 28) as usize;
         for wanted in [0, 5, 28, 40, -3] {
             let room = Bytes::filled(64, 0x77);
             ok!(iRCCE_wait_tagged(flag, value, tag(&room), wanted));
             let most = wanted.clamp(0, 28) as usize;
-            let seen = room.get();
-            ensure_eq!(
-                &seen[..there.min(most)],
-                &sent[..there.min(most)],
-                "a tag of {len} read as {wanted}"
-            );
-            ensure!(
-                seen[most..].iter().all(|b| *b == 0x77),
-                "reading {wanted} bytes of a tag wrote more"
-            );
+            let (seen, both) = (room.get(), there.min(most));
+            let what = format!("a tag of {len} read as {wanted}");
+            ensure_eq!(seen[..both], sent[..both], "{what}");
+            ensure!(seen[most..].iter().all(|b| *b == 0x77), "behind {what}");
         }
         ok!(iRCCE_wait_tagged(flag, value, null_mut(), 28));
-        ensure_eq!(self::value(before, other)?, 0x55, "the flag before it");
-        ensure_eq!(self::value(after, other)?, 0x66, "the flag behind it");
+        ensure_eq!(flag_at(before, other)?, 0x55, "the flag before it");
+        ensure_eq!(flag_at(after, other)?, 0x66, "the flag behind it");
         barrier()?;
     }
     Ok(())
@@ -281,8 +243,7 @@ fn tag_test(ctx: &Ctx) -> Verdict {
     let flag = new_tagged()?;
     let room = Bytes::filled(28, 0x31);
     for wrong in [1, 2, -1] {
-        let mut result = -7;
-        ok!(iRCCE_test_tagged(flag, wrong, &mut result, tag(&room), 28));
+        let result = test_tag(flag, wrong, tag(&room))?;
         ensure_eq!(result, 0, "a flag that is unset has the value {wrong}");
         room.holds(&[], 0x31, "the tag of a test that says 0")?;
     }
@@ -290,15 +251,12 @@ fn tag_test(ctx: &Ctx) -> Verdict {
     let sent = Bytes::of(&content(ctx, 9, 28));
     write_tagged(flag, 1, other, &sent, 28)?;
     until("a test that says 1", || {
-        let mut result = -7;
-        ok!(iRCCE_test_tagged(flag, 1, &mut result, tag(&room), 28));
-        Ok(result == 1)
+        Ok(test_tag(flag, 1, tag(&room))? == 1)
     })?;
     room.holds(&sent.get(), 0, "the tag")?;
     ok!(iRCCE_wait_tagged(flag, 1, null_mut(), 0));
     ok!(iRCCE_flag_write(&mut { flag }, 0, me));
-    let mut result = -7;
-    ok!(iRCCE_test_tagged(flag, 1, &mut result, null_mut(), 0));
+    let result = test_tag(flag, 1, null_mut())?;
     ensure_eq!(result, 0, "a flag that has been unset");
     barrier()
 }
@@ -334,6 +292,6 @@ fn plain_write(ctx: &Ctx) -> Verdict {
     room.holds(&sent.get(), 0, "the tag of a plain flag")?;
     ok!(iRCCE_flag_write(&mut { tagged }, 1, other));
     ok!(RCCE_wait_until(tagged, 1));
-    ensure_eq!(value(tagged, me)?, 1, "a tagged flag");
+    ensure_eq!(flag_at(tagged, me)?, 1, "a tagged flag");
     barrier()
 }

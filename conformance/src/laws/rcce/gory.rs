@@ -26,60 +26,70 @@ impl Way {
     pub(super) fn new(chunk: usize) -> Result<Way, String> {
         let window = c!(RCCE_malloc_gory(chunk.next_multiple_of(LINE)));
         ensure!(!window.is_null(), "no room for a window");
+        let (ready, sent) = (new_flag()?, new_flag()?);
         Ok(Way {
             window,
             chunk,
-            ready: new_flag()?,
-            sent: new_flag()?,
+            ready,
+            sent,
         })
     }
 
     pub(super) fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
-        ok!(RCCE_send_gory(
+        let &Way {
+            window,
+            chunk,
+            mut ready,
+            mut sent,
+        } = self;
+        let (ready, sent, len) = (&mut ready, &mut sent, bytes.len);
+        done!(RCCE_send_gory(
             bytes.ptr(),
-            self.window,
-            self.chunk,
-            &mut { self.ready },
-            &mut { self.sent },
-            bytes.len,
+            window,
+            chunk,
+            ready,
+            sent,
+            len,
             dest
-        ));
-        Ok(())
+        ))
     }
 
     pub(super) fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
-        ok!(RCCE_recv_gory(
+        let &Way {
+            window,
+            chunk,
+            mut ready,
+            mut sent,
+        } = self;
+        let (ready, sent) = (&mut ready, &mut sent);
+        done!(RCCE_recv_gory(
             bytes.ptr(),
-            self.window,
-            self.chunk,
-            &mut { self.ready },
-            &mut { self.sent },
+            window,
+            chunk,
+            ready,
+            sent,
             len,
             source
-        ));
-        Ok(())
+        ))
     }
 
     fn test(&self, bytes: &Bytes, len: usize, source: i32) -> Result<i32, String> {
-        let mut test = -7;
-        ok!(RCCE_recv_test_gory(
-            bytes.ptr(),
-            self.window,
-            self.chunk,
-            &mut { self.ready },
-            &mut { self.sent },
-            len,
-            source,
-            &mut test
-        ));
-        Ok(test)
+        let &Way {
+            window,
+            chunk,
+            mut ready,
+            mut sent,
+        } = self;
+        let (place, ready, sent) = (bytes.ptr(), &mut ready, &mut sent);
+        Ok(got!(RCCE_recv_test_gory(
+            place, window, chunk, ready, sent, len, source
+        )))
     }
 
     fn free(self) -> Verdict {
         c!(RCCE_free(self.window));
         ok!(RCCE_flag_free(&mut { self.ready }));
-        ok!(RCCE_flag_free(&mut { self.sent }));
-        Ok(())
+        done!(RCCE_flag_free(&mut { self.sent }))
     }
 }
 
@@ -146,9 +156,8 @@ fn synchronous(ctx: &Ctx) -> Verdict {
 
 fn both_ways(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let ways = (0..n)
-        .map(|_| Way::new(512))
-        .collect::<Result<Vec<_>, _>>()?;
+    let ways = (0..n).map(|_| Way::new(512));
+    let ways: Vec<Way> = ways.collect::<Result<_, _>>()?;
     barrier()?;
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let mut random = ctx.random(5);
@@ -213,23 +222,10 @@ fn bad(ctx: &Ctx) -> Verdict {
         RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other);
         RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other);
     }
-    gives!(
-        RCCE_ERROR_MESSAGE_LENGTH,
-        RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other)
-    );
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        RCCE_recv_test_gory(
-            data,
-            window,
-            chunk,
-            &mut ready,
-            &mut sent,
-            64,
-            other,
-            null_mut()
-        )
-    );
+    gives! {
+        RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other) => RCCE_ERROR_MESSAGE_LENGTH;
+        RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, other, null_mut()) => RCCE_ERROR_VAL_UNDEFINED;
+    }
     barrier()?;
     ensure_eq!(way.test(&bytes, 64, other)?, 0, "something was sent");
     barrier()

@@ -10,10 +10,10 @@ pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_ircce_sys::*;
 
 use crate::kit::same;
-pub(crate) use crate::kit::{pause, until_ok as until};
+pub(crate) use crate::kit::{for_all, given, pause, until_ok as until};
 pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::library::{library, offered};
-pub(crate) use crate::{ensure, ensure_eq};
+pub(crate) use crate::{ensure, ensure_eq, equal};
 
 pub(crate) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
@@ -40,18 +40,7 @@ pub(crate) const DOUBLE: i32 = 63_636_366;
 pub(crate) const SUM: i32 = 23_232_323;
 /// Lengths around the limits that cut messages: lines, MPBs, and thresholds of the engine.
 pub(crate) const LENGTHS: [usize; 12] = [
-    0,
-    1,
-    31,
-    32,
-    33,
-    4096,
-    8191,
-    8192,
-    8193,
-    65_536,
-    65_537,
-    1 << 20,
+    0, 1, 31, 32, 33, 4096, 8191, 8192, 8193, 65_536, 65_537, 1_048_576,
 ];
 
 /// Calls a function of the C interface and returns its result.
@@ -64,16 +53,23 @@ macro_rules! c {
 }
 
 /// Calls a function; the law fails unless the result is this value: `gives!(PENDING, iRCCE_isend(..))`.
-/// A table checks several calls: `gives! { CODE: first(..); second(..); }`.
+/// A table checks several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { first(..) => CODE; second(..) => OTHER; }`.
 macro_rules! gives {
-    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
-        $crate::kit::check!(
-            stringify!($name($($arg),*)),
-            c!($name($($arg),*)),
-            $code,
-            $crate::laws::rcce::kit::code_name
-        );
-    )+}};
+    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
+        let mut row = 0;
+        $(
+            row += 1;
+            $crate::kit::check!(
+                &format!("call {row}, {},", stringify!($name($($arg),*))),
+                c!($name($($arg),*)),
+                $code,
+                $crate::laws::rcce::kit::code_name
+            );
+        )+
+    }};
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {
+        gives! { $($name($($arg),*) => $code;)+ }
+    };
     ($value:expr, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(stringify!($name), c!($name($($arg),*)), $value, $crate::laws::rcce::kit::code_name)
     };
@@ -86,6 +82,23 @@ macro_rules! ok {
     };
 }
 
+/// As `ok!`, for the end of a body: gives the verdict.
+macro_rules! done {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        gives!(0, $name($($arg),*));
+        Ok::<(), String>(())
+    }};
+}
+
+/// Calls a function and gives the value that it writes through its last parameter. The law fails unless the call succeeds.
+macro_rules! got {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        let mut value = $crate::kit::Unset::unset();
+        gives!(0, $name($($arg,)* &mut value));
+        value
+    }};
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -93,7 +106,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, laws, ok};
+pub(crate) use {c, done, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -202,33 +215,17 @@ fn zeroed<T>() -> *mut T {
 
 /// Begins a send and returns its request and its code. An error code fails the law.
 pub(crate) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
-    let request = Send::new();
-    let state = c!(iRCCE_isend(
-        bytes.ptr(),
-        bytes.len as isize,
-        dest,
-        request.0
-    ));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_isend gave {state}"
-    );
+    let (request, len) = (Send::new(), bytes.len as isize);
+    let state = c!(iRCCE_isend(bytes.ptr(), len, dest, request.0));
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_isend")?;
     Ok((request, state))
 }
 
 /// Begins a receive, as [`isend`] a send.
 pub(crate) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
-    let request = Recv::new();
-    let state = c!(iRCCE_irecv(
-        bytes.ptr(),
-        bytes.len as isize,
-        source,
-        request.0
-    ));
-    ensure!(
-        [SUCCESS, PENDING, RESERVED].contains(&state),
-        "iRCCE_irecv gave {state}"
-    );
+    let (request, len) = (Recv::new(), bytes.len as isize);
+    let state = c!(iRCCE_irecv(bytes.ptr(), len, source, request.0));
+    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_irecv")?;
     Ok((request, state))
 }
 
@@ -252,6 +249,14 @@ impl Bytes {
         Bytes {
             base: leaked.as_mut_ptr(),
             len: leaked.len(),
+        }
+    }
+
+    /// The bytes of a root; as many zeros elsewhere.
+    pub(crate) fn of_root(is_root: bool, bytes: &[u8]) -> Bytes {
+        match is_root {
+            true => Bytes::of(bytes),
+            false => Bytes::filled(bytes.len(), 0),
         }
     }
 
@@ -286,6 +291,16 @@ impl Bytes {
         // SAFETY:
         // - as above; no operation uses the bytes when a law fills them.
         unsafe { self.base.write_bytes(value, self.len) };
+    }
+
+    pub(crate) fn begin_with(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.len);
+        // SAFETY:
+        // - as above.
+        unsafe {
+            self.base
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
     }
 
     /// Frees the memory. No operation may use it any more.
@@ -348,13 +363,84 @@ pub(crate) fn new_flag() -> Result<*mut i32, String> {
     Ok(flag)
 }
 
-/// A UE that has written its round to its flag may be one round ahead at most.
-pub(crate) fn in_round(flag: *mut i32, id: i32, round: i32) -> Verdict {
+/// A flag's value at a UE.
+pub(crate) fn flag_at(flag: *mut i32, id: i32) -> Result<i32, String> {
     let mut value = -7;
     ok!(RCCE_flag_read(flag, &mut value, id));
+    Ok(value)
+}
+
+/// A UE that has written its round to its flag may be one round ahead at most.
+pub(crate) fn in_round(flag: *mut i32, id: i32, round: i32) -> Verdict {
+    let value = flag_at(flag, id)?;
     let near = value == round || value == round + 1;
     ensure!(near, "UE {id} was in round {value}, not {round}");
     Ok(())
+}
+
+/// The result of iRCCE_test_tagged.
+pub(crate) fn test_tag(flag: *mut i32, value: i32, tag: *mut c_void) -> Result<i32, String> {
+    let (len, mut result) = (if tag.is_null() { 0 } else { 28 }, -7);
+    ok!(iRCCE_test_tagged(flag, value, &mut result, tag, len));
+    Ok(result)
+}
+
+/// `RCCE_init` and `iRCCE_init`.
+pub(crate) fn begin() -> Verdict {
+    ok!(RCCE_init(null_mut(), null_mut()));
+    done!(iRCCE_init())
+}
+
+/// A barrier, by iRCCE or by RCCE.
+pub(crate) fn meet(improved: bool, comm: *mut RCCE_COMM) -> Verdict {
+    match improved {
+        true => done!(iRCCE_barrier(comm)),
+        false => done!(RCCE_barrier(comm)),
+    }
+}
+
+/// A broadcast, by iRCCE or by RCCE.
+pub(crate) fn bcast(improved: bool, bytes: &Bytes, root: i32, comm: RCCE_COMM) -> Verdict {
+    match improved {
+        true => done!(iRCCE_bcast(bytes.ptr(), bytes.len, root, comm)),
+        false => done!(RCCE_bcast(bytes.ptr(), bytes.len, root, comm)),
+    }
+}
+
+/// Source and length of the last message.
+pub(crate) fn last_message() -> (i32, i32) {
+    (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length()))
+}
+
+/// The colours of two interleaved parts.
+pub(crate) unsafe extern "C" fn parity(id: i32, _: *mut c_void) -> i32 {
+    id % 2
+}
+
+/// The colours of pairs of neighbours.
+pub(crate) unsafe extern "C" fn halves(id: i32, _: *mut c_void) -> i32 {
+    id / 2
+}
+
+/// The part of this UE.
+pub(crate) fn split(
+    colour: unsafe extern "C" fn(i32, *mut c_void) -> i32,
+) -> Result<RCCE_COMM, String> {
+    Ok(got!(RCCE_comm_split(Some(colour), null_mut())))
+}
+
+/// The address of a register's handle.
+pub(crate) type Register = usize;
+
+pub(crate) fn new_register() -> Result<Register, String> {
+    let register = got!(iRCCE_atomic_alloc());
+    ensure!(!register.is_null(), "iRCCE_atomic_alloc gave no register");
+    Ok(register as usize)
+}
+
+/// The value of an atomic increment register.
+pub(crate) fn register_value(register: Register) -> Result<i32, String> {
+    Ok(got!(iRCCE_atomic_read(register as *const _)))
 }
 
 /// The pointer type of tagged flags.
@@ -417,7 +503,7 @@ pub(crate) fn send(bytes: &Bytes, dest: i32) -> Verdict {
 pub(crate) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
     let bytes = Bytes::filled(len, 0xee);
     ok!(iRCCE_srecv(bytes.ptr(), len as isize, source));
-    let got = bytes.get();
+    let received = bytes.get();
     bytes.free();
-    Ok(got)
+    Ok(received)
 }

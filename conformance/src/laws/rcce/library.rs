@@ -1,10 +1,6 @@
 //! Functions of RCCE_lib.h.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     malloc_init: "library.malloc-init", "RCCE 1.0.13 RCCE_lib.h", 2, [RCCE_malloc_init, RCCE_malloc_gory, RC_COMM_BUFFER_START],
@@ -33,11 +29,8 @@ fn malloc_init(_: &Ctx) -> Verdict {
         c!(RCCE_free(all));
     }
     c!(RCCE_malloc_init(base.wrapping_add(250), 90));
-    let lines = [0; 3].map(|_: i32| {
-        c!(RCCE_malloc_gory(LINE))
-            .addr()
-            .saturating_sub(base.addr())
-    });
+    let line = || c!(RCCE_malloc_gory(LINE)).addr();
+    let lines = [line(), line(), line()].map(|at| at.saturating_sub(base.addr()));
     ensure_eq!(lines, [256, 288, 0], "the whole lines of bytes 250 to 340");
     let elsewhere = 0u64;
     for (wrong, size) in [
@@ -47,10 +40,8 @@ fn malloc_init(_: &Ctx) -> Verdict {
         (base.wrapping_add(LINE), usize::MAX),
     ] {
         c!(RCCE_malloc_init(wrong, size));
-        ensure!(
-            c!(RCCE_malloc_gory(LINE)).is_null(),
-            "a line of {size} bytes that are not in the MPB"
-        );
+        let line = c!(RCCE_malloc_gory(LINE));
+        ensure!(line.is_null(), "a line of {size} bytes outside of the MPB");
     }
     Ok(())
 }
@@ -79,15 +70,10 @@ fn tools(ctx: &Ctx) -> Verdict {
     for error in [0, RCCE_ERROR_ID, -7] {
         ensure_eq!(c!(RCCE_error_return(0, error)), error, "the error");
     }
-    // SAFETY:
-    // - an all-zero communicator is valid; the split fills it.
-    let mut all: RCCE_COMM = unsafe { std::mem::zeroed() };
-    let colour = crate::library::library().rcce.RCCE_global_color;
-    ok!(RCCE_comm_split(colour, null_mut(), &mut all));
-    let mut size = 0;
-    ok!(RCCE_comm_size(all, &mut size));
-    ensure_eq!(size, ctx.size as i32, "UEs of one colour");
-    Ok(())
+    let colour = library().rcce.RCCE_global_color;
+    let all = got!(RCCE_comm_split(colour, null_mut()));
+    let size = got!(RCCE_comm_size(all));
+    equal!(size, ctx.size as i32, "UEs of one colour")
 }
 
 fn across_hosts(ctx: &Ctx) -> Verdict {

@@ -3,6 +3,7 @@
 //!
 //! The UEs are children of the law's processes, which check their end.
 
+use super::failure::tells_the_loss;
 use super::kit::*;
 use crate::kit::{Lose, Sides, child};
 
@@ -33,8 +34,7 @@ fn cut_off(ctx: &Ctx, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
 fn without(ctx: &Ctx, lose: Lose, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
     let sides = Sides::find(ctx)?;
     let (status, text) = child(&[], || {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         // Each UE has communicated with all others.
         let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
         for id in 0..ctx.size as i32 {
@@ -42,41 +42,20 @@ fn without(ctx: &Ctx, lose: Lose, round: impl Fn(&Sides, u64) -> Verdict) -> Ver
         }
         barrier()?;
         lose(&sides, ctx);
-        for nth in 0.. {
-            round(&sides, nth)?;
-        }
-        Ok(())
+        for_all(0.., |nth| round(&sides, nth))
     })?;
-    let what = format!("the UE ended with status {status:#x} ({text:?})");
-    ensure!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
-        "{what}"
-    );
-    // The line names a lost UE, or a UE of this side that ended because of the loss.
-    let told = [" has died", " has ended, and "];
-    let lines: Vec<_> = text.lines().collect();
-    ensure!(
-        matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end))),
-        "{what}"
-    );
+    let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1;
+    let right = ended && tells_the_loss(&text);
+    ensure!(right, "the UE ended with status {status:#x} ({text:?})");
     Ok(())
 }
 
 fn barriers(ctx: &Ctx) -> Verdict {
-    cut_off(ctx, |_, round| {
-        if round % 2 == 0 {
-            return barrier();
-        }
-        ok!(iRCCE_barrier(null_mut()));
-        Ok(())
-    })
+    cut_off(ctx, |_, round| meet(round % 2 != 0, null_mut()))
 }
 
 fn flag(ctx: &Ctx) -> Verdict {
-    cut_off(ctx, |_, _| {
-        ok!(RCCE_wait_until(new_flag()?, 1));
-        Ok(())
-    })
+    cut_off(ctx, |_, _| done!(RCCE_wait_until(new_flag()?, 1)))
 }
 
 fn transfers(ctx: &Ctx) -> Verdict {
@@ -105,14 +84,8 @@ fn messages(ctx: &Ctx) -> Verdict {
     cut_off(ctx, |_, round| {
         let len = [10, 5000, 100_000][round as usize % 3];
         let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
-        let (out, into) = (Send::new(), Recv::new());
-        c!(iRCCE_irecv(
-            room.ptr(),
-            len as isize,
-            (me + n - 1) % n,
-            into.0
-        ));
-        c!(iRCCE_isend(bytes.ptr(), len as isize, (me + 1) % n, out.0));
+        let into = irecv(&room, (me + n - 1) % n)?.0;
+        let out = isend(&bytes, (me + 1) % n)?.0;
         out.wait()?;
         into.wait()?;
         bytes.free();
@@ -124,8 +97,7 @@ fn messages(ctx: &Ctx) -> Verdict {
 fn receive(ctx: &Ctx) -> Verdict {
     cut_off(ctx, |sides, _| {
         let room = Bytes::filled(10, 0);
-        ok!(RCCE_recv(room.ptr(), 10, sides.lost()[0] as i32));
-        Ok(())
+        done!(RCCE_recv(room.ptr(), 10, sides.lost()[0] as i32))
     })
 }
 
@@ -148,7 +120,6 @@ fn locks(ctx: &Ctx) -> Verdict {
     cut_off(ctx, |sides, _| {
         let of = sides.lost()[0] as i32;
         ok!(RCCE_acquire_lock(of));
-        ok!(RCCE_release_lock(of));
-        Ok(())
+        done!(RCCE_release_lock(of))
     })
 }

@@ -69,9 +69,7 @@ fn each_size(
                 }
             }
             waits(len)?;
-            for request in requests {
-                request.wait()?;
-            }
+            for_all(requests, |request| request.wait())?;
         } else {
             // UE 0 is in its wait now, which does not name these requests.
             pause(3);
@@ -87,10 +85,7 @@ fn each_size(
 
 fn before_barrier(ctx: &Ctx) -> Verdict {
     each_size(ctx, |_| barrier(), |_| barrier())?;
-    let improved = |_: usize| {
-        ok!(iRCCE_barrier(&mut world()));
-        Ok(())
-    };
+    let improved = |_: usize| meet(true, &mut world());
     each_size(ctx, improved, improved)
 }
 
@@ -100,13 +95,9 @@ fn before_flag(ctx: &Ctx) -> Verdict {
         ctx,
         |_| {
             ok!(RCCE_wait_until(flag, 1));
-            ok!(RCCE_flag_write(&mut { flag }, 0, 0));
-            Ok(())
+            done!(RCCE_flag_write(&mut { flag }, 0, 0))
         },
-        |_| {
-            ok!(RCCE_flag_write(&mut { flag }, 1, 0));
-            Ok(())
-        },
+        |_| done!(RCCE_flag_write(&mut { flag }, 1, 0)),
     )
 }
 
@@ -118,8 +109,7 @@ fn before_tag(ctx: &Ctx) -> Verdict {
             let room = Bytes::filled(28, 0);
             ok!(iRCCE_wait_tagged(flag, 1, tag(&room), 28));
             room.holds(&[6; 28], 0, "the tag")?;
-            ok!(RCCE_flag_write(&mut { flag }, 0, 0));
-            Ok(())
+            done!(RCCE_flag_write(&mut { flag }, 0, 0))
         },
         |_| write_tagged(flag, 1, 0, &Bytes::filled(28, 6), 28),
     )
@@ -159,8 +149,7 @@ fn before_send(ctx: &Ctx) -> Verdict {
             }
             receive(1, 1)?;
             ensure_eq!(receive(len, 0)?[0], 3, "of RCCE_send");
-            ensure_eq!(receive(len, 0)?[0], 4, "of iRCCE_ssend");
-            Ok(())
+            equal!(receive(len, 0)?[0], 4, "of iRCCE_ssend")
         },
     )
 }
@@ -169,9 +158,7 @@ fn before_probe(ctx: &Ctx) -> Verdict {
     each_size(
         ctx,
         |_| {
-            let mut rank = -7;
-            ok!(iRCCE_probe(ANY_SOURCE, &mut rank));
-            ensure_eq!(rank, 1, "the sender");
+            ensure_eq!(got!(iRCCE_probe(ANY_SOURCE)), 1, "the sender");
             receive(8, 1).map(drop)
         },
         |_| send(&Bytes::filled(8, 1), 0),
@@ -180,16 +167,12 @@ fn before_probe(ctx: &Ctx) -> Verdict {
 
 fn before_bcast(ctx: &Ctx) -> Verdict {
     let call = |len: usize| {
-        let bytes = if ctx.rank == 1 {
-            Bytes::filled(len, 9)
-        } else {
-            Bytes::filled(len, 0)
-        };
-        ok!(RCCE_bcast(bytes.ptr(), len, 1, world()));
-        bytes.holds(&vec![9; len], 0, "RCCE_bcast")?;
-        bytes.fill(if ctx.rank == 1 { 8 } else { 0 });
-        ok!(iRCCE_bcast(bytes.ptr(), len, 1, world()));
-        bytes.holds(&vec![8; len], 0, "iRCCE_bcast")
+        for_all([false, true], |improved| {
+            let text = vec![9 - u8::from(improved); len];
+            let bytes = Bytes::of_root(ctx.rank == 1, &text);
+            bcast(improved, &bytes, 1, world())?;
+            bytes.holds(&text, 0, &format!("iRCCE_bcast: {improved}"))
+        })
     };
     each_size(ctx, call, call)
 }
@@ -197,15 +180,12 @@ fn before_bcast(ctx: &Ctx) -> Verdict {
 fn before_bcast_root(ctx: &Ctx) -> Verdict {
     for len in [20, 8193, 1 << 20] {
         let call = |_: usize| {
-            let bytes = if ctx.rank == 0 {
-                Bytes::filled(len, 9)
-            } else {
-                Bytes::filled(len, 0)
-            };
-            ok!(RCCE_bcast(bytes.ptr(), len, 0, world()));
-            bytes.holds(&vec![9; len], 0, "RCCE_bcast")?;
-            ok!(iRCCE_bcast(bytes.ptr(), len, 0, world()));
-            bytes.holds(&vec![9; len], 0, "iRCCE_bcast")?;
+            let text = vec![9; len];
+            let bytes = Bytes::of_root(ctx.rank == 0, &text);
+            for improved in [false, true] {
+                bcast(improved, &bytes, 0, world())?;
+                bytes.holds(&text, 0, &format!("iRCCE_bcast: {improved}"))?;
+            }
             bytes.free();
             Ok(())
         };
@@ -232,16 +212,10 @@ fn before_reduce(ctx: &Ctx) -> Verdict {
     each_size(ctx, call, call)
 }
 
-unsafe extern "C" fn by_parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id % 2
-}
-
 fn before_split(ctx: &Ctx) -> Verdict {
     let call = |_: usize| {
-        let mut comm = RCCE_COMM::UNDEFINED;
-        ok!(RCCE_comm_split(Some(by_parity), null_mut(), &mut comm));
-        ok!(RCCE_comm_free(&mut comm));
-        Ok(())
+        let mut comm = split(parity)?;
+        done!(RCCE_comm_free(&mut comm))
     };
     each_size(ctx, call, call)
 }
@@ -253,9 +227,7 @@ fn before_lock(ctx: &Ctx) -> Verdict {
             let requests: Vec<_> = (0..3).map(|nth| isend(ctx, nth, len, 1)).collect();
             ok!(RCCE_acquire_lock(0));
             ok!(RCCE_release_lock(0));
-            for request in requests {
-                request.wait()?;
-            }
+            for_all(requests, |request| request.wait())?;
         } else {
             ok!(RCCE_acquire_lock(0));
             ctx.sync();
@@ -293,20 +265,17 @@ fn before_gory(ctx: &Ctx) -> Verdict {
 
 fn before_finalize(ctx: &Ctx) -> Verdict {
     ok!(RCCE_init(null_mut(), null_mut()));
-    let requests: Vec<_> = SIZES.iter().map(|len| isend_if(ctx, *len)).collect();
-    if ctx.rank == 1 {
+    if ctx.rank == 0 {
+        for len in SIZES {
+            isend(ctx, len as u64, len, 1);
+        }
+    } else {
         pause(20);
         for (nth, len) in SIZES.into_iter().enumerate() {
             ensure!(receive(len, 0)? == content(ctx, len as u64, len), "{nth}");
         }
     }
-    ok!(RCCE_finalize());
-    drop(requests);
-    Ok(())
-}
-
-fn isend_if(ctx: &Ctx, len: usize) -> Option<Send> {
-    (ctx.rank == 0).then(|| isend(ctx, len as u64, len, 1))
+    done!(RCCE_finalize())
 }
 
 fn before_test_flag(ctx: &Ctx) -> Verdict {
@@ -315,18 +284,12 @@ fn before_test_flag(ctx: &Ctx) -> Verdict {
         ctx,
         |_| {
             until("the flag", || {
-                let mut result = -7;
-                ok!(iRCCE_test_tagged(flag, 1, &mut result, null_mut(), 0));
                 c!(iRCCE_isend_push());
-                Ok(result == 1)
+                Ok(test_tag(flag, 1, null_mut())? == 1)
             })?;
-            ok!(iRCCE_flag_write(&mut { flag }, 0, 0));
-            Ok(())
+            done!(iRCCE_flag_write(&mut { flag }, 0, 0))
         },
-        |_| {
-            ok!(iRCCE_flag_write(&mut { flag }, 1, 0));
-            Ok(())
-        },
+        |_| done!(iRCCE_flag_write(&mut { flag }, 1, 0)),
     )
 }
 
@@ -368,10 +331,8 @@ fn collectives_apart(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let room = Bytes::filled(100_000, 0x15);
     let request = Recv::new();
-    gives!(
-        RESERVED,
-        iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0)
-    );
+    let code = c!(iRCCE_irecv(room.ptr(), ANY_LENGTH, ANY_SOURCE, request.0));
+    ensure_eq!(code, RESERVED, "a receive from anyone");
     for root in 0..n {
         let bytes = Bytes::filled(9000, if me == root { 5 } else { 0 });
         ok!(RCCE_bcast(bytes.ptr(), 9000, root, world()));
@@ -379,10 +340,9 @@ fn collectives_apart(ctx: &Ctx) -> Verdict {
         let (data, result) = (Bytes::of(&me.to_le_bytes()), Bytes::filled(4, 0));
         reduce(&data, &result, 1, (INT, SUM), root, world())?;
         let bytes = Bytes::filled(700, if me == root { 6 } else { 0 });
-        if me == root {
-            ok!(iRCCE_msend(bytes.ptr(), 700));
-        } else {
-            ok!(iRCCE_mrecv(bytes.ptr(), 700, root));
+        match me == root {
+            true => ok!(iRCCE_msend(bytes.ptr(), 700)),
+            false => ok!(iRCCE_mrecv(bytes.ptr(), 700, root)),
         }
         bytes.holds(&[6; 700], 0, "the multicast")?;
         barrier()?;
@@ -410,18 +370,13 @@ fn allocation(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     for len in SIZES {
         let room = Bytes::filled(len, 0);
-        let into = Recv::new();
-        c!(iRCCE_irecv(room.ptr(), len as isize, other, into.0));
+        let into = irecv(&room, other)?.0;
         let out = isend(ctx, u64::from(ctx.rank), len, other);
         new_flag()?;
         let area = c!(iRCCE_malloc(1024));
         ensure!(!area.is_null(), "no room");
-        ok!(iRCCE_put(
-            area,
-            Bytes::filled(1024, 0x88).raw(),
-            1024,
-            other
-        ));
+        let bytes = Bytes::filled(1024, 0x88);
+        ok!(iRCCE_put(area, bytes.raw(), 1024, other));
         out.wait()?;
         into.wait()?;
         room.holds(&content(ctx, other as u64, len), 0, "the message")?;

@@ -3,9 +3,9 @@
 use super::kit::*;
 
 laws! {
-    lengths: "nonblocking.lengths", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],
+    ping_ping given(false): "nonblocking.lengths", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],
         "non-blocking messages of every length arrive both ways at once, and nothing is written behind them (ping-ping, §3.5)";
-    synchronous_lengths: "nonblocking.synchronous-lengths", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isrecv, iRCCE_isend_wait, iRCCE_irecv_wait],
+    ping_ping given(true): "nonblocking.synchronous-lengths", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isrecv, iRCCE_isend_wait, iRCCE_irecv_wait],
         "so do synchronous ones, those of zero bytes too";
     issend_waits: "nonblocking.issend-waits", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isend_test, iRCCE_isrecv],
         "a synchronous non-blocking send, of zero bytes too, has not ended before its receive has begun";
@@ -35,14 +35,6 @@ laws! {
         "non-blocking messages of no bytes end at once, and nothing is sent";
 }
 
-fn lengths(ctx: &Ctx) -> Verdict {
-    ping_ping(ctx, false)
-}
-
-fn synchronous_lengths(ctx: &Ctx) -> Verdict {
-    ping_ping(ctx, true)
-}
-
 fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
     for len in LENGTHS {
@@ -62,11 +54,7 @@ fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
             ]
         };
         for state in states {
-            ensure!(
-                state == SUCCESS || state == PENDING,
-                "{len} bytes: state {}",
-                code_name(state)
-            );
+            one_of(state, &[SUCCESS, PENDING], format_args!("{len} bytes"))?;
         }
         out.wait()?;
         into.wait()?;
@@ -82,11 +70,8 @@ fn issend_waits(ctx: &Ctx) -> Verdict {
     for len in [0usize, 1, 100, 8193] {
         let bytes = Bytes::filled(len, 4);
         if ctx.rank == 0 {
-            let request = Send::new();
-            gives!(
-                PENDING,
-                iRCCE_issend(bytes.ptr(), len as isize, 1, request.0)
-            );
+            let (request, length) = (Send::new(), len as isize);
+            gives!(PENDING, iRCCE_issend(bytes.ptr(), length, 1, request.0));
             for _ in 0..50 {
                 request.tests((PENDING, 0), format!("{len} bytes that nobody receives"))?;
             }
@@ -110,11 +95,8 @@ fn states(ctx: &Ctx) -> Verdict {
         for nth in 0..4 {
             let bytes = Bytes::of(&content(ctx, nth as u64, 300));
             let (request, state) = isend(&bytes, dest(nth))?;
-            ensure_eq!(
-                state,
-                if nth == 0 { PENDING } else { RESERVED },
-                "send {nth}"
-            );
+            let expected = if nth == 0 { PENDING } else { RESERVED };
+            ensure_eq!(state, expected, "send {nth}");
             requests.push(request);
         }
     }
@@ -139,10 +121,8 @@ fn receive_states(ctx: &Ctx) -> Verdict {
     if ctx.rank != 0 {
         ctx.sync();
         for nth in 0..2 {
-            send(
-                &Bytes::of(&content(ctx, u64::from(ctx.rank) * 2 + nth, 200)),
-                0,
-            )?;
+            let text = content(ctx, u64::from(ctx.rank) * 2 + nth, 200);
+            send(&Bytes::of(&text), 0)?;
         }
         return Ok(());
     }
@@ -152,23 +132,29 @@ fn receive_states(ctx: &Ctx) -> Verdict {
         let (request, state) = irecv(&room, source)?;
         let expected = if nth % 2 == 0 { PENDING } else { RESERVED };
         ensure_eq!(state, expected, "receive {nth}");
-        ensure_eq!(
-            (request.status(), request.test()),
-            (expected, (expected, 0)),
-            "receive {nth} again"
-        );
+        request.has_status(expected, format_args!("receive {nth}"))?;
+        ensure_eq!(request.test(), (expected, 0), "receive {nth} again");
         requests.push((request, room, source));
     }
     ctx.sync();
     for (nth, (request, room, source)) in requests.iter().enumerate() {
         request.wait()?;
-        room.holds(
-            &content(ctx, *source as u64 * 2 + nth as u64 % 2, 200),
-            0,
-            "the message",
-        )?;
+        let expected = content(ctx, *source as u64 * 2 + nth as u64 % 2, 200);
+        room.holds(&expected, 0, "the message")?;
     }
     Ok(())
+}
+
+/// Tests a request until it has ended, and once more.
+fn ends(what: &str, test: impl Fn() -> (i32, i32)) -> Verdict {
+    until(what, || match test() {
+        (PENDING, 0) => Ok(false),
+        seen => {
+            ensure_eq!(seen, (SUCCESS, 1), "{what} at its end");
+            Ok(true)
+        }
+    })?;
+    equal!(test(), (SUCCESS, 1), "{what}, once more")
 }
 
 fn test(ctx: &Ctx) -> Verdict {
@@ -180,34 +166,16 @@ fn test(ctx: &Ctx) -> Verdict {
                 ensure_eq!(request.test(), (PENDING, 0), "a send that nobody receives");
             }
             ctx.sync();
-            until("the end of the send", || match request.test() {
-                (PENDING, 0) => Ok(false),
-                seen => {
-                    ensure_eq!(seen, (SUCCESS, 1), "a send that has ended");
-                    Ok(true)
-                }
-            })?;
-            ensure_eq!(request.test(), (SUCCESS, 1), "once more");
+            ends("the send", || request.test())?;
         } else {
             let room = Bytes::filled(len, 0);
-            let (request, _) = irecv_later(ctx, &room)?;
-            until("the end of the receive", || match request.test() {
-                (PENDING, 0) => Ok(false),
-                seen => {
-                    ensure_eq!(seen, (SUCCESS, 1), "a receive that has ended");
-                    Ok(true)
-                }
-            })?;
-            ensure_eq!(request.test(), (SUCCESS, 1), "once more");
+            ctx.sync();
+            let (request, _) = irecv(&room, 0)?;
+            ends("the receive", || request.test())?;
             room.holds(&bytes.get(), 0, "the message")?;
         }
     }
     Ok(())
-}
-
-fn irecv_later(ctx: &Ctx, room: &Bytes) -> Result<(Recv, i32), String> {
-    ctx.sync();
-    irecv(room, 0)
 }
 
 fn null_flag(ctx: &Ctx) -> Verdict {
@@ -220,11 +188,8 @@ fn null_flag(ctx: &Ctx) -> Verdict {
     until("both", || {
         let sent = c!(iRCCE_isend_test(out.0, null_mut()));
         let received = c!(iRCCE_irecv_test(into.0, null_mut()));
-        ensure!([SUCCESS, PENDING].contains(&sent), "the send gave {sent}");
-        ensure!(
-            [SUCCESS, PENDING].contains(&received),
-            "the receive gave {received}"
-        );
+        one_of(sent, &[SUCCESS, PENDING], "the send")?;
+        one_of(received, &[SUCCESS, PENDING], "the receive")?;
         Ok((sent, received) == (SUCCESS, SUCCESS))
     })
 }
@@ -247,11 +212,8 @@ fn test_pushes_one(ctx: &Ctx) -> Verdict {
         }
         first.has_status(PENDING, "the first send, which nobody has pushed")?;
         until("an empty queue", || Ok(c!(iRCCE_isend_push()) == SUCCESS))?;
-        ensure_eq!(
-            (first.status(), second.status()),
-            (SUCCESS, SUCCESS),
-            "after the push"
-        );
+        first.has_status(SUCCESS, "the first send after the push")?;
+        second.has_status(SUCCESS, "the second send after the push")?;
     } else if ctx.rank == 2 {
         receive(64, 0)?;
     }
@@ -266,11 +228,7 @@ fn null_test(ctx: &Ctx) -> Verdict {
     gives!(SUCCESS, iRCCE_irecv_test(null_mut(), &mut flag));
     ensure_eq!(flag, 1, "the test of empty receive queues");
     if ctx.rank == 0 {
-        let requests = [
-            isend(&bytes, 1)?.0,
-            isend(&bytes, 1)?.0,
-            isend(&bytes, 1)?.0,
-        ];
+        let requests = [(); 3].map(|()| isend(&bytes, 1));
         gives!(PENDING, iRCCE_isend_test(null_mut(), &mut flag));
         ensure_eq!(flag, 0, "the test of a queue of three");
         ctx.sync();
@@ -280,15 +238,15 @@ fn null_test(ctx: &Ctx) -> Verdict {
             Ok(flag == 1)
         })?;
         for request in requests {
-            ensure_eq!(request.status(), SUCCESS, "a send after its queue is empty");
+            request?
+                .0
+                .has_status(SUCCESS, "a send after its queue is empty")?;
         }
         ctx.sync();
         send(&bytes, 1)
     } else {
         ctx.sync();
-        for _ in 0..3 {
-            receive(100, 0)?;
-        }
+        for_all(0..3, |_| receive(100, 0))?;
         let (request, _) = irecv(&Bytes::filled(100, 0), 0)?;
         gives!(PENDING, iRCCE_irecv_test(null_mut(), &mut flag));
         ensure_eq!(flag, 0, "the test of a receive queue of one");
@@ -298,8 +256,7 @@ fn null_test(ctx: &Ctx) -> Verdict {
             ensure_eq!(code == SUCCESS, flag == 1, "code and flag");
             Ok(flag == 1)
         })?;
-        ensure_eq!(request.status(), SUCCESS, "the receive");
-        Ok(())
+        equal!(request.status(), SUCCESS, "the receive")
     }
 }
 
@@ -378,8 +335,7 @@ fn push(ctx: &Ctx) -> Verdict {
         gives!(SUCCESS, iRCCE_isend_push());
         ctx.sync();
         pushes(&|| c!(iRCCE_irecv_push()))?;
-        ensure_eq!(request.test(), (SUCCESS, 1), "a receive after the push");
-        Ok(())
+        equal!(request.test(), (SUCCESS, 1), "a receive after the push")
     }
 }
 
@@ -405,20 +361,16 @@ fn wait_pushes(ctx: &Ctx) -> Verdict {
         for nth in 0..4 {
             sends[nth].has_status(SUCCESS, format!("send {nth} of 4 after the last one"))?;
             receives[nth].0.wait()?;
-            receives[nth]
-                .1
-                .holds(&of(other, nth as u64), 0, "a message")?;
+            let room = &receives[nth].1;
+            room.holds(&of(other, nth as u64), 0, "a message")?;
         }
     }
     Ok(())
 }
 
 fn buffers(ctx: &Ctx) -> Verdict {
-    for (nth, len) in [3, 33, 4096, 8193, 40_000, 100_000, 1 << 20]
-        .into_iter()
-        .enumerate()
-    {
-        let expected = content(ctx, nth as u64, len);
+    for len in [3, 33, 4096, 8193, 40_000, 100_000, 1 << 20] {
+        let expected = content(ctx, len as u64, len);
         if ctx.rank == 0 {
             let bytes = Bytes::of(&expected);
             let request = isend(&bytes, 1)?.0;
@@ -439,18 +391,13 @@ fn nothing(ctx: &Ctx) -> Verdict {
     let (out, into) = (Send::new(), Recv::new());
     gives!(SUCCESS, iRCCE_isend(null_mut(), 0, other, out.0));
     gives!(SUCCESS, iRCCE_irecv(null_mut(), 0, other, into.0));
-    ensure_eq!(
-        (out.test(), into.test()),
-        ((SUCCESS, 1), (SUCCESS, 1)),
-        "their tests"
-    );
+    ensure_eq!([out.test(), into.test()], [(SUCCESS, 1); 2], "their tests");
     out.wait()?;
     into.wait()?;
     ok!(iRCCE_isend(null_mut(), 0, other, null_mut()));
     ok!(iRCCE_irecv(null_mut(), 0, other, null_mut()));
     barrier()?;
-    let mut flag = -7;
-    ok!(iRCCE_iprobe(other, null_mut(), &mut flag));
+    let flag = got!(iRCCE_iprobe(other, null_mut()));
     ensure_eq!(flag, 0, "something was sent");
     barrier()
 }

@@ -30,17 +30,18 @@ fn length(random: &mut crate::Random) -> usize {
 }
 
 fn begin_send(ctx: &Ctx, nth: u64, len: usize, dest: i32) -> Result<(Send, Bytes), String> {
-    let (request, bytes) = (Send::new(), Bytes::of(&content(ctx, nth, len)));
-    let state = c!(iRCCE_isend(bytes.ptr(), len as isize, dest, request.0));
-    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_isend")?;
-    Ok((request, bytes))
+    let bytes = Bytes::of(&content(ctx, nth, len));
+    Ok((isend(&bytes, dest)?.0, bytes))
 }
 
 fn begin_receive(len: usize, source: i32) -> Result<(Recv, Bytes), String> {
-    let (request, room) = (Recv::new(), Bytes::filled(len, 0));
-    let state = c!(iRCCE_irecv(room.ptr(), len as isize, source, request.0));
-    one_of(state, &[SUCCESS, PENDING, RESERVED], "iRCCE_irecv")?;
-    Ok((request, room))
+    let room = Bytes::filled(len, 0);
+    Ok((irecv(&room, source)?.0, room))
+}
+
+fn is_message(ctx: &Ctx, room: &Bytes, nth: u64) -> Verdict {
+    let expected = content(ctx, nth, room.len);
+    room.holds(&expected, 0, &format!("message {nth:#x}"))
 }
 
 fn same_pair(ctx: &Ctx) -> Verdict {
@@ -67,11 +68,7 @@ fn same_pair(ctx: &Ctx) -> Verdict {
         for (nth, (request, room)) in receives.into_iter().enumerate() {
             request.wait()?;
             ensure_eq!(request.size(), room.len as i32, "the size of message {nth}");
-            room.holds(
-                &content(ctx, nth as u64, room.len),
-                0,
-                &format!("message {nth}"),
-            )?;
+            is_message(ctx, &room, nth as u64)?;
             room.free();
         }
     }
@@ -93,10 +90,8 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
             c!(iRCCE_isend_push());
             let states: Vec<_> = sends.iter().map(|(request, _)| request.status()).collect();
             let now = states.iter().take_while(|state| **state == SUCCESS).count();
-            ensure!(
-                states[now..].iter().all(|state| *state != SUCCESS),
-                "a send ended before one before it: {states:?}"
-            );
+            let ordered = !states[now..].contains(&SUCCESS);
+            ensure!(ordered, "a send ended before one before it: {states:?}");
             ensure!(now >= ended, "a send that had ended has not");
             if let [first, rest @ ..] = &states[now..] {
                 ensure_eq!(*first, PENDING, "the head of the queue");
@@ -129,10 +124,8 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
             ctx.sync();
         }
         for nth in 0..2 {
-            send(
-                &Bytes::of(&content(ctx, u64::from(ctx.rank) * 2 + nth, 500)),
-                0,
-            )?;
+            let text = content(ctx, u64::from(ctx.rank) * 2 + nth, 500);
+            send(&Bytes::of(&text), 0)?;
         }
         if ctx.rank == 2 {
             ctx.sync();
@@ -150,11 +143,7 @@ fn by_arrival(ctx: &Ctx) -> Verdict {
     ctx.sync();
     for (nth, (request, room)) in receives.iter().enumerate() {
         request.wait()?;
-        room.holds(
-            &content(ctx, 2 + nth as u64, 500),
-            0,
-            &format!("message {nth}"),
-        )?;
+        is_message(ctx, room, 2 + nth as u64)?;
     }
     Ok(())
 }
@@ -166,23 +155,13 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
         .collect();
     if ctx.rank == 0 {
         for (nth, (len, kind, _)) in draws.iter().enumerate() {
-            let (length, nth) = (*len as isize, nth as u64);
+            let length = *len as isize;
+            let bytes = Bytes::of(&content(ctx, nth as u64, *len));
             match kind {
-                0 => drop(begin_send(ctx, nth, *len, 1)?),
-                1 => ok!(RCCE_send(
-                    Bytes::of(&content(ctx, nth, *len)).ptr(),
-                    *len,
-                    1
-                )),
-                2 => ok!(iRCCE_ssend(
-                    Bytes::of(&content(ctx, nth, *len)).ptr(),
-                    length,
-                    1
-                )),
-                _ => {
-                    let bytes = Bytes::of(&content(ctx, nth, *len));
-                    c!(iRCCE_issend(bytes.ptr(), length, 1, Send::new().0));
-                }
+                0 => drop(isend(&bytes, 1)?),
+                1 => ok!(RCCE_send(bytes.ptr(), *len, 1)),
+                2 => send(&bytes, 1)?,
+                _ => drop(c!(iRCCE_issend(bytes.ptr(), length, 1, Send::new().0))),
             }
         }
         ok!(iRCCE_isend_wait(null_mut()));
@@ -200,14 +179,9 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
         receives.push(room);
     }
     ok!(iRCCE_irecv_wait(null_mut()));
-    for (nth, room) in receives.iter().enumerate() {
-        room.holds(
-            &content(ctx, nth as u64, room.len),
-            0,
-            &format!("message {nth}"),
-        )?;
-    }
-    Ok(())
+    for_all((0..).zip(&receives), |(nth, room)| {
+        is_message(ctx, room, nth)
+    })
 }
 
 fn storm(ctx: &Ctx) -> Verdict {
@@ -219,10 +193,8 @@ fn storm(ctx: &Ctx) -> Verdict {
     for a in 0..n {
         for b in (0..n).filter(|b| *b != a) {
             for nth in 0..25u64 {
-                let what = (
-                    (a as u64) << 16 | (b as u64) << 8 | nth,
-                    1 + random.below(12_000) as usize,
-                );
+                let salt = (a as u64) << 16 | (b as u64) << 8 | nth;
+                let what = (salt, 1 + random.below(12_000) as usize);
                 if me == a {
                     out.push((b, what));
                 } else if me == b {
@@ -271,11 +243,7 @@ fn storm(ctx: &Ctx) -> Verdict {
     ok!(iRCCE_irecv_wait(null_mut()));
     for ((request, room), nth) in receives {
         ensure_eq!(request.status(), SUCCESS, "the status of message {nth:#x}");
-        room.holds(
-            &content(ctx, nth, room.len),
-            0,
-            &format!("message {nth:#x}"),
-        )?;
+        is_message(ctx, &room, nth)?;
         room.free();
     }
     sends.into_iter().for_each(Bytes::free);

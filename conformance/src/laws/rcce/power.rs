@@ -28,12 +28,11 @@ fn tiles(_: &Ctx) -> Verdict {
         (0..24).map(line).collect::<String>()
     };
     ensure_eq!(shown()?, lines(|_| 3), "the dividers at first");
-    let mut divider = 0;
-    ok!(RCCE_set_frequency_divider(7, &mut divider));
+    let divider: i32 = got!(RCCE_set_frequency_divider(7));
+    ensure_eq!(divider, 7, "the divider");
     // Core 0 is in the domain of the first two tiles of the first two rows of 6.
     let mine = |tile| if tile % 6 < 2 && tile / 6 < 2 { 7 } else { 3 };
-    ensure_eq!(shown()?, lines(mine), "the dividers then");
-    Ok(())
+    equal!(shown()?, lines(mine), "the dividers then")
 }
 
 fn domains(ctx: &Ctx) -> Verdict {
@@ -41,8 +40,7 @@ fn domains(ctx: &Ctx) -> Verdict {
     let (domain, master, size) = if me < 4 { (0, 0, 4) } else { (1, 4, 2) };
     ensure_eq!(c!(RCCE_power_domain()), domain, "the domain");
     ensure_eq!(c!(RCCE_power_domain_master()), master, "the master");
-    ensure_eq!(c!(RCCE_power_domain_size()), size, "the size");
-    Ok(())
+    equal!(c!(RCCE_power_domain_size()), size, "the size")
 }
 
 fn request(ctx: &Ctx) -> Verdict {
@@ -57,75 +55,45 @@ fn request(ctx: &Ctx) -> Verdict {
         return Ok(());
     }
     ensure_eq!((divider, level), (4, 0), "divider and level");
-    ensure_eq!(
-        (
-            request.new_frequency_divider,
-            request.new_voltage_level,
-            request.release
-        ),
-        (4, 0, 0),
-        "the request"
-    );
+    let asked = (request.new_frequency_divider, request.new_voltage_level);
+    ensure_eq!((asked, request.release), ((4, 0), 0), "the request");
     ok!(RCCE_wait_power(&mut request));
     ensure_eq!(request.release, 1, "the request after the wait");
     let mut next = RCCE_REQUEST::default();
     ok!(RCCE_iset_power(2, &mut next, null_mut(), null_mut()));
-    ensure_eq!(
-        (next.old_frequency_divider, next.old_voltage_level),
-        (4, 0),
-        "what was before"
-    );
-    ok!(RCCE_wait_power(&mut next));
-    Ok(())
+    let before = (next.old_frequency_divider, next.old_voltage_level);
+    ensure_eq!(before, (4, 0), "what was before");
+    done!(RCCE_wait_power(&mut next))
 }
 
 fn one_at_a_time(_: &Ctx) -> Verdict {
-    let mut request = RCCE_REQUEST::default();
-    gives!(
-        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
-        RCCE_wait_power(&mut request)
-    );
-    ok!(RCCE_iset_power(8, &mut request, null_mut(), null_mut()));
-    let mut other = RCCE_REQUEST::default();
-    gives!(
-        RCCE_ERROR_MULTIPLE_RPC_REQUESTS,
-        RCCE_iset_power(8, &mut other, null_mut(), null_mut())
-    );
-    ok!(RCCE_wait_power(&mut request));
-    gives!(
-        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
-        RCCE_wait_power(&mut request)
-    );
-    ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
-    gives!(RCCE_ERROR_STALE_RPC_REQUEST, RCCE_wait_power(&mut request));
-    gives! { RCCE_ERROR_RPC_NOT_ALLOCATED:
-        RCCE_iset_power(8, null_mut(), null_mut(), null_mut());
-        RCCE_wait_power(null_mut());
+    let (mut request, mut other) = (RCCE_REQUEST::default(), RCCE_REQUEST::default());
+    gives! {
+        RCCE_wait_power(&mut request) => RCCE_ERROR_NO_ACTIVE_RPC_REQUEST;
+        RCCE_iset_power(8, &mut request, null_mut(), null_mut()) => SUCCESS;
+        RCCE_iset_power(8, &mut other, null_mut(), null_mut()) => RCCE_ERROR_MULTIPLE_RPC_REQUESTS;
+        RCCE_wait_power(&mut request) => SUCCESS;
+        RCCE_wait_power(&mut request) => RCCE_ERROR_NO_ACTIVE_RPC_REQUEST;
+        RCCE_iset_power(8, &mut other, null_mut(), null_mut()) => SUCCESS;
+        RCCE_wait_power(&mut request) => RCCE_ERROR_STALE_RPC_REQUEST;
+        RCCE_iset_power(8, null_mut(), null_mut(), null_mut()) => RCCE_ERROR_RPC_NOT_ALLOCATED;
+        RCCE_wait_power(null_mut()) => RCCE_ERROR_RPC_NOT_ALLOCATED;
     }
     Ok(())
 }
 
 fn divider(_: &Ctx) -> Verdict {
     let mut seen = -7;
-    for (wanted, given) in [
-        (-5, 2),
-        (0, 2),
-        (2, 2),
-        (7, 7),
-        (16, 16),
-        (17, 16),
-        (i32::MAX, 16),
-    ] {
+    for wanted in [-5, 0, 2, 7, 16, 17, i32::MAX] {
+        let given = wanted.clamp(2, 16);
         let mut request = RCCE_REQUEST::default();
         ok!(RCCE_iset_power(wanted, &mut request, &mut seen, null_mut()));
         ensure_eq!(seen, given, "the divider for {wanted}");
         ok!(RCCE_wait_power(&mut request));
     }
     // The voltage is at its lowest now.
-    gives!(
-        RCCE_ERROR_FREQUENCY_EXCEEDED,
-        RCCE_set_frequency_divider(2, &mut seen)
-    );
+    let code = c!(RCCE_set_frequency_divider(2, &mut seen));
+    ensure_eq!(code, RCCE_ERROR_FREQUENCY_EXCEEDED, "divider 2");
     ok!(RCCE_set_frequency_divider(16, &mut seen));
     ensure_eq!(seen, 16, "the divider");
     ok!(RCCE_set_frequency_divider(99, null_mut()));

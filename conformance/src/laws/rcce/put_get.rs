@@ -27,10 +27,8 @@ fn every_size(ctx: &Ctx) -> Verdict {
     let area = c!(iRCCE_malloc(4096));
     ensure!(!area.is_null(), "iRCCE_malloc(4096) gave nothing");
     let back = Bytes::filled(4096, 0);
-    for (nth, size) in [1, 2, 7, 8, 31, 32, 33, 63, 64, 100, 1000, 2048, 3000]
-        .into_iter()
-        .enumerate()
-    {
+    let sizes = [1, 2, 7, 8, 31, 32, 33, 63, 64, 100, 1000, 2048, 3000];
+    for (nth, size) in sizes.into_iter().enumerate() {
         for offset in [0usize, 1, 31, 32, 500] {
             let bytes = Bytes::of(&content(ctx, nth as u64 ^ u64::from(ctx.rank) << 32, size));
             let blank = Bytes::filled(4096, 0x99);
@@ -64,49 +62,34 @@ fn gory_checks(ctx: &Ctx) -> Verdict {
     let area = c!(RCCE_malloc_gory(1024));
     ensure!(!area.is_null(), "RCCE_malloc(1024) gave nothing");
     let mine = Bytes::of(&content(ctx, 1, 512));
-    let [length, id, target, source, overlap, alignment] = [
-        RCCE_ERROR_MESSAGE_LENGTH,
-        RCCE_ERROR_ID,
-        RCCE_ERROR_TARGET,
-        RCCE_ERROR_SOURCE,
-        RCCE_ERROR_DATA_OVERLAP,
-        RCCE_ERROR_ALIGNMENT,
-    ];
+    let (target, source) = (RCCE_ERROR_TARGET, RCCE_ERROR_SOURCE);
     for size in [1, 31, 33, 100, -32, -1] {
-        gives!(length, RCCE_put_gory(area, mine.raw(), size, 1));
-        gives!(length, RCCE_get_gory(mine.raw(), area, size, 1));
+        gives! { RCCE_ERROR_MESSAGE_LENGTH:
+            RCCE_put_gory(area, mine.raw(), size, 1);
+            RCCE_get_gory(mine.raw(), area, size, 1);
+        }
     }
     for wrong in [2, 48, -1, i32::MIN, i32::MAX] {
-        gives!(id, RCCE_put_gory(area, mine.raw(), 32, wrong));
-        gives!(id, RCCE_get_gory(mine.raw(), area, 32, wrong));
+        gives!(RCCE_ERROR_ID, RCCE_put_gory(area, mine.raw(), 32, wrong));
+        gives!(RCCE_ERROR_ID, RCCE_get_gory(mine.raw(), area, 32, wrong));
     }
     let begin = area.wrapping_sub(area as usize % 32);
-    for wrong in [
-        null_mut(),
-        mine.raw(),
-        begin.wrapping_add(MPB),
-        begin.wrapping_sub(64),
-    ] {
+    let (end, before) = (begin.wrapping_add(MPB), begin.wrapping_sub(64));
+    for wrong in [null_mut(), mine.raw(), end, before] {
         gives!(target, RCCE_put_gory(wrong, mine.raw(), 32, 1));
         gives!(source, RCCE_get_gory(mine.raw(), wrong, 32, 1));
     }
-    gives!(
-        target,
-        RCCE_put_gory(begin.wrapping_add(MPB - 32), mine.raw(), 64, 1)
-    );
-    gives!(
-        source,
-        RCCE_get_gory(mine.raw(), begin.wrapping_add(MPB - 32), 64, 1)
-    );
-    gives! { alignment:
-        RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1);
-        RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1);
+    // The last two calls have null instead of memory of the program.
+    gives! {
+        RCCE_put_gory(end.wrapping_sub(32), mine.raw(), 64, 1) => target;
+        RCCE_get_gory(mine.raw(), end.wrapping_sub(32), 64, 1) => source;
+        RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1) => RCCE_ERROR_ALIGNMENT;
+        RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1) => RCCE_ERROR_ALIGNMENT;
+        RCCE_put_gory(area, area.wrapping_add(32), 64, me) => RCCE_ERROR_DATA_OVERLAP;
+        RCCE_get_gory(area, area.wrapping_add(32), 64, me) => RCCE_ERROR_DATA_OVERLAP;
+        RCCE_put_gory(area, null_mut(), 32, 1) => source;
+        RCCE_get_gory(null_mut(), area, 32, 1) => target;
     }
-    gives!(overlap, RCCE_put_gory(area, area.wrapping_add(32), 64, me));
-    gives!(overlap, RCCE_get_gory(area, area.wrapping_add(32), 64, me));
-    // Null instead of memory of the program.
-    gives!(source, RCCE_put_gory(area, null_mut(), 32, 1));
-    gives!(target, RCCE_get_gory(null_mut(), area, 32, 1));
     // Valid calls still work.
     barrier()?;
     let peer = 1 - me;
@@ -185,10 +168,8 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     let none = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "of a full MPB: {chunk}");
     c!(RCCE_free(rest));
-    ensure!(
-        !c!(RCCE_malloc_request_gory(1, null_mut())).is_null(),
-        "without a place for the size"
-    );
+    let line = c!(RCCE_malloc_request_gory(1, null_mut()));
+    ensure!(!line.is_null(), "without a place for the size");
     Ok(())
 }
 
@@ -203,13 +184,9 @@ fn simple_malloc(_: &Ctx) -> Verdict {
     ensure_eq!(c!(RCCE_malloc(LINE)), lines[17], "the line that was freed");
     c!(RCCE_free(lines[200]));
     let mut chunk = 7;
-    ensure_eq!(
-        c!(RCCE_malloc_request(MPB, &mut chunk)),
-        lines[200],
-        "a line by request"
-    );
-    ensure_eq!(chunk, LINE, "its size");
-    Ok(())
+    let line = c!(RCCE_malloc_request(MPB, &mut chunk));
+    ensure_eq!(line, lines[200], "a line by request");
+    equal!(chunk, LINE, "its size")
 }
 
 fn ircce_malloc(_: &Ctx) -> Verdict {

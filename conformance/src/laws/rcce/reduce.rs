@@ -37,19 +37,15 @@ trait Element: Copy + PartialEq + std::fmt::Debug {
 }
 
 macro_rules! element {
-    ($ty:ty, $code:expr, $sum:expr, $product:expr, $min:expr, $max:expr) => {
+    ($($ty:ty = $code:expr, $sum:expr, $product:expr, $min:expr, $max:expr;)*) => {$(
         impl Element for $ty {
             const TYPE: i32 = $code;
             fn bytes(of: &[Self]) -> Vec<u8> {
-                of.iter()
-                    .flat_map(|element| element.to_ne_bytes())
-                    .collect()
+                of.iter().flat_map(|element| element.to_ne_bytes()).collect()
             }
             fn of(bytes: &[u8]) -> Vec<Self> {
-                let chunks = bytes.chunks_exact(size_of::<$ty>());
-                chunks
-                    .map(|c| <$ty>::from_ne_bytes(c.try_into().expect("whole")))
-                    .collect()
+                let element = |bytes: &[u8]| <$ty>::from_ne_bytes(bytes.try_into().expect("whole"));
+                bytes.chunks_exact(size_of::<$ty>()).map(element).collect()
             }
             fn combine(op: i32, a: Self, b: Self) -> Self {
                 match op {
@@ -60,27 +56,15 @@ macro_rules! element {
                 }
             }
         }
-    };
+    )*};
 }
 
-element!(
-    i32,
-    INT,
-    i32::wrapping_add,
-    i32::wrapping_mul,
-    Ord::min,
-    Ord::max
-);
-element!(
-    i64,
-    LONG_TYPE,
-    i64::wrapping_add,
-    i64::wrapping_mul,
-    Ord::min,
-    Ord::max
-);
-element!(f32, FLOAT, |a, b| a + b, |a, b| a * b, f32::min, f32::max);
-element!(f64, DOUBLE, |a, b| a + b, |a, b| a * b, f64::min, f64::max);
+element! {
+    i32 = INT, i32::wrapping_add, i32::wrapping_mul, Ord::min, Ord::max;
+    i64 = LONG_TYPE, i64::wrapping_add, i64::wrapping_mul, Ord::min, Ord::max;
+    f32 = FLOAT, |a, b| a + b, |a, b| a * b, f32::min, f32::max;
+    f64 = DOUBLE, |a, b| a + b, |a, b| a * b, f64::min, f64::max;
+}
 
 /// The expected result: the root's element, combined with the others' in order.
 fn expected<T: Element>(op: i32, root: usize, of: &[Vec<T>]) -> Vec<T> {
@@ -108,10 +92,8 @@ fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: RCCE_COM
         let right = expected(op, root.unwrap_or(0), of);
         let seen = T::of(&result.get()[..data.len]);
         // Compares bits, not values.
-        ensure!(
-            T::bytes(&seen) == T::bytes(&right),
-            "{what}: {seen:?} instead of {right:?}"
-        );
+        let same = T::bytes(&seen) == T::bytes(&right);
+        ensure!(same, "{what}: {seen:?} instead of {right:?}");
         result.holds(&T::bytes(&right), 0x3f, &what)?;
     } else {
         result.holds(&[], 0x3f, &format!("{what}: the result elsewhere"))?;
@@ -128,9 +110,8 @@ fn each<T: Element>(
     draw: impl Fn(&mut crate::Random) -> T,
 ) -> Verdict {
     let mut random = ctx.random(70);
-    let of: Vec<Vec<T>> = (0..ctx.size)
-        .map(|_| (0..num).map(|_| draw(&mut random)).collect())
-        .collect();
+    let mut values = || (0..num).map(|_| draw(&mut random)).collect();
+    let of: Vec<Vec<T>> = (0..ctx.size).map(|_| values()).collect();
     for op in ops {
         for root in 0..ctx.size as usize {
             check(*op, Some(root), &of, world())?;
@@ -161,37 +142,20 @@ fn floats(ctx: &Ctx) -> Verdict {
 }
 
 fn wraps(_: &Ctx) -> Verdict {
-    let comm = world();
-    check(
-        SUM,
-        None,
-        &[vec![i32::MAX, i32::MIN, -1], vec![1, -1, i32::MIN]],
-        comm,
-    )?;
-    check(
-        PROD,
-        None,
-        &[vec![i64::MAX, i64::MIN, 3], vec![2, -1, i64::MAX]],
-        comm,
-    )
-}
-
-unsafe extern "C" fn by_parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id % 2
+    let ints = [vec![i32::MAX, i32::MIN, -1], vec![1, -1, i32::MIN]];
+    check(SUM, None, &ints, world())?;
+    let longs = [vec![i64::MAX, i64::MIN, 3], vec![2, -1, i64::MAX]];
+    check(PROD, None, &longs, world())
 }
 
 fn parts(ctx: &Ctx) -> Verdict {
-    let mut comm = RCCE_COMM::UNDEFINED;
-    ok!(RCCE_comm_split(Some(by_parity), null_mut(), &mut comm));
+    let comm = split(parity)?;
     let mut random = ctx.random(71 + u64::from(ctx.rank % 2));
     for round in 0..10 {
-        let of: Vec<Vec<f64>> = (0..2)
-            .map(|_| (0..round * 10).map(|_| uneven(&mut random)).collect())
-            .collect();
+        let mut values = || (0..round * 10).map(|_| uneven(&mut random)).collect();
+        let of: [Vec<f64>; 2] = [values(), values()];
         for op in OPS {
-            for root in [Some(0), Some(1), None] {
-                check(op, root, &of, comm)?;
-            }
+            for_all([Some(0), Some(1), None], |root| check(op, root, &of, comm))?;
         }
     }
     // One more reduction of all UEs.
@@ -229,15 +193,8 @@ fn result_at_root(ctx: &Ctx) -> Verdict {
             reduce(&data, &result, 1, (INT, PROD), root, world())?;
             ensure_eq!(i32::of(&result.get()), [8], "the product");
         } else {
-            ok!(RCCE_reduce(
-                data.ptr(),
-                null_mut(),
-                1,
-                INT,
-                PROD,
-                root,
-                world()
-            ));
+            let (from, into) = (data.ptr(), null_mut());
+            ok!(RCCE_reduce(from, into, 1, INT, PROD, root, world()));
         }
     }
     Ok(())

@@ -20,6 +20,17 @@ laws! {
         "programs read dest and source of the structures";
 }
 
+/// Of five requests the second and the fourth can be cancelled, once, and the head cannot.
+fn cancels(kind: &str, cancel: impl Fn(usize) -> (i32, i32)) -> Verdict {
+    for nth in [1, 3] {
+        ensure_eq!(cancel(nth), (SUCCESS, 1), "cancelling {kind} {nth}");
+        ensure_eq!(cancel(nth), (NOT_ENQUEUED, 0), "cancel {kind} {nth} again");
+    }
+    let head = cancel(0);
+    ensure!(head.1 == 0 && head.0 != SUCCESS, "the head: {head:?}");
+    Ok(())
+}
+
 fn cancel_send(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         ctx.sync();
@@ -41,12 +52,7 @@ fn cancel_send(ctx: &Ctx) -> Verdict {
         let code = c!(iRCCE_isend_cancel(requests[nth].0, &mut flag));
         (code, flag)
     };
-    for nth in [1, 3] {
-        ensure_eq!(cancel(nth), (SUCCESS, 1), "cancelling send {nth}");
-        ensure_eq!(cancel(nth), (NOT_ENQUEUED, 0), "cancel send {nth} again");
-    }
-    let head = cancel(0);
-    ensure!(head.1 == 0 && head.0 != SUCCESS, "the head: {head:?}");
+    cancels("send", cancel)?;
     gives!(NOT_ENQUEUED, iRCCE_isend_cancel(null_mut(), null_mut()));
     ctx.sync();
     requests[4].wait()?;
@@ -58,9 +64,7 @@ fn cancel_send(ctx: &Ctx) -> Verdict {
 fn cancel_receive(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         ctx.sync();
-        for nth in 0..3 {
-            send(&Bytes::of(&content(ctx, nth, 30)), 1)?;
-        }
+        for_all(0..3, |nth| send(&Bytes::of(&content(ctx, nth, 30)), 1))?;
         return Ok(());
     }
     let mut requests = Vec::new();
@@ -73,27 +77,18 @@ fn cancel_receive(ctx: &Ctx) -> Verdict {
         let code = c!(iRCCE_irecv_cancel(requests[nth].0.0, &mut flag));
         (code, flag)
     };
-    for nth in [1, 3] {
-        ensure_eq!(cancel(nth), (SUCCESS, 1), "cancelling receive {nth}");
-        ensure_eq!(cancel(nth), (NOT_ENQUEUED, 0), "cancel receive {nth} again");
-    }
-    let head = cancel(0);
-    ensure!(head.1 == 0 && head.0 != SUCCESS, "the head: {head:?}");
+    cancels("receive", cancel)?;
     gives!(NOT_ENQUEUED, iRCCE_irecv_cancel(null_mut(), null_mut()));
     ctx.sync();
     for (nth, left) in [0, 2, 4].into_iter().enumerate() {
         requests[left].0.wait()?;
-        requests[left]
-            .1
-            .holds(&content(ctx, nth as u64, 30), 0, "a message")?;
+        let room = &requests[left].1;
+        room.holds(&content(ctx, nth as u64, 30), 0, "a message")?;
     }
-    for nth in [1, 3] {
-        requests[nth]
-            .1
-            .holds(&[], 0xdd, "the buffer of a cancelled receive")?;
+    for room in [&requests[1].1, &requests[3].1] {
+        room.holds(&[], 0xdd, "the buffer of a cancelled receive")?;
     }
-    ensure_eq!(cancel(4), (NOT_ENQUEUED, 0), "cancelling what has ended");
-    Ok(())
+    equal!(cancel(4), (NOT_ENQUEUED, 0), "cancelling what has ended")
 }
 
 fn cancel_any(ctx: &Ctx) -> Verdict {
@@ -124,25 +119,18 @@ fn queries(ctx: &Ctx) -> Verdict {
     let out = isend(&bytes, other)?.0;
     ensure_eq!(c!(iRCCE_get_dest(out.0)), other, "dest");
     ensure_eq!(into.source(), other, "source");
-    ensure_eq!(
-        (c!(iRCCE_get_size(out.0, null_mut())), into.size()),
-        (77, 77),
-        "sizes"
-    );
+    let sizes = (c!(iRCCE_get_size(out.0, null_mut())), into.size());
+    ensure_eq!(sizes, (77, 77), "sizes");
     ensure_eq!(c!(iRCCE_get_size(out.0, into.0)), -1, "size of two");
     ensure_eq!(c!(iRCCE_get_status(out.0, into.0)), -1, "status of two");
     out.wait()?;
     into.wait()?;
     ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
-    ensure_eq!(
-        (c!(iRCCE_get_dest(out.0)), into.source()),
-        (other, other),
-        "dest and source, later"
-    );
+    let ends = (c!(iRCCE_get_dest(out.0)), into.source());
+    ensure_eq!(ends, (other, other), "dest and source, later");
     ensure_eq!(c!(iRCCE_get_source(null_mut())), other, "the last source");
     ensure_eq!(c!(iRCCE_get_size(null_mut(), null_mut())), 77, "last size");
-    ensure_eq!(c!(iRCCE_get_length()), 77, "length of the last message");
-    Ok(())
+    equal!(c!(iRCCE_get_length()), 77, "length of the last message")
 }
 
 fn no_push(ctx: &Ctx) -> Verdict {
@@ -159,8 +147,7 @@ fn no_push(ctx: &Ctx) -> Verdict {
         ensure_eq!(request.status(), PENDING, "the status while nothing pushes");
     }
     until("the end", || Ok(request.test() == (SUCCESS, 1)))?;
-    ensure_eq!(request.status(), SUCCESS, "the status after a test");
-    Ok(())
+    equal!(request.status(), SUCCESS, "the status after a test")
 }
 
 fn itself(ctx: &Ctx) -> Verdict {
@@ -202,10 +189,8 @@ fn members(ctx: &Ctx) -> Verdict {
         ensure_eq!((*out.0).dest, other, "the member dest at the end");
         ensure_eq!((*into.0).source, other, "the member source at the end");
         ensure_eq!((*out.0).privbuf, bytes.ptr(), "privbuf at the end");
-        ensure!(
-            (*out.0).finished != 0 && (*into.0).finished != 0,
-            "the member finished at the end"
-        );
+        let finished = (*out.0).finished != 0 && (*into.0).finished != 0;
+        ensure!(finished, "the member finished at the end");
     }
     Ok(())
 }

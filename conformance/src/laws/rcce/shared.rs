@@ -43,10 +43,9 @@ fn memory(ctx: &Ctx) -> Verdict {
         for nth in (me as usize..1024).step_by(n as usize) {
             word(nth).store(round * 10_000 + nth as u32, Ordering::Relaxed);
         }
-        if round % 2 == 0 {
-            c!(RCCE_shflush());
-        } else {
-            ok!(RCCE_DCMflush());
+        match round % 2 {
+            0 => c!(RCCE_shflush()),
+            _ => ok!(RCCE_DCMflush()),
         }
         barrier()?;
         for nth in 0..1024 {
@@ -98,20 +97,15 @@ fn allocation(_: &Ctx) -> Verdict {
     ensure!(!found.is_null() && chunk == 3 * ALL / 4, "half: {chunk}");
     let none = c!(RCCE_shmalloc_request(0, &mut chunk));
     ensure!(none.is_null() && chunk == 0, "nothing: {chunk}");
-    ensure!(
-        !c!(RCCE_shmalloc_request(100, null_mut())).is_null(),
-        "without a place for the size"
-    );
+    let part = c!(RCCE_shmalloc_request(100, null_mut()));
+    ensure!(!part.is_null(), "without a place for the size");
     // SAFETY:
     // - the first and the last of the bytes that were given.
     unsafe {
+        let last = found.add(3 * ALL / 4 - 1);
         found.write(1);
-        found.add(3 * ALL / 4 - 1).write(2);
-        ensure_eq!(
-            (found.read(), found.add(3 * ALL / 4 - 1).read()),
-            (1, 2),
-            "what was written"
-        );
+        last.write(2);
+        ensure_eq!((found.read(), last.read()), (1, 2), "what was written");
     }
     Ok(())
 }
@@ -121,6 +115,7 @@ fn lock(ctx: &Ctx) -> Verdict {
     // A counter in UE 1's MPB, changed by gets and puts under the lock of UE 2.
     let place = c!(iRCCE_malloc(32));
     let counter = Bytes::filled(4, 0);
+    let count = || i32::from_ne_bytes(counter.get().try_into().expect("4 bytes"));
     let each = if ctx.is_quick() { 60 } else { 15 };
     if me == 1 {
         ok!(iRCCE_put(place, counter.raw(), 4, 1));
@@ -130,22 +125,17 @@ fn lock(ctx: &Ctx) -> Verdict {
     for _ in 0..each {
         ok!(RCCE_acquire_lock(2));
         ok!(iRCCE_get(counter.raw(), place, 4, 1));
-        let before = i32::from_ne_bytes(counter.get().try_into().expect("4 bytes"));
+        let next = count() + 1;
         if random.below(20) == 0 {
             std::thread::yield_now();
         }
-        ok!(iRCCE_put(
-            place,
-            Bytes::of(&(before + 1).to_ne_bytes()).raw(),
-            4,
-            1
-        ));
+        let bytes = Bytes::of(&next.to_ne_bytes());
+        ok!(iRCCE_put(place, bytes.raw(), 4, 1));
         ok!(RCCE_release_lock(2));
     }
     barrier()?;
     ok!(iRCCE_get(counter.raw(), place, 4, 1));
-    let total = i32::from_ne_bytes(counter.get().try_into().expect("4 bytes"));
-    ensure_eq!(total, n * each, "the counter");
+    ensure_eq!(count(), n * each, "the counter");
     barrier()
 }
 
@@ -180,57 +170,44 @@ fn lock_fair(ctx: &Ctx) -> Verdict {
     until("the others' turns", || {
         ok!(RCCE_acquire_lock(0));
         ok!(RCCE_release_lock(0));
-        let mut values = [-7, -7];
-        ok!(RCCE_flag_read(flags[0], &mut values[0], 0));
-        ok!(RCCE_flag_read(flags[1], &mut values[1], 0));
-        Ok(values == [1, 1])
+        Ok((flag_at(flags[0], 0)?, flag_at(flags[1], 0)?) == (1, 1))
     })?;
     barrier()
 }
 
-/// The address of a register's handle, the only part that programs have.
-type Register = usize;
-
-fn new_register() -> Result<Register, String> {
-    let mut register = std::ptr::null();
-    ok!(iRCCE_atomic_alloc(&mut register));
-    ensure!(!register.is_null(), "iRCCE_atomic_alloc gave no register");
-    Ok(register as usize)
-}
-
-fn read(register: Register) -> Result<i32, String> {
-    let mut value = -7;
-    ok!(iRCCE_atomic_read(register as *const _, &mut value));
-    Ok(value)
-}
-
 fn register(ctx: &Ctx) -> Verdict {
     let register = new_register()?;
-    ensure_eq!(read(register)?, 0, "a new register");
+    ensure_eq!(register_value(register)?, 0, "a new register");
     barrier()?;
     for round in 0..ctx.size {
         if ctx.rank == round {
             for value in [5, 0, -1, i32::MAX, i32::MIN, 100] {
                 ok!(iRCCE_atomic_write(register as *const _, value));
-                ensure_eq!((read(register)?, read(register)?), (value, value), "data");
+                ensure_eq!(
+                    (register_value(register)?, register_value(register)?),
+                    (value, value),
+                    "data"
+                );
             }
-            let mut before = -7;
-            ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-            ensure_eq!((before, read(register)?), (100, 101), "before and after");
+            let before = got!(iRCCE_atomic_inc(register as *const _));
+            ensure_eq!(
+                (before, register_value(register)?),
+                (100, 101),
+                "before and after"
+            );
             ok!(iRCCE_atomic_inc(register as *const _, null_mut()));
             ok!(iRCCE_atomic_read(register as *const _, null_mut()));
         }
         barrier()?;
-        ensure_eq!(read(register)?, 102, "what every UE reads");
+        ensure_eq!(register_value(register)?, 102, "what every UE reads");
         barrier()?;
     }
     Ok(())
 }
 
 fn registers(ctx: &Ctx) -> Verdict {
-    let registers = (0..94)
-        .map(|_| new_register())
-        .collect::<Result<Vec<_>, _>>()?;
+    let registers = (0..94).map(|_| new_register());
+    let registers: Vec<Register> = registers.collect::<Result<_, _>>()?;
     for _ in 0..2 {
         let mut none = registers[0] as *const _;
         gives!(ERROR, iRCCE_atomic_alloc(&mut none));
@@ -243,14 +220,18 @@ fn registers(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
-        ensure_eq!(read(*register)?, nth as i32 * 3, "register {nth}");
+        ensure_eq!(register_value(*register)?, nth as i32 * 3, "register {nth}");
     }
     barrier()?;
     ok!(iRCCE_atomic_inc(registers[50] as *const _, null_mut()));
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
         let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
-        ensure_eq!(read(*register)?, expected, "register {nth} beside");
+        ensure_eq!(
+            register_value(*register)?,
+            expected,
+            "register {nth} beside"
+        );
     }
     Ok(())
 }
@@ -262,39 +243,29 @@ fn concurrent(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut seen = Vec::new();
     for _ in 0..each {
-        let mut before = -7;
-        ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+        let before = got!(iRCCE_atomic_inc(register as *const _));
+        let last = seen.last().copied();
         ensure!(
-            seen.last().is_none_or(|last| *last < before),
-            "an increment gave {before} after {:?}",
-            seen.last()
+            last < Some(before),
+            "an increment gave {before} after {last:?}"
         );
         seen.push(before);
     }
     barrier()?;
-    ensure_eq!(read(register)?, (each * n) as i32, "the final register");
+    ensure_eq!(
+        register_value(register)?,
+        (each * n) as i32,
+        "the final register"
+    );
     // Each value occurs once: the number of values and two sums show it.
-    let sums: Vec<u8> = [1u32, 2]
-        .iter()
-        .flat_map(|power| {
-            seen.iter()
-                .map(|v| i64::from(*v).pow(*power))
-                .sum::<i64>()
-                .to_ne_bytes()
-        })
-        .collect();
-    let (data, result) = (Bytes::of(&sums), Bytes::filled(16, 0));
+    let sums = |values: &[i32]| {
+        let sum = |power| values.iter().map(|v| i64::from(*v).pow(power)).sum::<i64>();
+        [sum(1), sum(2)].map(i64::to_ne_bytes).concat()
+    };
+    let (data, result) = (Bytes::of(&sums(&seen)), Bytes::filled(16, 0));
     allreduce(&data, &result, 2, (63_636_364, SUM), world())?;
-    let right: Vec<u8> = [1u32, 2]
-        .iter()
-        .flat_map(|power| {
-            (0..(each * n) as i64)
-                .map(|v| v.pow(*power))
-                .sum::<i64>()
-                .to_ne_bytes()
-        })
-        .collect();
-    result.holds(&right, 0, "the sums of all values")
+    let all: Vec<i32> = (0..(each * n) as i32).collect();
+    result.holds(&sums(&all), 0, "the sums of all values")
 }
 
 fn wraps(_: &Ctx) -> Verdict {
@@ -303,7 +274,11 @@ fn wraps(_: &Ctx) -> Verdict {
         let mut before = -7;
         ok!(iRCCE_atomic_write(register as *const _, from));
         ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-        ensure_eq!((before, read(register)?), (from, to), "an increment");
+        ensure_eq!(
+            (before, register_value(register)?),
+            (from, to),
+            "an increment"
+        );
     }
     for wrong in [0, 8, register + 16, register + 1] {
         gives!(ERROR, iRCCE_atomic_inc(wrong as *const _, null_mut()));

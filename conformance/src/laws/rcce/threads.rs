@@ -33,22 +33,12 @@ laws! {
 
 /// Runs the body in `count` threads, which get their numbers.
 fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
-    let body = &body;
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..count)
-            .map(|nth| scope.spawn(move || body(nth)))
-            .collect();
-        all.into_iter().try_for_each(|thread| {
-            let ended = thread.join();
-            ended.unwrap_or_else(|_| Err("a thread panicked".into()))
-        })
-    })
+    crate::kit::threads(count as usize, |nth| body(nth as u64))
 }
 
 fn ended(ctx: &Ctx) -> Verdict {
     for kind in 0..3 {
-        ok!(RCCE_init(null_mut(), null_mut()));
-        ok!(iRCCE_init());
+        begin()?;
         let (me, flag) = (ctx.rank as i32, new_flag()?.addr());
         let code = std::thread::scope(|scope| {
             let waits = scope.spawn(move || {
@@ -63,7 +53,7 @@ fn ended(ctx: &Ctx) -> Verdict {
             ok!(RCCE_finalize());
             waits
                 .join()
-                .map_err(|_| String::from("the other thread panics"))
+                .map_err(|_| "the other thread panics".to_owned())
         })?;
         ensure!(code != SUCCESS, "call {kind} gave {}", code_name(code));
     }
@@ -85,18 +75,16 @@ fn messages(ctx: &Ctx) -> Verdict {
             let bytes = Bytes::of(&of(me, other));
             for turn in 0..2 {
                 if (turn == 0) == (me < other) {
-                    if round % 2 == 0 {
-                        send(&bytes, other)?;
-                    } else {
-                        ok!(RCCE_send(bytes.ptr(), len, other));
+                    match round % 2 {
+                        0 => send(&bytes, other)?,
+                        _ => ok!(RCCE_send(bytes.ptr(), len, other)),
                     }
                     continue;
                 }
                 let room = Bytes::filled(len, 0);
-                if round % 3 == 0 {
-                    ok!(RCCE_recv(room.ptr(), len, other));
-                } else {
-                    ok!(iRCCE_srecv(room.ptr(), len as isize, other));
+                match round % 3 {
+                    0 => ok!(RCCE_recv(room.ptr(), len, other)),
+                    _ => ok!(iRCCE_srecv(room.ptr(), len as isize, other)),
                 }
                 let what = format!("message {round} of UE {other}");
                 room.holds(&of(other, me), 0, &what)?;
@@ -125,15 +113,10 @@ fn polls(ctx: &Ctx) -> Verdict {
         for round in 0..ROUNDS {
             let room = Bytes::filled(4, 0xff);
             until("a message that is polled for", || {
-                let mut found = 0;
+                let (place, length, mut found) = (room.ptr(), room.len as isize, 0);
                 match nth {
-                    0 => c!(RCCE_recv_test(room.ptr(), room.len, 1, &mut found)),
-                    _ => c!(iRCCE_srecv_test(
-                        room.ptr(),
-                        room.len as isize,
-                        1,
-                        &mut found
-                    )),
+                    0 => c!(RCCE_recv_test(place, room.len, 1, &mut found)),
+                    _ => c!(iRCCE_srecv_test(place, length, 1, &mut found)),
                 };
                 if found != 0 {
                     come.fetch_add(1, Ordering::AcqRel);
@@ -163,13 +146,10 @@ fn requests(ctx: &Ctx) -> Verdict {
             };
             let mut open = Vec::new();
             for nth in 0..4 {
-                let (bytes, room) = (
-                    Bytes::of(&of(me, other, nth)),
-                    Bytes::filled(of(other, me, nth).len(), 0),
-                );
-                let (out, into) = (Send::new(), Recv::new());
-                c!(iRCCE_irecv(room.ptr(), room.len as isize, other, into.0));
-                c!(iRCCE_isend(bytes.ptr(), bytes.len as isize, other, out.0));
+                let bytes = Bytes::of(&of(me, other, nth));
+                let room = Bytes::filled(of(other, me, nth).len(), 0);
+                let into = irecv(&room, other)?.0;
+                let out = isend(&bytes, other)?.0;
                 open.push((out, bytes, into, room));
             }
             for (nth, (out, bytes, into, room)) in open.into_iter().enumerate() {
@@ -180,11 +160,8 @@ fn requests(ctx: &Ctx) -> Verdict {
                     })?;
                 }
                 into.wait()?;
-                room.holds(
-                    &of(other, me, nth as u64),
-                    0,
-                    &format!("message {nth} of UE {other} in round {round}"),
-                )?;
+                let what = format!("message {nth} of UE {other} in round {round}");
+                room.holds(&of(other, me, nth as u64), 0, &what)?;
                 out.wait()?;
                 ensure_eq!(out.test(), (SUCCESS, 1), "a send that has ended");
                 bytes.free();
@@ -224,10 +201,8 @@ fn wildcards(ctx: &Ctx) -> Verdict {
                 i32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
             };
             let (from, number) = (word(0), word(4));
-            ensure!(
-                (2..6).contains(&from) && (0..EACH).contains(&number),
-                "a message {number} of thread {from}"
-            );
+            let known = (2..6).contains(&from) && (0..EACH).contains(&number);
+            ensure!(known, "a message {number} of thread {from}");
             seen[(from * EACH + number) as usize].fetch_add(1, Ordering::Relaxed);
             room.free();
         }
@@ -277,15 +252,12 @@ fn allocations(_: &Ctx) -> Verdict {
             let (place, len) = if (nth + round) % 2 == 0 {
                 (c!(iRCCE_malloc(64)) as usize, 64)
             } else {
-                let mut flag = null_mut();
-                ok!(iRCCE_flag_alloc(&mut flag));
+                let flag = got!(iRCCE_flag_alloc());
                 (flag as usize, LINE)
             };
             ensure!(place != 0, "nothing was given");
-            let mut register = std::ptr::null();
-            ok!(iRCCE_atomic_alloc(&mut register));
-            let mut taken = taken.lock();
-            taken.extend([(place, len), (register as usize, 1)]);
+            let register = new_register()?;
+            taken.lock().extend([(place, len), (register, 1)]);
         }
         Ok(())
     })?;
@@ -306,14 +278,8 @@ fn barriers(ctx: &Ctx) -> Verdict {
         let flag = flags[nth as usize] as *mut i32;
         for round in 1..if ctx.is_quick() { 60 } else { 20 } {
             ok!(RCCE_flag_write(&mut { flag }, round, me));
-            if improved {
-                ok!(iRCCE_barrier(null_mut()));
-            } else {
-                barrier()?;
-            }
-            for id in 0..n {
-                in_round(flag, id, round)?;
-            }
+            meet(improved, null_mut())?;
+            for_all(0..n, |id| in_round(flag, id, round))?;
         }
         Ok(())
     };
@@ -333,52 +299,23 @@ fn barriers(ctx: &Ctx) -> Verdict {
         }
     })?;
     // The same number at each UE, so that all end.
-    threads(2, |_| {
-        for round in 0..60 {
-            if round % 2 == 0 {
-                barrier()?;
-            } else {
-                ok!(iRCCE_barrier(null_mut()));
-            }
-        }
-        Ok(())
-    })
-    .and_then(|()| barrier())
-}
-
-unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id % 2
-}
-
-unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
-    id / 2
+    let meets = |round| meet(round % 2 != 0, null_mut());
+    threads(2, |_| for_all(0..60, meets))?;
+    barrier()
 }
 
 fn collectives(ctx: &Ctx) -> Verdict {
-    let mut comms = [RCCE_COMM::UNDEFINED; 2];
-    ok!(RCCE_comm_split(Some(parity), null_mut(), &mut comms[0]));
-    ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comms[1]));
+    let comms = [split(parity)?, split(halves)?];
     threads(2, |nth| {
         let mut comm = comms[nth as usize];
         for round in 0..if ctx.is_quick() { 40u64 } else { 10 } {
             let (root, len) = ((round % 2) as i32, SIZES[(round % 5) as usize]);
             let first = comm.member[0] as u64;
             let expected = content(ctx, round << 8 | nth << 4 | first, len);
-            let bytes = if comm.my_rank == root {
-                Bytes::of(&expected)
-            } else {
-                Bytes::filled(len, 0)
-            };
-            if round % 3 == 0 {
-                ok!(iRCCE_bcast(bytes.ptr(), len, root, comm));
-            } else {
-                ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
-            }
-            bytes.holds(
-                &expected,
-                0,
-                &format!("broadcast {round} of communicator {nth}"),
-            )?;
+            let bytes = Bytes::of_root(comm.my_rank == root, &expected);
+            bcast(round % 3 == 0, &bytes, root, comm)?;
+            let what = format!("broadcast {round} of communicator {nth}");
+            bytes.holds(&expected, 0, &what)?;
             ok!(RCCE_barrier(&mut comm));
             bytes.free();
         }
@@ -389,23 +326,19 @@ fn collectives(ctx: &Ctx) -> Verdict {
 
 fn registers(ctx: &Ctx) -> Verdict {
     let each = if ctx.is_quick() { 400 } else { 80 };
-    let mut register = std::ptr::null();
-    ok!(iRCCE_atomic_alloc(&mut register));
-    let register = register as usize;
+    let register = new_register()?;
     barrier()?;
     threads(3, |_| {
         let mut last = -1;
         for _ in 0..each {
-            let mut before = -7;
-            ok!(iRCCE_atomic_inc(register as *const _, &mut before));
+            let before = got!(iRCCE_atomic_inc(register as *const _));
             ensure!(before > last, "{before} after {last}");
             last = before;
         }
         Ok(())
     })?;
     barrier()?;
-    let mut value = -7;
-    ok!(iRCCE_atomic_read(register as *const _, &mut value));
+    let value = register_value(register)?;
     ensure_eq!(value, each * 3 * ctx.size as i32, "the register");
     barrier()
 }
@@ -417,16 +350,14 @@ fn locks(ctx: &Ctx) -> Verdict {
     threads(2, |_| {
         for _ in 0..each {
             ok!(RCCE_acquire_lock(1));
-            let mut value = -7;
-            ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
+            let value = flag_at(flag as *mut _, 0)?;
             ok!(RCCE_flag_write(&mut (flag as *mut _), value + 1, 0));
             ok!(RCCE_release_lock(1));
         }
         Ok(())
     })?;
     barrier()?;
-    let mut value = -7;
-    ok!(RCCE_flag_read(flag as *mut _, &mut value, 0));
+    let value = flag_at(flag as *mut _, 0)?;
     ensure_eq!(value, each * 2 * ctx.size as i32, "counted under the lock");
     barrier()
 }

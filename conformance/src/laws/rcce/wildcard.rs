@@ -46,11 +46,8 @@ fn any_length(ctx: &Ctx) -> Verdict {
             }
             room.holds(&expected, 0x29, &format!("{len} bytes"))?;
             ensure_eq!(c!(iRCCE_get_length()), len as i32, "iRCCE_get_length");
-            ensure_eq!(
-                c!(iRCCE_get_size(null_mut(), null_mut())),
-                len as i32,
-                "iRCCE_get_size"
-            );
+            let size = c!(iRCCE_get_size(null_mut(), null_mut()));
+            ensure_eq!(size, len as i32, "iRCCE_get_size");
             room.free();
         }
     }
@@ -70,17 +67,13 @@ fn numbered(ctx: &Ctx, each: u32) -> Verdict {
 
 /// Fails unless the message is the next one of its source.
 fn next_of(next: &mut [u32], source: i32, room: &Bytes, len: i32) -> Verdict {
-    let place = usize::try_from(source)
-        .ok()
-        .and_then(|source| next.get_mut(source));
+    let place = next.get_mut(source as usize);
     let expected = place.ok_or(format!("a message of UE {source}"))?;
     let text = &room.get()[..len as usize];
     let nth = u32::from_le_bytes(text[..4].try_into().expect("4 bytes"));
     ensure_eq!(nth, *expected, "the number of the message of UE {source}");
-    ensure!(
-        text[4..].iter().all(|b| i32::from(*b) == source),
-        "message {nth} of UE {source} is another's"
-    );
+    let own = text[4..].iter().all(|b| i32::from(*b) == source);
+    ensure!(own, "message {nth} of UE {source} is another's");
     *expected += 1;
     Ok(())
 }
@@ -94,15 +87,10 @@ fn any_source(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(9100, 0);
     for _ in 0..each * (ctx.size - 1) {
         ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-        next_of(
-            &mut next,
-            c!(iRCCE_get_source(null_mut())),
-            &room,
-            c!(iRCCE_get_length()),
-        )?;
+        let (source, length) = last_message();
+        next_of(&mut next, source, &room, length)?;
     }
-    ensure_eq!(&next[1..], &[each; 3], "messages of each");
-    Ok(())
+    equal!(&next[1..], &[each; 3], "messages of each")
 }
 
 fn any_source_request(ctx: &Ctx) -> Verdict {
@@ -125,8 +113,7 @@ fn any_source_request(ctx: &Ctx) -> Verdict {
         next_of(&mut next, request.source(), room, request.size())?;
         room.free();
     }
-    ensure_eq!(&next[1..], &[each; 3], "messages of each");
-    Ok(())
+    equal!(&next[1..], &[each; 3], "messages of each")
 }
 
 fn precedence(ctx: &Ctx) -> Verdict {
@@ -147,8 +134,7 @@ fn precedence(ctx: &Ctx) -> Verdict {
     ctx.sync();
     any.wait()?;
     any_room.holds(&[2; 20], 0, "what the other one took")?;
-    ensure_eq!(any.source(), 1, "its source");
-    Ok(())
+    equal!(any.source(), 1, "its source")
 }
 
 fn found(ctx: &Ctx) -> Verdict {
@@ -158,11 +144,8 @@ fn found(ctx: &Ctx) -> Verdict {
     arrived(ANY_SOURCE)?;
     let (request, room) = (Recv::new(), Bytes::filled(20, 0));
     gives!(SUCCESS, iRCCE_irecv(room.ptr(), 20, ANY_SOURCE, request.0));
-    ensure_eq!(
-        (request.status(), request.source(), request.size()),
-        (SUCCESS, 1, 20),
-        "the request"
-    );
+    request.has_status(SUCCESS, "the request")?;
+    ensure_eq!((request.source(), request.size()), (1, 20), "the request");
     room.holds(&[1; 20], 0, "the message")
 }
 
@@ -175,18 +158,14 @@ fn master_worker(ctx: &Ctx) -> Verdict {
     for _ in 1..ctx.size {
         let room = Bytes::filled(24, 0);
         ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-        let source = c!(iRCCE_get_source(null_mut()));
-        room.holds(
-            text(source).as_bytes(),
-            0,
-            &format!("the string of UE {source}"),
-        )?;
-        ensure_eq!(c!(iRCCE_get_length()), text(source).len() as i32, "length");
+        let (source, length) = last_message();
+        let what = format!("the string of UE {source}");
+        room.holds(text(source).as_bytes(), 0, &what)?;
+        ensure_eq!(length, text(source).len() as i32, "length");
         seen.push(source);
     }
     seen.sort_unstable();
-    ensure_eq!(seen, [1, 2, 3, 4], "the workers");
-    Ok(())
+    equal!(seen, [1, 2, 3, 4], "the workers")
 }
 
 fn known_size(ctx: &Ctx) -> Verdict {
@@ -216,22 +195,11 @@ fn known_size(ctx: &Ctx) -> Verdict {
             } else {
                 SUCCESS
             };
+            let (place, any, into) = (bytes.ptr(), ANY_LENGTH, request.0);
             match way {
-                0 => gives!(right, iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, room)),
-                1 => drop(c!(iRCCE_irecv_within(
-                    bytes.ptr(),
-                    ANY_LENGTH,
-                    0,
-                    request.0,
-                    room
-                ))),
-                _ => drop(c!(iRCCE_isrecv_within(
-                    bytes.ptr(),
-                    ANY_LENGTH,
-                    0,
-                    request.0,
-                    room
-                ))),
+                0 => gives!(right, iRCCE_srecv_within(place, any, 0, room)),
+                1 => drop(c!(iRCCE_irecv_within(place, any, 0, into, room))),
+                _ => drop(c!(iRCCE_isrecv_within(place, any, 0, into, room))),
             }
             if way > 0 {
                 gives!(right, iRCCE_irecv_wait(request.0));
@@ -246,10 +214,8 @@ fn known_size(ctx: &Ctx) -> Verdict {
     }
     // The size limits the write, too, if the program states a length beyond it.
     let bytes = Bytes::filled(100, 0x6f);
-    gives!(
-        RCCE_ERROR_MESSAGE_LENGTH,
-        iRCCE_srecv_within(bytes.ptr(), 50, 0, 20)
-    );
+    let code = c!(iRCCE_srecv_within(bytes.ptr(), 50, 0, 20));
+    ensure_eq!(code, RCCE_ERROR_MESSAGE_LENGTH, "50 bytes in 20");
     bytes.holds(&[1; 20], 0x6f, "a length beyond the buffer")
 }
 
@@ -265,8 +231,9 @@ fn unknown_size(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, usize::MAX));
         bytes.holds(&expected, 0, "by srecv")?;
         bytes.fill(0);
+        let place = bytes.ptr();
         c!(iRCCE_irecv_within(
-            bytes.ptr(),
+            place,
             ANY_LENGTH,
             0,
             request.0,
@@ -294,10 +261,8 @@ fn requests_by_length(ctx: &Ctx) -> Verdict {
             ensure!([PENDING, RESERVED, wrong].contains(&state), "state {state}");
         }
         gives!(wrong, iRCCE_irecv_wait(requests[0].0));
-        until(
-            "the second message",
-            || Ok(requests[1].test() == (wrong, 1)),
-        )?;
+        let second = || Ok(requests[1].test() == (wrong, 1));
+        until("the second message", second)?;
         for (request, bytes) in requests.iter().zip(&rooms) {
             bytes.holds(&expected[..room], 0x71, "the message")?;
             ensure_eq!(request.status(), wrong, "the status");
@@ -332,20 +297,13 @@ fn last(ctx: &Ctx) -> Verdict {
             _ => {
                 arrived(source)?;
                 let mut test = -7;
-                ok!(iRCCE_srecv_test(
-                    room.ptr(),
-                    ANY_LENGTH,
-                    ANY_SOURCE,
-                    &mut test
-                ));
+                let place = room.ptr();
+                ok!(iRCCE_srecv_test(place, ANY_LENGTH, ANY_SOURCE, &mut test));
                 ensure_eq!(test, 1, "the test");
             }
         }
-        ensure_eq!(
-            (c!(iRCCE_get_source(null_mut())), c!(iRCCE_get_length())),
-            (source, 10 + turn),
-            "source and length in turn {turn}"
-        );
+        let expected = (source, 10 + turn);
+        ensure_eq!(last_message(), expected, "source and length in {turn}");
     }
     Ok(())
 }
