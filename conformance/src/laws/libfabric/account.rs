@@ -17,7 +17,8 @@ laws! {
         "so is each between one endpoint and as many peers as it can have at a time";
     remote: "account.remote", "fi_cq(3), fi_cntr(3)", 3, [write, writedata, inject_write, read, atomic, fetch_atomic, inject_atomic, cntr_read] + ordering,
         "each access to remote memory is reported and counted once at its initiator, and counted once at its target, though queues are full";
-    answers: "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
+    answers with(&Plan::DEFAULT.entries(2 * COUNT).counters(&[FI_READ, FI_WRITE, FI_RECV]), 256):
+        "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
         "each atomic operation on tagged buffers is reported and counted once on both sides, though the lanes are full in both directions";
 }
 
@@ -425,52 +426,47 @@ fn remote(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn answers(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .entries(2 * COUNT)
-        .counters(&[FI_READ, FI_WRITE, FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        let [reads, writes, receives] = job.station.counters[..] else {
-            return Err("not three counters".into());
-        };
-        // Each rank posts all operations on the other's tagged buffers. Receives are posted only after both have posted all.
-        let other = job.peer(job.right()).address;
-        let mut results = vec![0u64; COUNT];
-        let one = 1u64;
-        let operand = ioc(&raw const one, 1);
-        for (nth, result) in results.iter_mut().enumerate() {
-            let target = rma_ioc(0, 1, 11);
-            let mut result = ioc(&raw mut *result, 1);
-            let msg = atomic_msg(&operand, other, &target, SUM, cx(nth));
-            let none = null_mut();
-            match nth % 2 {
-                0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
-                _ => ok!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
-            }
+fn answers(job: &Job<'_>) -> Verdict {
+    let [reads, writes, receives] = job.station.counters[..] else {
+        return Err("not three counters".into());
+    };
+    // Each rank posts all operations on the other's tagged buffers. Receives are posted only after both have posted all.
+    let other = job.peer(job.right()).address;
+    let mut results = vec![0u64; COUNT];
+    let one = 1u64;
+    let operand = ioc(&raw const one, 1);
+    for (nth, result) in results.iter_mut().enumerate() {
+        let target = rma_ioc(0, 1, 11);
+        let mut result = ioc(&raw mut *result, 1);
+        let msg = atomic_msg(&operand, other, &target, SUM, cx(nth));
+        let none = null_mut();
+        match nth % 2 {
+            0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
+            _ => ok!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
         }
-        ctx.tell(b"asked");
-        hear(ctx, job.right(), b"asked")?;
-        let words = Memory::new(8 * COUNT);
-        for nth in 0..COUNT {
-            words.set(8 * nth, nth as u64);
-            let base = words.at(8 * nth).cast();
-            ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
-        }
-        let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
-        operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
-        asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
-        asked.ensure(|_| 1)?;
-        operated.ensure(|_| 1)?;
-        for (nth, result) in results.iter().enumerate() {
-            ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
-            // SAFETY:
-            // - a word that the provider writes through a pointer.
-            let seen = unsafe { (&raw const *result).read_volatile() };
-            let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
-            ensure_eq!(seen, expected, "value fetched from word {nth}");
-        }
-        job.meet();
-        words.free();
-        Ok(())
-    })
+    }
+    job.ctx.tell(b"asked");
+    hear(job.ctx, job.right(), b"asked")?;
+    let words = Memory::new(8 * COUNT);
+    for nth in 0..COUNT {
+        words.set(8 * nth, nth as u64);
+        let base = words.at(8 * nth).cast();
+        ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
+    }
+    let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
+    operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
+    asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
+    asked.ensure(|_| 1)?;
+    operated.ensure(|_| 1)?;
+    for (nth, result) in results.iter().enumerate() {
+        ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
+        // SAFETY:
+        // - a word that the provider writes through a pointer.
+        let seen = unsafe { (&raw const *result).read_volatile() };
+        let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
+        ensure_eq!(seen, expected, "value fetched from word {nth}");
+    }
+    job.meet();
+    words.free();
+    Ok(())
 }

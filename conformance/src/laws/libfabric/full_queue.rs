@@ -9,10 +9,10 @@ use super::work::{Word, atomic_op, message_op, queue, work};
 use crate::kit::until_ok;
 
 laws! {
-    transmits: "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
+    transmits with(&ORDERED, 256): "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
         [send, inject, tsend, sendmsg, atomicmsg, cancel, recv],
         "a transmit context takes as many messages as it has room for, and nothing more of any kind until one ends; those that it took come once, in order";
-    receives: "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
+    receives with(&ORDERED, 256): "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
         [recv, trecv, cancel, send],
         "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
     shared: "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
@@ -86,68 +86,66 @@ const ORDERED: Plan<'static> = Plan::DEFAULT
     .order(FI_ORDER_SAS | FI_ORDER_WAW)
     .entries(ENTRIES);
 
-fn transmits(ctx: &Ctx) -> Verdict {
-    with(ctx, &ORDERED, 256, |job| {
-        let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
-        if job.rank == 1 {
-            // This rank makes no call until rank 0 has filled its queue.
-            let count = hear_number(job, 0)?;
-            receive_in_order(job, count + 2, |nth| nth as u64)?;
-            job.meet();
-            return job.rx.is_empty();
-        }
-        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-        let send = |nth: usize| {
-            let word = (&raw const words[nth]).cast();
-            call!(msg ep, send(word, 8, none, to, cx(nth)))
-        };
-        let count = fill("fi_send", send)?;
-        let (size, _) = job.station.sizes();
-        ensure!(count >= size, "room for {count} messages, not for {size}");
-        ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
-        let word = (&raw const words[0]).cast();
-        let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
-        for _ in 0..3 {
-            gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
-            gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
-            gives!(FI_EAGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
-            gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
-            gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
-        }
-        // A cancelled send frees room for one other.
-        ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
-        let seen = call!(obj ep, tx_size_left());
-        ensure_eq!(seen, 1, "fi_tx_size_left with room for one");
-        ensure_eq!(send(count - 1), 0, "a send with room for one");
-        gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
-        tell_number(job, count);
-        let (mut told, mut taken_back) = (Told::of(count), 0);
-        until_ok("the end of all sends", || {
-            match job.tx.read() {
-                (AVAIL, _) => {
-                    let error = job.tx.take_error()?;
-                    let seen = (error.err, error.op_context.addr());
-                    ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
-                    taken_back += 1;
-                }
-                (1, entry) => told.note(entry.op_context.addr())?,
-                _ => {}
-            }
-            Ok(told.all() >= count)
-        })?;
-        told.ensure(|_| 1)?;
-        ensure_eq!(taken_back, 1, "sends that were taken back");
-        ensure!(
-            call!(obj ep, tx_size_left()) > 0,
-            "no room in an empty queue"
-        );
-        ensure_eq!(send(count), 0, "a send into an empty queue");
-        job.tx.of(count)?;
-        let more = (&raw const words[count + 1]).cast();
-        job.post(|| call!(msg ep, inject(more, 8, to)))?;
+fn transmits(job: &Job<'_>) -> Verdict {
+    let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
+    if job.rank == 1 {
+        // This rank makes no call until rank 0 has filled its queue.
+        let count = hear_number(job, 0)?;
+        receive_in_order(job, count + 2, |nth| nth as u64)?;
         job.meet();
-        job.tx.is_empty()
-    })
+        return job.rx.is_empty();
+    }
+    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let send = |nth: usize| {
+        let word = (&raw const words[nth]).cast();
+        call!(msg ep, send(word, 8, none, to, cx(nth)))
+    };
+    let count = fill("fi_send", send)?;
+    let (size, _) = job.station.sizes();
+    ensure!(count >= size, "room for {count} messages, not for {size}");
+    ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
+    let word = (&raw const words[0]).cast();
+    let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
+    for _ in 0..3 {
+        gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
+        gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
+        gives!(FI_EAGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
+        gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
+        gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
+    }
+    // A cancelled send frees room for one other.
+    ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
+    let seen = call!(obj ep, tx_size_left());
+    ensure_eq!(seen, 1, "fi_tx_size_left with room for one");
+    ensure_eq!(send(count - 1), 0, "a send with room for one");
+    gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
+    tell_number(job, count);
+    let (mut told, mut taken_back) = (Told::of(count), 0);
+    until_ok("the end of all sends", || {
+        match job.tx.read() {
+            (AVAIL, _) => {
+                let error = job.tx.take_error()?;
+                let seen = (error.err, error.op_context.addr());
+                ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
+                taken_back += 1;
+            }
+            (1, entry) => told.note(entry.op_context.addr())?,
+            _ => {}
+        }
+        Ok(told.all() >= count)
+    })?;
+    told.ensure(|_| 1)?;
+    ensure_eq!(taken_back, 1, "sends that were taken back");
+    ensure!(
+        call!(obj ep, tx_size_left()) > 0,
+        "no room in an empty queue"
+    );
+    ensure_eq!(send(count), 0, "a send into an empty queue");
+    job.tx.of(count)?;
+    let more = (&raw const words[count + 1]).cast();
+    job.post(|| call!(msg ep, inject(more, 8, to)))?;
+    job.meet();
+    job.tx.is_empty()
 }
 
 /// Fills the receive queue of `owner`, cancels one receive, and lets messages take the others.
@@ -207,11 +205,9 @@ fn receive_queue(
     rx.is_empty()
 }
 
-fn receives(ctx: &Ctx) -> Verdict {
-    with(ctx, &ORDERED, 256, |job| {
-        let to = job.peer(0).address;
-        receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
-    })
+fn receives(job: &Job<'_>) -> Verdict {
+    let to = job.peer(0).address;
+    receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
 }
 
 fn shared(ctx: &Ctx) -> Verdict {

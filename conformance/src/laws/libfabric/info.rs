@@ -19,7 +19,7 @@ laws! {
         "the type of the address vector is the one asked for; unspecified it stays so";
     refused: "info.refused", "fi_getinfo(3)", 1, [getinfo],
         "what cannot be had is -FI_ENODATA: other kinds of endpoints, providers, formats, protocols, modes, sizes";
-    limits: "info.limits", "fi_getinfo(3)", 2, [getinfo, inject_write, writev],
+    limits with(&Plan::DEFAULT, 64 << 10): "info.limits", "fi_getinfo(3)", 2, [getinfo, inject_write, writev],
         "sizes that are offered can be used";
     threading: "info.threading", "fi_domain(3)", 2, [getinfo, fetch_atomic],
         "every model of threading is offered as asked for, and works";
@@ -264,28 +264,26 @@ fn refused(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn limits(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 64 << 10, |job| {
-        // SAFETY:
-        // - fi_getinfo(3) has returned the info with its attributes.
-        let transmit = unsafe { *(*job.station.info.raw()).tx_attr };
-        let (to, at, key) = job.place(job.right(), 0);
-        let most = transmit.inject_size;
-        let bytes = vec![7u8; most + 1];
-        job.post(|| call!(rma job.ep, inject(bytes.as_ptr().cast(), most, to, at, key)))?;
-        gives!(FI_EMSGSIZE, rma job.ep, inject(bytes.as_ptr().cast(), most + 1, to, at, key));
-        until("the injected bytes", || {
-            job.tx.progress();
-            job.memory.load(0, most) == bytes[..most]
-        })?;
-        let limit = transmit.iov_limit;
-        let list: Vec<libc::iovec> = (0..=limit).map(|i| iovec(bytes[i..].as_ptr(), 1)).collect();
-        job.done(|| call!(rma job.ep, writev(list.as_ptr(), null_mut(), limit, to, at + 8192, key, null_mut())))?;
-        gives!(FI_EINVAL, rma job.ep, writev(list.as_ptr(), null_mut(), limit + 1, to, at + 8192, key, null_mut()));
-        job.meet();
-        job.memory.holds(8192, &bytes[..limit], "the pieces")?;
-        job.memory.holds(8192 + limit, &[0], "what is behind them")
-    })
+fn limits(job: &Job<'_>) -> Verdict {
+    // SAFETY:
+    // - fi_getinfo(3) has returned the info with its attributes.
+    let transmit = unsafe { *(*job.station.info.raw()).tx_attr };
+    let (to, at, key) = job.place(job.right(), 0);
+    let most = transmit.inject_size;
+    let bytes = vec![7u8; most + 1];
+    job.post(|| call!(rma job.ep, inject(bytes.as_ptr().cast(), most, to, at, key)))?;
+    gives!(FI_EMSGSIZE, rma job.ep, inject(bytes.as_ptr().cast(), most + 1, to, at, key));
+    until("the injected bytes", || {
+        job.tx.progress();
+        job.memory.load(0, most) == bytes[..most]
+    })?;
+    let limit = transmit.iov_limit;
+    let list: Vec<libc::iovec> = (0..=limit).map(|i| iovec(bytes[i..].as_ptr(), 1)).collect();
+    job.done(|| call!(rma job.ep, writev(list.as_ptr(), null_mut(), limit, to, at + 8192, key, null_mut())))?;
+    gives!(FI_EINVAL, rma job.ep, writev(list.as_ptr(), null_mut(), limit + 1, to, at + 8192, key, null_mut()));
+    job.meet();
+    job.memory.holds(8192, &bytes[..limit], "the pieces")?;
+    job.memory.holds(8192 + limit, &[0], "what is behind them")
 }
 
 fn threading(ctx: &Ctx) -> Verdict {

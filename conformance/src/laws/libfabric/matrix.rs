@@ -12,9 +12,9 @@ laws! {
         "each of the 7 operations of fi_compare_atomic leaves what its formula says and gives the initial value";
     neighbours: "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
         "bytes beside the elements stay as they are, at the target and in the buffers";
-    not_a_number: "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
+    not_a_number in_modes(256): "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
         "comparisons are those of C: nothing compares with NaN, and -0 equals 0";
-    padding: "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
+    padding in_modes(256): "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
         "the padding of a long double, where it has any, takes no part in comparisons";
 }
 
@@ -189,82 +189,78 @@ fn neighbours(ctx: &Ctx) -> Verdict {
 }
 
 /// NaN and -0 with each real datatype. Rows: `(op, target, operand, comparand, after)`.
-fn not_a_number(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 256, |job| {
-        let to = job.right();
-        let peer = job.peer(to);
-        let nan = f64::NAN;
-        for (op, target, operand, compare, after) in [
-            ("MIN", 1.0, nan, 0.0, 1.0),
-            ("MAX", 1.0, nan, 0.0, 1.0),
-            ("CSWAP", 1.0, 2.0, nan, 1.0),
-            ("CSWAP_NE", 1.0, 2.0, nan, 2.0),
-            ("CSWAP_LE", 1.0, 2.0, nan, 1.0),
-            ("CSWAP_GE", 1.0, 2.0, nan, 1.0),
-            ("CSWAP", -0.0, 2.0, 0.0, 2.0),
-            ("CSWAP_NE", -0.0, 2.0, 0.0, -0.0),
-            ("CSWAP_LT", -0.0, 2.0, 0.0, -0.0),
-            ("MIN", 0.0, -0.0, 0.0, 0.0),
-        ] {
-            for datatype in [8, 9, 12] {
-                let ty = Type::of(datatype);
-                let number = |value| ty.encode(Value::Number(value, 0.0));
-                job.write(to, 64, &number(target))?;
-                let index = OPS.iter().position(|name| *name == op);
-                let op_number = index.expect("an operation") as c_int;
-                let family = match op.starts_with("CSWAP") {
-                    true => Family::Compare,
-                    false => Family::Base,
-                };
-                let mut result = vec![0; 16];
-                let mut call = Call {
-                    family,
-                    what: (datatype, op_number),
-                    to: (peer.address, peer.base + 64, peer.key),
-                    operand: &number(operand),
-                    compare: &number(compare),
-                    result: &mut result,
-                    count: 1,
-                };
-                job.done(|| call.post(job.ep))?;
-                let seen = job.read(to, 64, ty.size())?;
-                ensure!(
-                    ty.same(&seen, &number(after)),
-                    "{op} of {operand} on {target} (compare {compare}), datatype {datatype}: {seen:x?} instead of {after}"
-                );
-            }
-        }
-        Ok(())
-    })
-}
-
-fn padding(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 256, |job| {
-        let to = job.right();
-        let peer = job.peer(to);
-        let ty = Type::of(12);
-        for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
-            let number = |value, padding| {
-                let mut bytes = ty.encode(Value::Number(value, 0.0));
-                bytes[LONG_DOUBLE..].fill(padding);
-                bytes
+fn not_a_number(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    let peer = job.peer(to);
+    let nan = f64::NAN;
+    for (op, target, operand, compare, after) in [
+        ("MIN", 1.0, nan, 0.0, 1.0),
+        ("MAX", 1.0, nan, 0.0, 1.0),
+        ("CSWAP", 1.0, 2.0, nan, 1.0),
+        ("CSWAP_NE", 1.0, 2.0, nan, 2.0),
+        ("CSWAP_LE", 1.0, 2.0, nan, 1.0),
+        ("CSWAP_GE", 1.0, 2.0, nan, 1.0),
+        ("CSWAP", -0.0, 2.0, 0.0, 2.0),
+        ("CSWAP_NE", -0.0, 2.0, 0.0, -0.0),
+        ("CSWAP_LT", -0.0, 2.0, 0.0, -0.0),
+        ("MIN", 0.0, -0.0, 0.0, 0.0),
+    ] {
+        for datatype in [8, 9, 12] {
+            let ty = Type::of(datatype);
+            let number = |value| ty.encode(Value::Number(value, 0.0));
+            job.write(to, 64, &number(target))?;
+            let index = OPS.iter().position(|name| *name == op);
+            let op_number = index.expect("an operation") as c_int;
+            let family = match op.starts_with("CSWAP") {
+                true => Family::Compare,
+                false => Family::Base,
             };
-            job.write(to, 64, &number(3.0, 0xaa))?;
             let mut result = vec![0; 16];
             let mut call = Call {
-                family: Family::Compare,
-                what: (12, op),
+                family,
+                what: (datatype, op_number),
                 to: (peer.address, peer.base + 64, peer.key),
-                operand: &number(5.0, 0x11),
-                compare: &number(3.0, 0x55),
+                operand: &number(operand),
+                compare: &number(compare),
                 result: &mut result,
                 count: 1,
             };
             job.done(|| call.post(job.ep))?;
-            let expected = number(if swaps { 5.0 } else { 3.0 }, 0);
-            let seen = job.read(to, 64, 16)?;
-            ensure!(ty.same(&seen, &expected), "operation {op} gives {seen:x?}");
+            let seen = job.read(to, 64, ty.size())?;
+            ensure!(
+                ty.same(&seen, &number(after)),
+                "{op} of {operand} on {target} (compare {compare}), datatype {datatype}: {seen:x?} instead of {after}"
+            );
         }
-        Ok(())
-    })
+    }
+    Ok(())
+}
+
+fn padding(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    let peer = job.peer(to);
+    let ty = Type::of(12);
+    for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
+        let number = |value, padding| {
+            let mut bytes = ty.encode(Value::Number(value, 0.0));
+            bytes[LONG_DOUBLE..].fill(padding);
+            bytes
+        };
+        job.write(to, 64, &number(3.0, 0xaa))?;
+        let mut result = vec![0; 16];
+        let mut call = Call {
+            family: Family::Compare,
+            what: (12, op),
+            to: (peer.address, peer.base + 64, peer.key),
+            operand: &number(5.0, 0x11),
+            compare: &number(3.0, 0x55),
+            result: &mut result,
+            count: 1,
+        };
+        job.done(|| call.post(job.ep))?;
+        let expected = number(if swaps { 5.0 } else { 3.0 }, 0);
+        let seen = job.read(to, 64, 16)?;
+        ensure!(ty.same(&seen, &expected), "operation {op} gives {seen:x?}");
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ laws! {
         "no mode is offered that was not asked for, and none is required";
     many_regions: "mr.many", "fi_mr(3)", 2, [mr_reg, mr_regv, mr_regattr, close, fetch_atomic],
         "hundreds of regions, by all three calls of registration, are each reached by their own key";
-    read_only: "mr.read-only", "fi_mr(3)", 2, [mr_reg, read, write, fetch_atomic],
+    read_only with(&Plan::DEFAULT, 256): "mr.read-only", "fi_mr(3)", 2, [mr_reg, read, write, fetch_atomic],
         "memory that its owner cannot write is registered for FI_REMOTE_READ and read; for FI_REMOTE_WRITE it is refused (FI_EINVAL)";
     ranges: "mr.range", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, write, read],
         "what does not lie in the region as a whole is refused (FI_EACCES), at both ends and where addresses overflow; nothing is changed";
@@ -167,28 +167,28 @@ fn many_regions(ctx: &Ctx) -> Verdict {
 
 static TABLE: [u64; 512] = [0x7ab1e; 512];
 
-fn read_only(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let table = Memory {
-            base: (&raw const TABLE).cast_mut().cast(),
-            len: 4096,
-        };
-        let mut refused = null_mut();
-        let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
-        ensure_eq!(code, -FI_EINVAL, "fi_mr_reg for writing");
-        let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
-        let (key, base) = exchanged(job, registered);
-        let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
-        let words = seen.as_mut_ptr();
-        job.done(|| call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())))?;
-        ensure_eq!(seen, [0x7ab1e; 64], "what was read");
-        job.post(|| call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))))?;
-        job.tx.fails(FI_EACCES, "a write")?;
-        job.meet();
-        ensure_eq!(TABLE[0], 0x7ab1e, "the table");
-        close(registered.mr)
-    })
+fn read_only(job: &Job<'_>) -> Verdict {
+    let table = Memory {
+        base: (&raw const TABLE).cast_mut().cast(),
+        len: 4096,
+    };
+    let mut refused = null_mut();
+    let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
+    ensure_eq!(code, -FI_EINVAL, "fi_mr_reg for writing");
+    let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
+    let (key, base) = exchanged(job, registered);
+    let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
+    let words = seen.as_mut_ptr();
+    job.done(
+        || call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())),
+    )?;
+    ensure_eq!(seen, [0x7ab1e; 64], "what was read");
+    job.post(|| call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))))?;
+    job.tx.fails(FI_EACCES, "a write")?;
+    job.meet();
+    ensure_eq!(TABLE[0], 0x7ab1e, "the table");
+    close(registered.mr)
 }
 
 fn ranges(ctx: &Ctx) -> Verdict {

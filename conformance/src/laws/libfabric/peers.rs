@@ -10,7 +10,7 @@ laws! {
         "hundreds of endpoints talk with one at the same time, whichever side begins, and all of them go on";
     left: "peers.left", "fi_cq(3)", 2, [endpoint, close, tsend, trecv, cq_readfrom],
         "what closed peers have sent is received later, and is theirs, whoever has come after them";
-    answered: "peers.answer", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert],
+    answered with(&Plan::DEFAULT, 256): "peers.answer", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert],
         "those that only receive make room, too";
     dead: "peers.dead", "fi_endpoint(3)", 3, [endpoint, tsend, trecv, cq_read] + needs_kill,
         "those that have been killed make room, too";
@@ -183,33 +183,31 @@ fn left(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn answered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for _ in 0..AT_A_TIME * TIMES {
-            let ep = match job.rank {
-                0 => null_mut(),
-                _ => enabled(job, &Plan::DEFAULT)?,
-            };
-            if !ep.is_null() {
-                ctx.tell(&name_of(ep)?);
-            }
-            job.meet();
-            if job.rank == 0 {
-                let mut to = job.station.insert(&ctx.told(1).unwrap_or_default())?;
-                job.post(|| call!(tagged job.ep, inject([5u8; 8].as_ptr().cast(), 8, to, ANSWER)))?;
-                ok!(obj job.station.av, remove(&mut to, 1, 0));
-            } else {
-                let word = Memory::new(8);
-                ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, ANSWER, 0, cx(2)));
-                job.rx.of(2)?;
-                word.holds(0, &[5; 8], "the message")?;
-                word.free();
-                close(ep)?;
-            }
-            job.meet();
+fn answered(job: &Job<'_>) -> Verdict {
+    for _ in 0..AT_A_TIME * TIMES {
+        let ep = match job.rank {
+            0 => null_mut(),
+            _ => enabled(job, &Plan::DEFAULT)?,
+        };
+        if !ep.is_null() {
+            job.ctx.tell(&name_of(ep)?);
         }
-        Ok(())
-    })
+        job.meet();
+        if job.rank == 0 {
+            let mut to = job.station.insert(&job.ctx.told(1).unwrap_or_default())?;
+            job.post(|| call!(tagged job.ep, inject([5u8; 8].as_ptr().cast(), 8, to, ANSWER)))?;
+            ok!(obj job.station.av, remove(&mut to, 1, 0));
+        } else {
+            let word = Memory::new(8);
+            ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, ANSWER, 0, cx(2)));
+            job.rx.of(2)?;
+            word.holds(0, &[5; 8], "the message")?;
+            word.free();
+            close(ep)?;
+        }
+        job.meet();
+    }
+    Ok(())
 }
 
 fn dead(ctx: &Ctx) -> Verdict {

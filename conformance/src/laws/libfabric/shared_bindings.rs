@@ -9,7 +9,7 @@ use super::srx::*;
 use super::station::{Plan, av_attr, close, name_of, open_queue};
 
 laws! {
-    left: "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
+    left with(&Plan::DEFAULT, 256): "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
         "an endpoint that is closed leaves the shared receives to the others";
     wrong: "srx.bad", "fi_endpoint(3)", 1, [srx_context, stx_context, ep_bind, enable, close, recv, send],
         "what is missing, of another domain or vector, or bound to what has its own, is refused; contexts in use are not closed";
@@ -19,45 +19,43 @@ laws! {
         "who asks for shared contexts is offered them, and who does not gets contexts of the endpoint's own";
 }
 
-fn left(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let plan = Plan::DEFAULT;
-        if job.rank > 0 {
-            for _ in 0..3 {
-                job.meet();
-                let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
-                send(job, to, &[7; 8])?;
-                job.tx.of(1)?;
-                // No receive takes this second message.
-                send(job, to, &[8; 8])?;
-                job.tx.of(1)?;
-                job.meet();
-            }
-            return Ok(());
-        }
-        let mut shared = Shared::open(job, &plan, 3)?;
-        let buffer = Memory::new(24);
-        shared.receive(buffer.base, 8, 0)?;
-        for nth in 0..3 {
-            let own = shared.endpoints.remove(0);
-            ctx.tell(&name_of(own.ep)?);
+fn left(job: &Job<'_>) -> Verdict {
+    let plan = Plan::DEFAULT;
+    if job.rank > 0 {
+        for _ in 0..3 {
             job.meet();
-            own.rx.of(nth)?;
-            buffer.holds(8 * nth, &[7; 8], "the message")?;
+            let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
+            send(job, to, &[7; 8])?;
+            job.tx.of(1)?;
+            // No receive takes this second message.
+            send(job, to, &[8; 8])?;
+            job.tx.of(1)?;
             job.meet();
-            for _ in 0..100 {
-                own.rx.progress();
-            }
-            close(own.ep)?;
-            close(own.rx.0)?;
-            close(own.counter)?;
-            // Messages of the closed endpoint are gone. The next receive waits for the other endpoints.
-            shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
         }
-        close(shared.srx)?;
-        buffer.free();
-        Ok(())
-    })
+        return Ok(());
+    }
+    let mut shared = Shared::open(job, &plan, 3)?;
+    let buffer = Memory::new(24);
+    shared.receive(buffer.base, 8, 0)?;
+    for nth in 0..3 {
+        let own = shared.endpoints.remove(0);
+        job.ctx.tell(&name_of(own.ep)?);
+        job.meet();
+        own.rx.of(nth)?;
+        buffer.holds(8 * nth, &[7; 8], "the message")?;
+        job.meet();
+        for _ in 0..100 {
+            own.rx.progress();
+        }
+        close(own.ep)?;
+        close(own.rx.0)?;
+        close(own.counter)?;
+        // Messages of the closed endpoint are gone. The next receive waits for the other endpoints.
+        shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
+    }
+    close(shared.srx)?;
+    buffer.free();
+    Ok(())
 }
 
 fn wrong(ctx: &Ctx) -> Verdict {

@@ -8,7 +8,8 @@ use super::tagged::{trecv, tsend};
 laws! {
     counted: "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
         "each takes the first receive whose tag agrees, which then ends; additions of all peers are counted, and each fetches another value";
-    matched: "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
+    matched with(&Plan::DEFAULT, 256):
+        "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
         "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
     failing: "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
         "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
@@ -119,62 +120,59 @@ fn counted(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn matched(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut random = ctx.random(3);
-        for round in 0..many(ctx, 2) {
-            // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
-            let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
-            let tag = round << 8;
-            if job.rank == 0 {
-                let mut words = [[10, 20, 30, 40u64]; 2];
-                let mut message = [0u8; 8];
-                let [one, two] = &mut words;
-                let mut receive = |nth: usize| match nth {
-                    0 => trecv(job, buffer_of(one), (tag, 0), 0),
-                    1 => trecv(job, &mut message, (tag | 1, 0), 1),
-                    _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
-                };
-                (0..3)
-                    .filter(|nth| early[*nth])
-                    .try_for_each(&mut receive)?;
-                job.meet();
-                job.meet();
-                (0..3)
-                    .filter(|nth| !early[*nth])
-                    .try_for_each(&mut receive)?;
-                let mut ends = [false; 3];
-                for _ in 0..3 {
-                    let entry = job.rx.next()?;
-                    let nth = entry.op_context.addr();
-                    ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
-                    let kind = if nth == 1 { 0 } else { FI_ATOMIC };
-                    let found = entry.flags;
-                    ensure_eq!(found, kind | FI_TAGGED | FI_RECV, "flags of receive {nth}");
-                    ends[nth] = true;
-                }
-                ensure_eq!(ends, [true; 3], "receives that have ended");
-                let all = |words: &[u64; 4]| [0, 1, 2, 3].map(|nth| seen(words, nth));
-                ensure_eq!(all(&words[0]), [10, 21, 32, 40], "the sums");
-                ensure_eq!(all(&words[1]), [10, 20, 30, 7], "the swap");
-                ensure_eq!(message, round.to_le_bytes(), "the message between");
-            } else {
-                job.meet();
-                let (mut sum, mut swap) =
-                    (Call::new(tag, 8, &[1, 2]), Call::new(tag | 2, 24, &[7]));
-                swap.compare[0] = 40;
-                sum.post(job, 0, SUM, true)?;
-                tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
-                swap.post(job, 0, CSWAP, true)?;
-                job.meet();
-                job.tx.successes(0..3)?;
-                ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
-                ensure_eq!(swap.before(0), 40, "before the swap");
-            }
+fn matched(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(3);
+    for round in 0..many(job.ctx, 2) {
+        // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
+        let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
+        let tag = round << 8;
+        if job.rank == 0 {
+            let mut words = [[10, 20, 30, 40u64]; 2];
+            let mut message = [0u8; 8];
+            let [one, two] = &mut words;
+            let mut receive = |nth: usize| match nth {
+                0 => trecv(job, buffer_of(one), (tag, 0), 0),
+                1 => trecv(job, &mut message, (tag | 1, 0), 1),
+                _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
+            };
+            (0..3)
+                .filter(|nth| early[*nth])
+                .try_for_each(&mut receive)?;
             job.meet();
+            job.meet();
+            (0..3)
+                .filter(|nth| !early[*nth])
+                .try_for_each(&mut receive)?;
+            let mut ends = [false; 3];
+            for _ in 0..3 {
+                let entry = job.rx.next()?;
+                let nth = entry.op_context.addr();
+                ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
+                let kind = if nth == 1 { 0 } else { FI_ATOMIC };
+                let found = entry.flags;
+                ensure_eq!(found, kind | FI_TAGGED | FI_RECV, "flags of receive {nth}");
+                ends[nth] = true;
+            }
+            ensure_eq!(ends, [true; 3], "receives that have ended");
+            let all = |words: &[u64; 4]| [0, 1, 2, 3].map(|nth| seen(words, nth));
+            ensure_eq!(all(&words[0]), [10, 21, 32, 40], "the sums");
+            ensure_eq!(all(&words[1]), [10, 20, 30, 7], "the swap");
+            ensure_eq!(message, round.to_le_bytes(), "the message between");
+        } else {
+            job.meet();
+            let (mut sum, mut swap) = (Call::new(tag, 8, &[1, 2]), Call::new(tag | 2, 24, &[7]));
+            swap.compare[0] = 40;
+            sum.post(job, 0, SUM, true)?;
+            tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
+            swap.post(job, 0, CSWAP, true)?;
+            job.meet();
+            job.tx.successes(0..3)?;
+            ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
+            ensure_eq!(swap.before(0), 40, "before the swap");
         }
-        Ok(())
-    })
+        job.meet();
+    }
+    Ok(())
 }
 
 fn failing(ctx: &Ctx) -> Verdict {
