@@ -187,12 +187,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
             };
             ensure_eq!(code, SUCCESS, "posting to a VCQ that may not be there");
             let (code, notice): (i32, utofu_mrq_notice) = queue.next_mrq()?;
-            ensure!(
-                code == expected,
-                "operation {nth} gave {} instead of {}",
-                code_name(code),
-                code_name(expected)
-            );
+            code_is(code, expected, format!("operation {nth}"))?;
             ensure_eq!((notice.vcq_id, notice.edata), (other, nth), "the notice");
         }
         Ok(())

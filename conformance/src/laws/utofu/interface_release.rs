@@ -46,8 +46,7 @@ fn sources_of_puts(job: &Job<'_>) -> Verdict {
     // Strong order: behind all of them.
     let flags = STRONG_ORDER | LOCAL;
     let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-    post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    post::put_piggyback8(job.hdl, vcq, 1, to, 1).noticed(0, flags)?;
     job.meet();
     for round in 0..ROUNDS {
         let what = format!("put {round}, whose source is gone");
@@ -64,8 +63,7 @@ fn targets_of_gets(job: &Job<'_>) -> Verdict {
         let target = Memory::pages(LEN)?;
         let stadd = job.queue.register(target)?;
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
-        post::get(job.hdl, vcq, stadd, from, LEN).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        post::get(job.hdl, vcq, stadd, from, LEN).noticed(0, 0)?;
         job.queue.deregister(stadd)?;
         target.all(
             0,

@@ -1,7 +1,7 @@
 //! The link between hosts goes down during communication, or the launcher of a host is killed, and its processes with it. Operations that need the
 //! other side end with the guide's codes, and the processes of one side continue.
 
-use super::circuit::{Circuit, TABLE, butterfly, ended};
+use super::circuit::*;
 use super::failure_gates::is_barrier_error;
 use super::kit::*;
 use crate::kit::{Lose, Sides};
@@ -244,28 +244,19 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
         ensure!(once(end)? != SUCCESS, "a barrier across the link succeeds");
         // One gate for each of the two ranks of this side.
-        let mut own = [0u64];
-        ok!(utofu_alloc_vbg(5, 1, 0, own.as_mut_ptr()));
-        ctx.tell(&own[0].to_le_bytes());
+        let own = got!(utofu_alloc_vbg(5, 1, 0));
+        ctx.tell(&u64::to_le_bytes(own));
         job.meet();
         let told = ctx.told(near.sides.around().0).unwrap_or_default();
         let other = u64::from_le_bytes(told.try_into().map_err(|_| "no VBG was told")?);
-        let setting = utofu_vbg_setting {
-            vbg_id: own[0],
-            src_lcl_vbg_id: own[0],
-            src_rmt_vbg_id: other,
-            dst_lcl_vbg_id: own[0],
-            dst_rmt_vbg_id: other,
-            dst_path_coords: [u8::MAX; 3],
-        };
-        ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+        set_gates(&[beside(own, other)])?;
         job.meet();
         for _ in 0..50 {
-            let code = once(own[0])?;
+            let code = once(own)?;
             ensure_eq!(code, SUCCESS, "a barrier of one side's processes");
         }
         job.meet();
-        ok!(utofu_free_vbg(own.as_ptr().cast_mut(), 1));
+        free_gate(own)?;
         near.end()
     })
 }

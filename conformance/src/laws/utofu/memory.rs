@@ -147,10 +147,8 @@ fn offsets(job: &Job<'_>) -> Verdict {
         memory.store(from as usize, &bytes);
         let peer = job.vcq(job.right());
         job.meet();
-        post::put(job.hdl, peer, stadd + from, theirs + to, 700).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        post::get(job.hdl, peer, stadd + back, theirs + to, 700).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        post::put(job.hdl, peer, stadd + from, theirs + to, 700).noticed(0, 0)?;
+        post::get(job.hdl, peer, stadd + back, theirs + to, 700).noticed(0, 0)?;
         job.meet();
         memory.holds(to as usize, &bytes, "what was put")?;
         memory.holds(back as usize, &bytes, "what was got")?;
@@ -180,8 +178,7 @@ fn predictable(ctx: &Ctx) -> Verdict {
         let peer = vcq_of(rank, TNI, 0)?;
         for stag in [0, 1, 100, 255] {
             let to = stadd_of(peer, stag)? + 8 * u64::from(ctx.rank);
-            post::armw8(queue.hdl, peer, ADD, 1, to).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_ARMW)?;
+            post::armw8(queue.hdl, peer, ADD, 1, to).noticed(0, 0)?;
         }
     }
     ctx.sync();
@@ -219,17 +216,12 @@ fn aligned(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(1024);
     let mut stadd = 0;
     let odd = memory.base.wrapping_add(128);
-    gives!(
-        UTOFU_ERR_INVALID_ADDRESS,
-        utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
-    );
-    gives! { UTOFU_ERR_INVALID_SIZE:
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
-    }
-    gives! { UTOFU_ERR_INVALID_STAG:
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
-        utofu_query_stadd(job.queue.id, 256, &mut stadd);
+    gives! {
+        UTOFU_ERR_INVALID_ADDRESS: utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_SIZE: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_SIZE: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_STAG: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
+        UTOFU_ERR_INVALID_STAG: utofu_query_stadd(job.queue.id, 256, &mut stadd);
     }
     memory.free();
     Ok(())
@@ -269,12 +261,10 @@ fn read_only(job: &Job<'_>) -> Verdict {
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
     // As the source of a get and of a put.
-    post::get(job.hdl, peer, job.stadd + 64, theirs, 64).ok(0, LOCAL, 0)?;
-    job.queue.notice(LCL_GET)?;
+    post::get(job.hdl, peer, job.stadd + 64, theirs, 64).noticed(0, 0)?;
     job.memory.holds(64, &TEXT, "what was got")?;
     job.meet();
-    post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).ok(0, LOCAL, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).noticed(0, 0)?;
     job.meet();
     job.memory.holds(128, &TEXT, "what was put")?;
     // As a target.

@@ -64,8 +64,7 @@ fn other_thread(job: &Job<'_>) -> Verdict {
                 let from = job.at(job.right(), 8192 + 4096 * half as usize);
                 let here = job.stadd + to as u64;
                 let vcq = job.vcq(job.right());
-                post::get(job.hdl, vcq, here, from, len).ok(0, flags | LOCAL, 0)?;
-                job.queue.notice(LCL_GET)?;
+                post::get(job.hdl, vcq, here, from, len).noticed(0, flags)?;
                 until("the other thread", || {
                     (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
                 })?;

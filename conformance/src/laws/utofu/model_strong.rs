@@ -34,8 +34,7 @@ fn get_then_put(job: &Job<'_>) -> Verdict {
             job.await_word(0, round)?;
             job.memory.fill_range(4096, LENGTH, 0xff);
             // The put follows the get in strong order, so the get has written its whole target.
-            job.get(0, 8192, 8192, LENGTH).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(0, 8192, 8192, LENGTH).noticed(0, 0)?;
             job.memory
                 .all(8192, LENGTH, round as u8, "a get before the put")?;
         }

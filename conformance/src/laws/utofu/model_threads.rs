@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::circuit::{Circuit, TABLE, butterfly, completed};
+use super::circuit::*;
 use super::kit::*;
 use crate::kit::Child;
 
@@ -128,7 +128,7 @@ fn managing(job: &Job<'_>) -> Verdict {
             ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
             ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
             stadd_of(queue.id, 3)?;
-            ok!(utofu_free_vbg(vbgs.as_ptr().cast_mut(), 3));
+            free_gates(&vbgs)?;
             queue.free()?;
         }
         Ok(())
@@ -156,11 +156,10 @@ fn first(_: &Ctx) -> Verdict {
                 let queue = Queue::with_component(nth as u16, 0, 0)?;
                 let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
-                post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).ok(0, LOCAL, 0)?;
-                queue.notice(LCL_PUT)?;
+                post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).noticed(0, 0)?;
                 ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
                 if nth == 1 {
-                    ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
+                    free_gate(vbg)?;
                 }
                 queue.deregister(stadd)?;
                 queue.free()

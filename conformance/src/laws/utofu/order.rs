@@ -172,7 +172,7 @@ fn strong_armw(job: &Job<'_>) -> Verdict {
                 byte.store(round as u8, Ordering::Relaxed);
             }
             job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
-            post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
+            job.armw8(1, 0, ADD, 1).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
             job.await_word(0, round)?;
@@ -269,8 +269,7 @@ fn strong_get(job: &Job<'_>) -> Verdict {
     } else {
         for _ in 0..300 {
             job.get(1, 64, 0, 8).ok(0, 0, 0)?;
-            job.get(1, 72, 8, 8).ok(0, STRONG_ORDER | LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(1, 72, 8, 8).noticed(0, STRONG_ORDER)?;
             // The write of the second get comes after that of the first one too.
             let (first, second) = (job.memory.get(64), job.memory.get(72));
             ensure!(second >= first, "{second} was read after {first}");

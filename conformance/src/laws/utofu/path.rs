@@ -124,8 +124,7 @@ fn flags_before_id(job: &Job<'_>) -> Verdict {
     set_path(&mut vcq, &[0u8, 1, 1])?;
     let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
     job.memory.set(0, 5);
-    post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
-    let notice = job.queue.notice(LCL_PUT)?;
+    let notice = post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).noticed(0, path(id))?;
     ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
     job.meet();
     ensure_eq!(job.memory.get(8), 5, "what was put");

@@ -25,15 +25,9 @@ fn piggybacks(job: &Job<'_>) -> Verdict {
             let from = random.below(8) as usize;
             job.memory.fill(0x5a);
             job.meet();
-            post::put_piggyback(
-                job.hdl,
-                job.vcq(job.right()),
-                post::bytes(&data[from..]),
-                job.at(job.right(), 8 + to),
-                length,
-            )
-            .ok(0, LOCAL, 0)?;
-            let notice = job.queue.notice(LCL_PUT)?;
+            let notice = job
+                .put_piggyback(job.right(), &data[from..], 8 + to, length)
+                .noticed(0, 0)?;
             ensure_eq!(notice.rmt_stadd, job.at(job.right(), 8 + to + length), "it");
             job.meet();
             let what = format!("{length} bytes to {to}");
@@ -91,8 +85,7 @@ fn eight(job: &Job<'_>) -> Verdict {
                 job.at(job.right(), 8 + to),
                 length,
             )
-            .ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            .noticed(0, 0)?;
             job.meet();
             let what = format!("{length} bytes of {data:#x} to {to}");
             job.memory
@@ -112,18 +105,10 @@ fn padded(job: &Job<'_>) -> Verdict {
     job.meet();
     let peer = job.right();
     let flags = LOCAL | PADDING | CACHE_INJECTION;
-    job.put8(peer, 512 + 64, 77).ok(0, flags, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    job.put8(peer, 512 + 64, 77).noticed(0, flags)?;
     let data = [9u8; 32];
-    post::put_piggyback(
-        job.hdl,
-        job.vcq(peer),
-        post::bytes(&data),
-        job.at(peer, 512 + 128),
-        32,
-    )
-    .ok(0, flags | STRONG_ORDER, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    job.put_piggyback(peer, &data, 512 + 128, 32)
+        .noticed(0, flags | STRONG_ORDER)?;
     job.meet();
     job.memory.holds(512 + 128, &data, "32 bytes")?;
     job.memory.all(0, 512, 1, "other cache lines")?;
@@ -135,8 +120,7 @@ fn polled(job: &Job<'_>) -> Verdict {
     for round in 1..=ROUNDS {
         let value = round * 0x0101_0101_0101_0101;
         if job.rank == 0 {
-            job.put8(1, 8, value).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            job.put8(1, 8, value).noticed(0, 0)?;
             job.await_word(8, value)?;
         } else {
             let before = (round - 1) * 0x0101_0101_0101_0101;
@@ -150,8 +134,7 @@ fn polled(job: &Job<'_>) -> Verdict {
                 }
             })?;
             ensure!(torn.is_none(), "{:#x} is torn", torn.unwrap_or_default());
-            job.put8(0, 8, value).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            job.put8(0, 8, value).noticed(0, 0)?;
         }
     }
     Ok(())

@@ -169,8 +169,7 @@ fn reusable(job: &Job<'_>) -> Verdict {
     let peer = job.right();
     let mut desc = [0u64; 16];
     let place = desc.as_mut_ptr().cast::<u8>();
-    let first =
-        post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(1, TCQ, place)?;
+    let first = job.armw8(peer, 0, ADD, 1).prepare(1, TCQ, place)?;
     let second = job
         .put(peer, 8, 16, 8)
         .prepare(1, TCQ | LOCAL, place.wrapping_add(first))?;
@@ -202,14 +201,9 @@ fn source_later(job: &Job<'_>) -> Verdict {
     let mut data = [1u8; 8];
     job.memory.set(8, 1);
     let first = job.put(peer, 8, 16, 8).prepare(1, LOCAL, place)?;
-    let second = post::put_piggyback(
-        job.hdl,
-        job.vcq(peer),
-        post::bytes(&data),
-        job.at(peer, 24),
-        8,
-    )
-    .prepare(1, LOCAL, place.wrapping_add(first))?;
+    let second =
+        job.put_piggyback(peer, &data, 24, 8)
+            .prepare(1, LOCAL, place.wrapping_add(first))?;
     job.memory.set(8, 2);
     data.fill(2);
     ok!(utofu_post_toq(
@@ -234,8 +228,7 @@ fn busy(job: &Job<'_>) -> Verdict {
     let mut total = 0;
     for _ in 0..BATCH {
         let place = desc.as_mut_ptr().cast::<u8>().wrapping_add(total);
-        let size =
-            post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(0, TCQ, place)?;
+        let size = job.armw8(peer, 0, ADD, 1).prepare(0, TCQ, place)?;
         total += size;
     }
     let post = |nth| {

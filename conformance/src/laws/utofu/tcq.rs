@@ -110,34 +110,27 @@ fn overwritable(ctx: &Ctx) -> Verdict {
     with(ctx, 2 * ROUNDS * 4096, |job| {
         let source = ROUNDS * 4096;
         for round in 0..ROUNDS {
-            for byte in &job.memory.bytes()[source..source + LENGTH] {
-                byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
-            }
+            job.memory.fill_range(source, LENGTH, round as u8 + 1);
             job.put(job.right(), source, round * 4096, LENGTH)
                 .ok(0, TCQ | LOCAL, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
-        for byte in &job.memory.bytes()[source..source + LENGTH] {
-            byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
-        }
+        job.memory.fill_range(source, LENGTH, 0xff);
         for _ in 0..ROUNDS {
             job.queue.notice(LCL_PUT)?;
         }
         job.meet();
         for round in 0..ROUNDS {
-            job.memory.all(
-                round * 4096,
-                LENGTH,
-                round as u8 + 1,
-                "a put whose source was overwritten",
-            )?;
+            let what = "a put whose source was overwritten";
+            let value = round as u8 + 1;
+            job.memory.all(round * 4096, LENGTH, value, what)?;
         }
         Ok(())
     })
 }
 
 /// Posts without polling until BUSY; returns the number posted.
-fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
+pub(super) fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
     for nth in 1..=1_000_000 {
         match post(nth) {
             SUCCESS => {}
@@ -204,11 +197,7 @@ fn unread(_: &Ctx) -> Verdict {
     let one = Queue::with_component(TNI, 0, 0)?;
     let two = Queue::with_component(TNI, 1, 0)?;
     let elsewhere = Queue::with_component(TNI + 1, 0, 0)?;
-    let count = |queue: &Queue| {
-        let mut count = usize::MAX;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
-        Ok::<_, String>(count)
-    };
+    let count = Queue::unread_tcq;
     ensure_eq!(count(&one)?, 0, "entries of a new VCQ");
     for nth in 1..=10 {
         ok!(utofu_nop(one.hdl, TCQ, cb(nth)));
