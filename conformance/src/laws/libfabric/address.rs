@@ -123,11 +123,8 @@ fn removed(job: &Job<'_>) -> Verdict {
     let mut address = old;
     for _ in 0..5 {
         ok!(obj job.station.av, remove(&mut address, 1, 0));
-        ensure_eq!(
-            post(address, at, key),
-            -(libc::EINVAL as isize),
-            "an operation to a removed address"
-        );
+        let seen = post(address, at, key);
+        ensure_eq!(seen, -(libc::EINVAL as isize), "to a removed address");
         gives!(FI_EINVAL, obj job.station.av, remove(&mut address, 1, 0));
         job.done(|| post(own.address, own.base + 64, own.key))?;
         address = job.station.insert(name)?;
@@ -355,10 +352,8 @@ fn symmetric(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::DEFAULT)?;
     for (nodes, services) in cases {
         let count = nodes.len() * services.len();
-        let (one_by_one, at_once) = (
-            vector(&station, FI_AV_TABLE, 0)?,
-            vector(&station, FI_AV_TABLE, 0)?,
-        );
+        let one_by_one = vector(&station, FI_AV_TABLE, 0)?;
+        let at_once = vector(&station, FI_AV_TABLE, 0)?;
         let (mut good, mut expected, mut errnos) = (0, Vec::new(), Vec::new());
         for (node, service) in nodes
             .iter()

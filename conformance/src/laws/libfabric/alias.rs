@@ -61,8 +61,10 @@ fn triggered(ctx: &Ctx) -> Verdict {
         let tagged = Memory::new(16);
         ok!(tagged sender, recv(tagged.base.cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(1)));
         // Operations of the endpoint itself do not wait for a counter.
-        job.post(|| call!(rma job.ep, write(at(0), 8, none, to, remote + 24, key, cx(2))))?;
-        job.tx.of(2)?;
+        job.told(
+            2,
+            || call!(rma job.ep, write(at(0), 8, none, to, remote + 24, key, cx(2))),
+        )?;
         job.tx.is_empty()?;
         job.meet();
         for untouched in [0, 16] {

@@ -79,47 +79,26 @@ fn kinds(job: &Job<'_>) -> Verdict {
     let (to, at, key) = job.place(job.right(), 8);
     let (mut result, none) = (0u64, null_mut());
     let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-    let told = |context: usize, flags: u64, call: &mut dyn FnMut() -> isize| -> Verdict {
-        job.post(call)?;
-        let entry = job.tx.of(context)?;
+    for (context, flags) in [
+        (1, FI_ATOMIC | FI_WRITE),
+        (2, FI_ATOMIC | FI_READ),
+        (3, FI_ATOMIC | FI_READ),
+        (4, FI_RMA | FI_WRITE),
+        (5, FI_RMA | FI_READ),
+        (0, FI_ATOMIC | FI_WRITE),
+        (usize::MAX, FI_ATOMIC | FI_WRITE),
+    ] {
+        let cx = cx(context);
+        let entry = job.told(context, || match context {
+            2 => call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx)),
+            3 => call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx)),
+            4 => call!(rma job.ep, write(o, 8, none, to, at, key, cx)),
+            5 => call!(rma job.ep, read(r, 8, none, to, at, key, cx)),
+            _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx)),
+        })?;
         ensure_eq!(entry.flags, flags, "the flags of context {context}");
-        Ok(())
-    };
-    told(
-        1,
-        FI_ATOMIC | FI_WRITE,
-        &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))),
-    )?;
-    told(
-        2,
-        FI_ATOMIC | FI_READ,
-        &mut || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx(2))),
-    )?;
-    told(
-        3,
-        FI_ATOMIC | FI_READ,
-        &mut || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx(3))),
-    )?;
-    told(
-        4,
-        FI_RMA | FI_WRITE,
-        &mut || call!(rma job.ep, write(o, 8, none, to, at, key, cx(4))),
-    )?;
-    told(
-        5,
-        FI_RMA | FI_READ,
-        &mut || call!(rma job.ep, read(r, 8, none, to, at, key, cx(5))),
-    )?;
-    told(
-        0,
-        FI_ATOMIC | FI_WRITE,
-        &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-    )?;
-    told(
-        usize::MAX,
-        FI_ATOMIC | FI_WRITE,
-        &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(usize::MAX))),
-    )
+    }
+    Ok(())
 }
 
 fn several(job: &Job<'_>) -> Verdict {

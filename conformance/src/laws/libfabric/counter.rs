@@ -71,9 +71,7 @@ fn counts(job: &Job<'_>) -> Verdict {
 
 fn alone(job: &Job<'_>) -> Verdict {
     let (to, at, key) = job.place(job.right(), 8);
-    let [writes, reads] = job.station.counters[..] else {
-        return Err("not two counters".into());
-    };
+    let [writes, reads] = job.station.counted()?;
     let mut results = [0u64; 30];
     for nth in 0..30u64 {
         let result = (&raw mut results[nth as usize]).cast();
@@ -84,10 +82,7 @@ fn alone(job: &Job<'_>) -> Verdict {
     ok!(obj reads, wait(30, LONG));
     results.sort_unstable();
     ensure!(
-        results
-            .iter()
-            .enumerate()
-            .all(|(i, seen)| *seen == i as u64),
+        results.into_iter().eq(0..30),
         "what was fetched: {results:?}"
     );
     job.meet();
@@ -220,9 +215,7 @@ fn descriptor(job: &Job<'_>) -> Verdict {
 
 fn remote(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 5);
-    let [writes, reads] = job.station.counters[..] else {
-        return Err("not two counters".into());
-    };
+    let [writes, reads] = job.station.counted()?;
     if job.rank > 0 {
         let (to, at, key) = job.place(0, 8);
         for _ in 0..rounds {
@@ -259,11 +252,7 @@ fn unasked(job: &Job<'_>) -> Verdict {
     let domain = job.station.domain;
     let mut counter = null_mut();
     ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
-    let ep = {
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj domain, endpoint(job.station.info.raw(), &mut ep, null_mut()));
-        ep
-    };
+    let ep = job.station.bare()?;
     let other: *mut fid = counter.cast();
     gives!(FI_EBADFLAGS, fid ep, bind(other, 0));
     gives!(FI_EBADFLAGS, fid ep, bind(other, FI_WRITE | 1 << 40));

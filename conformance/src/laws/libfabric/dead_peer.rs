@@ -76,12 +76,7 @@ fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
         let once = || -> Result<bool, String> {
             match operation(job.ep, own, place, cx(context)) {
                 0 | AGAIN => {}
-                code => {
-                    return Err(format!(
-                        "posting operation {victim} gave {}",
-                        code_name(code)
-                    ));
-                }
+                code => return Err(format!("posting {victim} gave {}", code_name(code))),
             }
             match job.tx.read() {
                 (1 | AGAIN, _) => Ok(false),
@@ -129,12 +124,8 @@ fn atomics(ctx: &Ctx) -> Verdict {
 
 /// Writes with data fill the inbox of a dead target.
 fn rma(ctx: &Ctx) -> Verdict {
-    all(
-        ctx,
-        &[WRITE_8, INJECT, READ_8, WRITE_DATA, INJECT_DATA],
-        300,
-        0,
-    )
+    let operations = [WRITE_8, INJECT, READ_8, WRITE_DATA, INJECT_DATA];
+    all(ctx, &operations, 300, 0)
 }
 
 fn slowly(ctx: &Ctx) -> Verdict {

@@ -44,17 +44,27 @@ fn queues(job: &Job<'_>) -> Verdict {
     close(eq)
 }
 
-pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+/// An event queue of `size` entries, to which programs may write.
+pub(super) fn open_sized(
+    job: &Job<'_>,
+    size: usize,
+    wait_obj: std::ffi::c_int,
+    wait_set: *mut fid_wait,
+) -> Result<*mut fid_eq, String> {
     let mut eq: *mut fid_eq = null_mut();
     let mut attr = fi_eq_attr {
-        size: 0,
+        size,
         flags: FI_WRITE,
         wait_obj,
         signaling_vector: 0,
-        wait_set: null_mut(),
+        wait_set: wait_set.cast(),
     };
     ok!(obj job.station.fabric, eq_open(&mut attr, &mut eq, null_mut()));
     Ok(eq)
+}
+
+pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+    open_sized(job, 0, wait_obj, null_mut())
 }
 
 fn descriptors(job: &Job<'_>) -> Verdict {

@@ -18,7 +18,7 @@ laws! {
         "operations with FI_MORE are done and told like others, even if none follows";
     fence with(&Plan::DEFAULT, 256): "atomic.flag.fence", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg] + ordering,
         "a fenced operation, and those after it, see the results of all before it to the same peer";
-    fence_of_one: "atomic.flag.fence.peer", "fi_msg(3), fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, send, recv],
+    fence_of_one with(&Plan::DEFAULT, 256): "atomic.flag.fence.peer", "fi_msg(3), fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, send, recv],
         "a fence waits for operations to the same peer only, and no call waits: while they are under way it is -FI_EAGAIN";
     delivered with(&Plan::DEFAULT, 256): "atomic.flag.delivery", "fi_atomic(3) §4.8", 2, [atomicmsg] + ordering,
         "with FI_DELIVERY_COMPLETE the target's CPU sees the result when the completion has been read";
@@ -47,23 +47,9 @@ impl One {
         let mut one = Box::new(One {
             words: [operand, compare, 0],
             lists: [ioc; 3],
-            remote: fi_rma_ioc {
-                addr,
-                count: 1,
-                key,
-            },
-            msg: fi_msg_atomic {
-                msg_iov: null_mut(),
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: null_mut(),
-                rma_iov_count: 1,
-                datatype: UINT64,
-                op,
-                context: null_mut(),
-                data: 0,
-            },
+            remote: rma_ioc(addr, 1, key),
+            // Its lists are set when the box has its place.
+            msg: atomic_msg(&ioc, to, &rma_ioc(addr, 1, key), op, null_mut()),
         });
         let words = one.words.as_mut_ptr();
         for (nth, list) in one.lists.iter_mut().enumerate() {
@@ -71,6 +57,13 @@ impl One {
         }
         one.msg.msg_iov = &raw const one.lists[0];
         one.msg.rma_iov = &raw const one.remote;
+        one
+    }
+
+    /// As [`One::new`], with a context.
+    pub(super) fn told(context: usize, to: (u64, u64, u64), op: i32, operand: u64) -> Box<One> {
+        let mut one = One::new(to, op, operand, 0);
+        one.msg.context = cx(context);
         one
     }
 
@@ -115,8 +108,7 @@ fn selective(job: &Job<'_>) -> Verdict {
         if flags != 0 && nth % 4 != 3 {
             job.tx.of(100 + nth)?;
         } else {
-            let mut fence = One::new(place, READ, 0, 0);
-            fence.msg.context = cx(7);
+            let mut fence = One::told(7, place, READ, 0);
             job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
             job.tx.of(7)?;
         }
@@ -127,10 +119,8 @@ fn selective(job: &Job<'_>) -> Verdict {
 
 fn not_selective(job: &Job<'_>) -> Verdict {
     for flags in [0, FI_COMPLETION, FI_COMPLETION | FI_MORE] {
-        let mut call = One::new(job.place(job.right(), 8), SUM, 1, 0);
-        call.msg.context = cx(9);
-        job.post(|| call.write(job.ep, flags))?;
-        job.tx.of(9)?;
+        let mut call = One::told(9, job.place(job.right(), 8), SUM, 1);
+        job.told(9, || call.write(job.ep, flags))?;
         job.tx.is_empty()?;
     }
     Ok(())
@@ -157,8 +147,7 @@ fn overridden(job: &Job<'_>) -> Verdict {
         job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))
     };
     let settled = || -> Verdict {
-        let mut fence = One::new(place, READ, 0, 0);
-        fence.msg.context = cx(7);
+        let mut fence = One::told(7, place, READ, 0);
         job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
         job.tx.of(7)?;
         job.tx.is_empty()
@@ -184,11 +173,7 @@ fn overridden(job: &Job<'_>) -> Verdict {
 
 fn more(job: &Job<'_>) -> Verdict {
     let mut calls: Vec<_> = (0..8usize)
-        .map(|nth| {
-            let mut call = One::new(job.place(job.right(), 8), SUM, 1 << (4 * nth), 0);
-            call.msg.context = cx(nth + 1);
-            call
-        })
+        .map(|nth| One::told(nth + 1, job.place(job.right(), 8), SUM, 1 << (4 * nth)))
         .collect();
     let mut told = 0usize;
     for call in &mut calls {
@@ -225,8 +210,7 @@ fn fence(job: &Job<'_>) -> Verdict {
         let mut old = One::new(job.place(rank, 16), WRITE, round, 0);
         let mut new = One::new(job.place(rank, 16), WRITE, round << 32, 0);
         job.post(|| old.write(job.ep, 0))?;
-        job.post(|| new.write(job.ep, FI_FENCE))?;
-        job.tx.next()?;
+        job.done(|| new.write(job.ep, FI_FENCE))?;
         job.tx.next()?;
         let seen = job.fetch(rank, 16, READ, 0)?;
         ensure_eq!(seen, round << 32, "what is written last");
@@ -234,52 +218,44 @@ fn fence(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-fn fence_of_one(ctx: &Ctx) -> Verdict {
+fn fence_of_one(job: &Job<'_>) -> Verdict {
     // Too long to be sent without the receiver's help.
     const LONG_MESSAGE: usize = 1 << 20;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut bytes = vec![3u8; LONG_MESSAGE];
-        match job.rank {
-            0 => {
-                // After these messages, both ranks are known as receivers.
-                super::message::send(job, 1, &bytes[..8], 4)?;
-                job.tx.of(4)?;
-                super::message::send(job, 2, &bytes, 5)?;
-                let mut elsewhere = One::new(job.place(1, 8), SUM, 4, 0);
-                elsewhere.msg.context = cx(6);
-                job.post(|| elsewhere.write(job.ep, FI_FENCE))?;
-                job.tx.of(6)?;
-                let mut there = One::new(job.place(2, 8), SUM, 4, 0);
-                there.msg.context = cx(7);
-                for _ in 0..3 {
-                    ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
-                }
-                // The receiver waits for this.
-                job.meet();
-                job.post(|| there.fetch(job.ep, FI_FENCE))?;
-                job.tx.of(5)?;
-                job.tx.of(7)?;
+    let mut bytes = vec![3u8; LONG_MESSAGE];
+    match job.rank {
+        0 => {
+            // After these messages, both ranks are known as receivers.
+            super::message::send_and_wait(job, 1, &bytes[..8], 4)?;
+            super::message::send(job, 2, &bytes, 5)?;
+            let mut elsewhere = One::told(6, job.place(1, 8), SUM, 4);
+            job.told(6, || elsewhere.write(job.ep, FI_FENCE))?;
+            let mut there = One::told(7, job.place(2, 8), SUM, 4);
+            for _ in 0..3 {
+                ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
             }
-            2 => {
-                job.meet();
-                super::message::receive(job, &mut bytes, 8)?;
-                job.rx.of(8)?;
-            }
-            _ => {
-                job.meet();
-                super::message::receive(job, &mut bytes[..8], 8)?;
-                job.rx.of(8)?;
-            }
+            // The receiver waits for this.
+            job.meet();
+            job.told(5, || there.fetch(job.ep, FI_FENCE))?;
+            job.tx.of(7)?;
         }
-        Ok(())
-    })
+        2 => {
+            job.meet();
+            super::message::receive(job, &mut bytes, 8)?;
+            job.rx.of(8)?;
+        }
+        _ => {
+            job.meet();
+            super::message::receive(job, &mut bytes[..8], 8)?;
+            job.rx.of(8)?;
+        }
+    }
+    Ok(())
 }
 
 fn delivered(job: &Job<'_>) -> Verdict {
     for nth in 1..=many(job.ctx, 5) {
         let mut call = One::new(job.place(job.right(), 8), WRITE, nth, 0);
-        job.post(|| call.write(job.ep, FI_DELIVERY_COMPLETE))?;
-        job.tx.next()?;
+        job.done(|| call.write(job.ep, FI_DELIVERY_COMPLETE))?;
         job.meet();
         ensure_eq!(job.memory.get(8), nth, "the target's memory");
         job.meet();
@@ -292,11 +268,7 @@ fn fetched(job: &Job<'_>) -> Verdict {
     for nth in 1..=many(job.ctx, 5) {
         // Several operations are in flight. Each completion brings its result.
         let mut calls: Vec<_> = (0..4usize)
-            .map(|i| {
-                let mut call = One::new(job.place(rank, 64 + 8 * i), SUM, nth, 0);
-                call.msg.context = cx(i);
-                call
-            })
+            .map(|i| One::told(i, job.place(rank, 64 + 8 * i), SUM, nth))
             .collect();
         for call in &mut calls {
             job.post(|| call.fetch(job.ep, 0))?;
@@ -320,20 +292,22 @@ fn fetched(job: &Job<'_>) -> Verdict {
 }
 
 fn refused(job: &Job<'_>) -> Verdict {
-    for (flags, code) in [
-        (FI_REMOTE_CQ_DATA, 260),
-        (FI_TAGGED | FI_REMOTE_CQ_DATA, 260),
-        (FI_MULTI_RECV, 260),
-        (FI_PEEK, 260),
-        (1 << 40, 260),
+    let code = -(FI_EBADFLAGS as isize);
+    let with_data = FI_TAGGED | FI_REMOTE_CQ_DATA;
+    for flags in [
+        FI_REMOTE_CQ_DATA,
+        with_data,
+        FI_MULTI_RECV,
+        FI_PEEK,
+        1 << 40,
     ] {
         let mut call = One::new(job.place(0, 8), SUM, 1, 0);
         let fetched = call.fetch(job.ep, flags);
         let codes = [call.write(job.ep, flags), fetched];
-        ensure_eq!(codes, [-(code as isize); 2], "flags {flags:#x}");
+        ensure_eq!(codes, [code; 2], "flags {flags:#x}");
         call.msg.op = CSWAP;
         let seen = call.compare(job.ep, flags);
-        ensure_eq!(seen, -(code as isize), "flags {flags:#x}");
+        ensure_eq!(seen, code, "flags {flags:#x}");
     }
     job.tx.is_empty()?;
     ensure_eq!(job.memory.get(8), 0, "the target");

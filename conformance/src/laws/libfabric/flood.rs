@@ -1,6 +1,6 @@
 //! Full queues: on all sides at once, to a stopped process, and to a process that dies.
 
-use super::death::{ended, reset, victim};
+use super::death::{reset, survived, victim};
 use super::kit::*;
 use super::message::pattern;
 use super::station::Plan;
@@ -14,9 +14,11 @@ laws! {
     stopped: "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read],
         "the same holds if one process is stopped meanwhile";
-    death: "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
+    death survived(&Plan::DEFAULT.entries(2 * ENOUGH)):
+        "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
         "a process dies to which the transmit context is full: each operation ends once, and others find room";
-    counted: "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
+    counted survived(&Plan::DEFAULT.queues(false).counters(&[FI_SEND, FI_WRITE])):
+        "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
         "the same holds if the process reads only counters";
 }
 
@@ -255,23 +257,21 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
     Ok((messages, count - messages))
 }
 
-fn death(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.entries(2 * ENOUGH);
-    let job = opened(ctx, &plan, 256)?;
+fn death(job: &Job<'_>) -> Verdict {
     let (mut word, other, none) = (0u64, 1 - job.rank.min(1), null_mut());
     let place = (&raw mut word).cast();
     ok!(msg job.ep, recv(place, 8, none, FI_ADDR_UNSPEC, none));
     job.meet();
-    if job.rank == victim(&job) {
-        return stop_until_killed(ctx);
+    if job.rank == victim(job) {
+        return stop_until_killed(job.ctx);
     }
-    let (messages, accesses) = fill_towards_victim(&job)?;
+    let (messages, accesses) = fill_towards_victim(job)?;
     let count = messages + accesses;
     let mut told = Told::of(count + 1);
     let mut look = || -> Result<usize, String> {
         match job.tx.read() {
             (AVAIL, _) => {
-                let error = reset(&job, "an operation", job.tx)?;
+                let error = reset(job, "an operation", job.tx)?;
                 told.note(error.op_context.addr())?;
             }
             (1, entry) => told.note(entry.op_context.addr())?,
@@ -299,18 +299,15 @@ fn death(ctx: &Ctx) -> Verdict {
     }
     job.meet();
     ensure_eq!(job.memory.get(0), 300, "additions of the living");
-    job.tx.is_empty()?;
-    ended(job)
+    job.tx.is_empty()
 }
 
-fn counted(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.queues(false).counters(&[FI_SEND, FI_WRITE]);
-    let job = opened(ctx, &plan, 256)?;
+fn counted(job: &Job<'_>) -> Verdict {
     job.meet();
-    if job.rank == victim(&job) {
-        return stop_until_killed(ctx);
+    if job.rank == victim(job) {
+        return stop_until_killed(job.ctx);
     }
-    let (messages, accesses) = fill_towards_victim(&job)?;
+    let (messages, accesses) = fill_towards_victim(job)?;
     for (counter, expected) in job.station.counters.iter().zip([messages, accesses]) {
         let mut seen = (0, 0);
         let waited = until("all ends", || {
@@ -325,5 +322,5 @@ fn counted(ctx: &Ctx) -> Verdict {
         messages <= LANE || errors_of(job.station.counters[0]) > 0,
         "no message to the dead has failed"
     );
-    ended(job)
+    Ok(())
 }

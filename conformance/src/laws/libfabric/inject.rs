@@ -5,7 +5,7 @@ use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    inject: "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
+    inject with(&Plan::DEFAULT, 256): "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
         "after fi_inject_atomic the buffer may be used again at once; no completion is told, and the operation is done";
     inject_flag with(&Plan::DEFAULT, 256):
         "atomic.flag.inject", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg] + ordering,
@@ -16,24 +16,22 @@ laws! {
         "no completion of fi_inject_atomic, whether or not the queue was bound with FI_SELECTIVE_COMPLETION and FI_COMPLETION is set for the endpoint";
 }
 
-fn inject(ctx: &Ctx) -> Verdict {
-    let count = many(ctx, 30);
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
-        let mut operand = 0u64;
-        for nth in 1..=count {
-            operand = nth;
-            job.post(|| call!(atomic job.ep, inject((&raw const operand).cast(), 1, to, at, key, UINT64, SUM)))?;
-            operand = u64::MAX / 3;
-        }
-        std::hint::black_box(operand);
-        until("all injected operations", || {
-            job.tx.progress();
-            job.memory.get(8) == count * (count + 1) / 2
-        })?;
-        job.meet();
-        job.tx.is_empty()
-    })
+fn inject(job: &Job<'_>) -> Verdict {
+    let count = many(job.ctx, 30);
+    let (to, at, key) = job.place(job.right(), 8);
+    let mut operand = 0u64;
+    for nth in 1..=count {
+        operand = nth;
+        job.post(|| call!(atomic job.ep, inject((&raw const operand).cast(), 1, to, at, key, UINT64, SUM)))?;
+        operand = u64::MAX / 3;
+    }
+    std::hint::black_box(operand);
+    until("all injected operations", || {
+        job.tx.progress();
+        job.memory.get(8) == count * (count + 1) / 2
+    })?;
+    job.meet();
+    job.tx.is_empty()
 }
 
 fn inject_flag(job: &Job<'_>) -> Verdict {

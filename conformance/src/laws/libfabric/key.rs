@@ -51,18 +51,22 @@ fn unknown_keys(job: &Job<'_>) -> Verdict {
     let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
     let mut random = job.ctx.random(job.rank.into());
     for wrong in [0, key + 1, key ^ 1 << 63, u64::MAX, random.next() | 1 << 40] {
-        job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))))?;
-        let error = job.tx.fails(FI_ENOKEY, "fi_atomic")?;
+        let error = job.fails(
+            FI_ENOKEY,
+            "fi_atomic",
+            || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
+        )?;
         let seen = (error.op_context.addr(), error.flags);
         ensure_eq!(seen, (3, FI_ATOMIC | FI_WRITE), "context and flags");
-        job.post(|| call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)))?;
-        job.tx.fails(FI_ENOKEY, "fi_inject_atomic")?;
-        job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
-        let error = job.tx.fails(FI_ENOKEY, "fi_fetch_atomic")?;
+        job.fails(
+            FI_ENOKEY,
+            "fi_inject_atomic",
+            || call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)),
+        )?;
+        let error = job.fails(FI_ENOKEY, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
         let seen = (error.op_context.addr(), error.flags);
         ensure_eq!(seen, (4, FI_ATOMIC | FI_READ), "context and flags");
-        job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
-        job.tx.fails(FI_ENOKEY, "fi_compare_atomic")?;
+        job.fails(FI_ENOKEY, "fi_compare_atomic", || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
     }
     ensure_eq!(result, 9, "the result");
     job.tx.is_empty()
@@ -107,11 +111,8 @@ fn other_domains(ctx: &Ctx) -> Verdict {
 }
 
 fn bad_registrations(job: &Job<'_>) -> Verdict {
-    let (domain, memory, rights) = (
-        job.station.domain,
-        Memory::new(256),
-        FI_REMOTE_READ | FI_REMOTE_WRITE,
-    );
+    let (domain, memory) = (job.station.domain, Memory::new(256));
+    let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
     let (base_of_none, place) = (null(), &raw mut mr);
     gives!(FI_EINVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));

@@ -2,7 +2,7 @@
 //! that need the other side end with FI_ECONNRESET. The processes of one side continue.
 
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
-use super::death::{WAITS, ended, reset, waited};
+use super::death::{WAITS, ended, reset, survived, waited};
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::Plan;
@@ -14,7 +14,8 @@ laws! {
         "operations across a link that goes down end, at last with FI_ECONNRESET; those between processes of one host go on, and all can be closed";
     messages: "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
         "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
-    counters: "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
+    counters survived(&Plan::DEFAULT.counters(&[FI_WRITE]).queues(false)):
+        "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
         "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
     operations_without_launcher: "link.launcher.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + kills_launcher,
@@ -75,8 +76,9 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             }
         }
         // An injected operation reports only failures.
-        job.post(|| INJECT(job.ep, own, place, null_mut()))?;
-        job.tx.fails(FI_ECONNRESET, "fi_inject_write")?;
+        job.fails(FI_ECONNRESET, "fi_inject_write", || {
+            INJECT(job.ep, own, place, null_mut())
+        })?;
     }
     job.tx.is_empty()?;
     near(&job, &sides, 50)?;
@@ -153,10 +155,8 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     ended(job)
 }
 
-fn counters(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.counters(&[FI_WRITE]).queues(false);
-    let job = opened(ctx, &plan, 256)?;
-    let sides = Sides::find(ctx)?;
+fn counters(job: &Job<'_>) -> Verdict {
+    let sides = Sides::find(job.ctx)?;
     let writes = job.station.counters[0];
     let write = |rank: u32| {
         let (to, at, key) = job.place(rank, 8);
@@ -178,7 +178,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         ensure!(!one(other)?, "a write before the cut has failed");
     }
     job.meet();
-    sides.cut(ctx);
+    sides.cut(job.ctx);
     let mut looks = Looks::for_the("a write across the link to fail");
     while !one(sides.lost()[0])? {
         looks.again();
@@ -192,5 +192,5 @@ fn counters(ctx: &Ctx) -> Verdict {
     until("the writes on this side", || {
         value_of(writes) == before + 50
     })?;
-    ended(job)
+    Ok(())
 }

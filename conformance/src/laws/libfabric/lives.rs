@@ -186,21 +186,15 @@ fn states(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn bare_endpoint(station: &Station) -> Result<*mut fid_ep, String> {
-    let mut ep: *mut fid_ep = null_mut();
-    ok!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
-    Ok(ep)
-}
-
 fn incomplete(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::DEFAULT)?;
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     ok!(fid ep, bind(station.tx.0.cast(), FI_TRANSMIT));
     gives!(FI_ENOAV, fid ep, control(FI_ENABLE, null_mut()));
     ok!(fid ep, bind(station.av.cast(), 0));
     ok!(fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     ok!(fid ep, bind(station.av.cast(), 0));
     gives!(FI_ENOCQ, fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
@@ -212,7 +206,7 @@ fn bindings(_: &Ctx) -> Verdict {
         Station::open(&Plan::DEFAULT)?,
         Station::open(&Plan::DEFAULT)?,
     );
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     let queue = open_queue(station.domain, &Plan::DEFAULT)?;
     gives!(FI_EDOMAIN, fid ep, bind(other.av.cast(), 0));
     gives!(FI_EDOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
@@ -251,8 +245,7 @@ fn many_endpoints(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 40;
     let mut endpoints = Vec::new();
     for _ in 0..COUNT {
-        let ep = job.station.endpoint(&Plan::DEFAULT)?;
-        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        let ep = job.station.enabled(&Plan::DEFAULT)?;
         endpoints.push(ep);
     }
     let peer = job.peer(job.right());
@@ -265,8 +258,7 @@ fn many_endpoints(job: &Job<'_>) -> Verdict {
             .station
             .insert(&job.ctx.told(job.right()).unwrap_or_default())?;
         let (at, from) = (peer.base + 8 * nth as u64, endpoints[COUNT - 1 - nth]);
-        job.post(|| call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
-        job.tx.of(nth)?;
+        job.told(nth, || call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
     }
     job.meet();
     ensure!(
@@ -277,8 +269,7 @@ fn many_endpoints(job: &Job<'_>) -> Verdict {
 }
 
 fn shared_queue(job: &Job<'_>) -> Verdict {
-    let second = job.station.endpoint(&Plan::DEFAULT)?;
-    ok!(fid second, control(FI_ENABLE, null_mut()));
+    let second = job.station.enabled(&Plan::DEFAULT)?;
     let (to, at, key) = job.place(0, 8);
     for (context, ep) in [(1, job.ep), (2, second)] {
         job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))?;

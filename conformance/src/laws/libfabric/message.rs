@@ -15,7 +15,8 @@ laws! {
         "messages are collected from and spread over up to iov_limit pieces, divided differently on both sides; more pieces are refused";
     injected with(&Plan::DEFAULT, 256): "msg.inject", "fi_msg(3)", 2, [inject, injectdata, sendmsg, recv] + ordering,
         "after an inject call, or with FI_INJECT, the buffer may be used again at once; the calls tell nothing, the flag's completion comes";
-    waiting: "msg.inject.waiting", "fi_msg(3), fi_inject; fi_domain(3), Tx Ctx", 2, [inject, tinject, recv, trecv],
+    waiting with(&Plan::DEFAULT.order(FI_ORDER_SAS), 256):
+        "msg.inject.waiting", "fi_msg(3), fi_inject; fi_domain(3), Tx Ctx", 2, [inject, tinject, recv, trecv],
         "inject calls find room while the target makes no call, as many as the transmit context has, and arrive in order without further calls";
     data with(&Plan::DEFAULT, 256): "msg.data", "fi_msg(3), fi_cq(3)", 2, [senddata, injectdata, sendmsg, recv, cq_read],
         "64 bits of data come with the receive's completion, and FI_REMOTE_CQ_DATA only with them";
@@ -28,6 +29,12 @@ pub(super) fn send(job: &Job<'_>, to: u32, bytes: &[u8], context: usize) -> Verd
     job.post(
         || call!(msg job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, cx(context))),
     )
+}
+
+/// As [`send`], to its completion.
+pub(super) fn send_and_wait(job: &Job<'_>, to: u32, bytes: &[u8], context: usize) -> Verdict {
+    send(job, to, bytes, context)?;
+    job.tx.of(context).map(drop)
 }
 
 pub(super) fn receive(job: &Job<'_>, buffer: &mut [u8], context: usize) -> Verdict {
@@ -255,46 +262,44 @@ fn injected(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-fn waiting(ctx: &Ctx) -> Verdict {
+fn waiting(job: &Job<'_>) -> Verdict {
     const LENGTHS: [usize; 3] = [8, 400, 4096];
     const EACH: usize = 150;
-    with(ctx, &Plan::DEFAULT.order(FI_ORDER_SAS), 256, |job| {
-        let to = job.peer(job.right()).address;
-        let none = null_mut();
-        let tagged = |nth: usize| nth % 2 == 1;
-        let each = |len| (0..EACH).map(move |nth| (len, nth));
-        let all = || LENGTHS.into_iter().flat_map(each);
-        if job.rank == 0 {
-            let mut bytes = [0; 4096];
-            for (len, nth) in all() {
-                bytes[..len].copy_from_slice(&pattern(nth, len));
-                let from = bytes.as_ptr().cast();
-                match tagged(nth) {
-                    true => ok!(tagged job.ep, inject(from, len, to, 7)),
-                    false => ok!(msg job.ep, inject(from, len, to)),
-                }
-            }
-            bytes.fill(0xff);
-            std::hint::black_box(&bytes);
-            job.meet();
-            // No call until all have arrived.
-            job.meet();
-            return Ok(());
-        }
-        job.meet();
-        let room = Memory::new(4096);
+    let to = job.peer(job.right()).address;
+    let none = null_mut();
+    let tagged = |nth: usize| nth % 2 == 1;
+    let each = |len| (0..EACH).map(move |nth| (len, nth));
+    let all = || LENGTHS.into_iter().flat_map(each);
+    if job.rank == 0 {
+        let mut bytes = [0; 4096];
         for (len, nth) in all() {
-            let place = room.at(0).cast();
+            bytes[..len].copy_from_slice(&pattern(nth, len));
+            let from = bytes.as_ptr().cast();
             match tagged(nth) {
-                true => ok!(tagged job.ep, recv(place, len, none, FI_ADDR_UNSPEC, 7, 0, cx(nth))),
-                false => ok!(msg job.ep, recv(place, len, none, FI_ADDR_UNSPEC, cx(nth))),
+                true => ok!(tagged job.ep, inject(from, len, to, 7)),
+                false => ok!(msg job.ep, inject(from, len, to)),
             }
-            job.rx.of(nth)?;
-            room.holds(0, &pattern(nth, len), "an injected message")?;
         }
+        bytes.fill(0xff);
+        std::hint::black_box(&bytes);
         job.meet();
-        Ok(())
-    })
+        // No call until all have arrived.
+        job.meet();
+        return Ok(());
+    }
+    job.meet();
+    let room = Memory::new(4096);
+    for (len, nth) in all() {
+        let place = room.at(0).cast();
+        match tagged(nth) {
+            true => ok!(tagged job.ep, recv(place, len, none, FI_ADDR_UNSPEC, 7, 0, cx(nth))),
+            false => ok!(msg job.ep, recv(place, len, none, FI_ADDR_UNSPEC, cx(nth))),
+        }
+        job.rx.of(nth)?;
+        room.holds(0, &pattern(nth, len), "an injected message")?;
+    }
+    job.meet();
+    Ok(())
 }
 
 fn data(job: &Job<'_>) -> Verdict {

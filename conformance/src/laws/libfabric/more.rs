@@ -28,10 +28,7 @@ impl Piece {
     pub(super) fn new(bytes: &mut [u8], (to, addr, key): (u64, u64, u64), context: usize) -> Piece {
         let len = bytes.len();
         Piece {
-            part: libc::iovec {
-                iov_base: bytes.as_mut_ptr().cast(),
-                iov_len: len,
-            },
+            part: iovec(bytes.as_mut_ptr(), len),
             there: fi_rma_iov { addr, len, key },
             to,
             context,
@@ -125,25 +122,19 @@ fn peers(job: &Job<'_>) -> Verdict {
 fn mixed(job: &Job<'_>) -> Verdict {
     let rank = job.right();
     for round in 1..=many(job.ctx, 4) {
-        let (mut written, mut sent, mut read, mut received) = (
-            round.to_le_bytes(),
-            (2 * round).to_le_bytes(),
-            [0; 8],
-            [0; 8],
-        );
+        let (mut written, mut sent) = (round.to_le_bytes(), (2 * round).to_le_bytes());
+        let (mut read, mut received) = ([0; 8], [0; 8]);
         super::message::receive(job, &mut received, 9)?;
         let write = Piece::new(&mut written, job.place(rank, 8), 0);
         let send = Piece::new(&mut sent, job.place(rank, 0), 1);
-        let mut add = One::new(job.place(rank, 16), SUM, round, 0);
-        add.msg.context = cx(2);
+        let mut add = One::told(2, job.place(rank, 16), SUM, round);
         let read_back = Piece::new(&mut read, job.place(rank, 8), 3);
         job.post(|| write.write(job.ep, FI_MORE))?;
         job.post(|| send.send(job.ep, FI_MORE))?;
         job.post(|| add.write(job.ep, FI_MORE))?;
         told(job, 3)?;
         job.post(|| read_back.read(job.ep, FI_MORE))?;
-        let mut fetch = One::new(job.place(rank, 16), READ, 0, 0);
-        fetch.msg.context = cx(4);
+        let mut fetch = One::told(4, job.place(rank, 16), READ, 0);
         job.post(|| fetch.fetch(job.ep, 0))?;
         let mut contexts = [job.tx.next()?, job.tx.next()?].map(|one| one.op_context.addr());
         contexts.sort_unstable();
@@ -174,11 +165,8 @@ fn sent(job: &Job<'_>) -> Verdict {
         told(job, 16)?;
         for (nth, buffer) in into.iter().enumerate() {
             job.rx.of(nth)?;
-            same(
-                buffer,
-                &super::message::pattern(nth, len),
-                &format!("message {nth} of {len} bytes"),
-            )?;
+            let expected = super::message::pattern(nth, len);
+            same(buffer, &expected, &format!("message {nth} of {len} bytes"))?;
         }
         job.meet_and_progress();
     }

@@ -63,29 +63,19 @@ fn told(_: &Ctx) -> Verdict {
 /// Fails unless each maximum ordered size is at least 8 if one of its orders is offered, and 0 otherwise.
 fn sizes_fit(info: &mut Info) -> Verdict {
     let (order, sizes) = (info.transmit().msg_order, *info.endpoint());
+    let raw = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW;
+    let war = FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR;
+    let waw = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW;
     for (size, orders) in [
-        (
-            sizes.max_order_raw_size,
-            FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW,
-        ),
-        (
-            sizes.max_order_war_size,
-            FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR,
-        ),
-        (
-            sizes.max_order_waw_size,
-            FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW,
-        ),
+        (sizes.max_order_raw_size, raw),
+        (sizes.max_order_war_size, war),
+        (sizes.max_order_waw_size, waw),
     ] {
-        let fits = if order & orders != 0 {
-            size >= 8
-        } else {
-            size == 0
+        let fits = match order & orders {
+            0 => size == 0,
+            _ => size >= 8,
         };
-        ensure!(
-            fits,
-            "data are ordered up to {size} bytes, with order {order:#x}"
-        );
+        ensure!(fits, "{size} bytes of data in order, with order {order:#x}");
     }
     Ok(())
 }
@@ -250,8 +240,11 @@ fn received(job: &Job<'_>, round: u64) -> Verdict {
 fn before_message(ctx: &Ctx) -> Verdict {
     let send = |job: &Job<'_>, round: u64| {
         let (to, word) = (job.peer(1).address, round);
-        job.post(|| call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))))?;
-        job.tx.of(2).map(drop)
+        job.told(
+            2,
+            || call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))),
+        )
+        .map(drop)
     };
     followed(ctx, &Plan::DEFAULT, true, send, received)
 }
@@ -259,8 +252,7 @@ fn before_message(ctx: &Ctx) -> Verdict {
 fn before_data(ctx: &Ctx) -> Verdict {
     let write = |job: &Job<'_>, round: u64| {
         let ((to, at, key), word) = (job.place(1, 64), round);
-        job.post(|| call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3))))?;
-        job.tx.of(3).map(drop)
+        job.told(3, || call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3)))).map(drop)
     };
     let notice = |job: &Job<'_>, round: u64| {
         let entry = job.rx.next()?;
@@ -276,8 +268,7 @@ fn before_fence(ctx: &Ctx) -> Verdict {
         let word = round;
         let part = iovec(&raw const word, 8);
         let msg = plain_msg(&part, job.peer(1).address, cx(2));
-        job.post(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
-        job.tx.next()?;
+        job.done(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
         job.tx.next().map(drop)
     };
     followed(ctx, &Plan::DEFAULT, false, send, received)

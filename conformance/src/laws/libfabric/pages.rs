@@ -20,7 +20,7 @@ laws! {
         "addresses can be registered before memory is there: reserved, not mapped, untouched, or mapped in part";
     all: "mr.pages.all", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
         "all addresses can be registered at once, and peers reach heap, static data, stack, and what is mapped later";
-    both: "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
+    both with(&Plan::DEFAULT, 256): "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
         "memory that is registered with FI_MR_ALLOCATED and without is the same memory, and operations by both ways are atomic with each other";
     in_place: "mr.pages.in-place", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, read, atomic, fetch_atomic, compare_atomic],
         "with UNIPGAS_MR_ALLOCATED=1 memory that exists is shared in place in each mode, and addresses without memory can be registered";
@@ -554,36 +554,34 @@ fn ranges(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn both(ctx: &Ctx) -> Verdict {
-    let each = many(ctx, 20);
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let plan = Plan::DEFAULT.mr_mode(FI_MR_VIRT_ADDR);
-        let other = Station::open(&plan)?;
-        let region = other.register(job.memory, 90)?;
-        ctx.tell(&other.name()?);
-        job.meet();
-        let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
-        let (_, at, key) = job.place(0, 8);
-        let mut last = 0;
-        for nth in 0..each {
-            let (to, key) = match nth % 2 {
-                0 => (job.peer(0).address, key),
-                _ => (to, region.key),
-            };
-            let mut count = 0u64;
-            let result = (&raw mut count).cast();
-            job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-            ensure!(nth == 0 || count > last, "{count} comes after {last}");
-            last = count;
-        }
-        job.meet();
-        if job.rank == 0 {
-            let sum = VALUE * each * u64::from(job.size);
-            ensure_eq!(job.memory.get(8), sum, "the sum");
-        }
-        close(region.mr)?;
-        other.close()
-    })
+fn both(job: &Job<'_>) -> Verdict {
+    let each = many(job.ctx, 20);
+    let plan = Plan::DEFAULT.mr_mode(FI_MR_VIRT_ADDR);
+    let other = Station::open(&plan)?;
+    let region = other.register(job.memory, 90)?;
+    job.ctx.tell(&other.name()?);
+    job.meet();
+    let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
+    let (_, at, key) = job.place(0, 8);
+    let mut last = 0;
+    for nth in 0..each {
+        let (to, key) = match nth % 2 {
+            0 => (job.peer(0).address, key),
+            _ => (to, region.key),
+        };
+        let mut count = 0u64;
+        let result = (&raw mut count).cast();
+        job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+        ensure!(nth == 0 || count > last, "{count} comes after {last}");
+        last = count;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let sum = VALUE * each * u64::from(job.size);
+        ensure_eq!(job.memory.get(8), sum, "the sum");
+    }
+    close(region.mr)?;
+    other.close()
 }
 
 fn in_place(ctx: &Ctx) -> Verdict {

@@ -15,6 +15,16 @@ laws! {
         "unknown flags, flags that mean nothing together, and claims of nothing are refused";
 }
 
+/// A receive without a buffer, from any sender.
+fn looking(job: &Job<'_>, wanted: (u64, u64), context: usize) -> fi_msg_tagged {
+    fi_msg_tagged {
+        msg_iov: null(),
+        iov_count: 0,
+        addr: FI_ADDR_UNSPEC,
+        ..message(job, &part(&mut []), wanted, context)
+    }
+}
+
 /// Peeks until a message is found.
 fn found(
     job: &Job<'_>,
@@ -22,13 +32,7 @@ fn found(
     context: usize,
     flags: u64,
 ) -> Result<fi_cq_tagged_entry, String> {
-    let nowhere = part(&mut []);
-    let msg = fi_msg_tagged {
-        msg_iov: null(),
-        iov_count: 0,
-        addr: FI_ADDR_UNSPEC,
-        ..message(job, &nowhere, wanted, context)
-    };
+    let msg = looking(job, wanted, context);
     let mut looks = Looks::new();
     loop {
         ok!(tagged job.ep, recvmsg(&msg, FI_PEEK | flags));
@@ -45,13 +49,7 @@ fn found(
 }
 
 fn peek(job: &Job<'_>) -> Verdict {
-    let nowhere = part(&mut []);
-    let msg = fi_msg_tagged {
-        msg_iov: null(),
-        iov_count: 0,
-        addr: FI_ADDR_UNSPEC,
-        ..message(job, &nowhere, (5, 0), 8)
-    };
+    let msg = looking(job, (5, 0), 8);
     ok!(tagged job.ep, recvmsg(&msg, FI_PEEK));
     job.rx.fails(FI_ENOMSG, "looking where there is nothing")?;
     job.meet();

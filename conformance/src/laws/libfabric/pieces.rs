@@ -33,21 +33,12 @@ fn most(job: &Job<'_>) -> Verdict {
         .map(|i| rma_ioc(at + 8 * i, 1, key))
         .collect();
     let msg = |count| fi_msg_atomic {
-        msg_iov: list.as_ptr(),
-        desc: none,
         iov_count: count,
-        addr: to,
-        rma_iov: remote.as_ptr(),
         rma_iov_count: count,
-        datatype: UINT64,
-        op: SUM,
-        context: null_mut(),
-        data: 0,
+        ..atomic_list(&list, to, &remote, SUM, null_mut())
     };
-    let (fits, over) = (
-        msg(limit.min(remote_limit)),
-        msg(limit.max(remote_limit) + 1),
-    );
+    let fits = msg(limit.min(remote_limit));
+    let over = msg(limit.max(remote_limit) + 1);
     job.done(|| call!(atomic job.ep, writemsg(&fits, 0)))?;
     gives!(FI_EINVAL, atomic job.ep, writemsg(&over, 0));
     let mut results = vec![0u64; limit + 1];
@@ -91,11 +82,8 @@ fn reads(job: &Job<'_>) -> Verdict {
     let nones = null_mut();
     let mut seen = [0u64; 3];
     let place = |nth: usize, seen: &mut [u64; 3]| ioc(&raw mut seen[nth], 1);
-    let (first, mut second, mut third) = (
-        (&raw mut seen[0]).cast(),
-        place(1, &mut seen),
-        place(2, &mut seen),
-    );
+    let first = (&raw mut seen[0]).cast();
+    let [mut second, mut third] = [1, 2].map(|nth| place(nth, &mut seen));
     job.done(|| call!(atomic job.ep, readwrite(null(), 1, none, first, none, to, at, key, UINT64, READ, none)))?;
     job.done(|| call!(atomic job.ep, readwritev(null(), nones, 0, &mut second, nones, 1, to, at, key, UINT64, READ, none)))?;
     let remote = rma_ioc(at, 1, key);
@@ -116,34 +104,10 @@ fn all_or_nothing(job: &Job<'_>) -> Verdict {
     let (to, at, key) = job.place(job.right(), 0);
     let mut words = [5u64; 3];
     let operand = ioc(words.as_mut_ptr(), 3);
-    let good = rma_ioc(at, 1, key);
-    for bad in [
-        fi_rma_ioc {
-            key: key + 999,
-            ..good
-        },
-        fi_rma_ioc {
-            addr: at + 256,
-            ..good
-        },
-        fi_rma_ioc {
-            addr: at + 4,
-            ..good
-        },
-    ] {
-        let remote = [
-            good,
-            fi_rma_ioc {
-                addr: at + 8,
-                ..good
-            },
-            bad,
-        ];
-        let msg = fi_msg_atomic {
-            rma_iov: remote.as_ptr(),
-            rma_iov_count: 3,
-            ..atomic_msg(&operand, to, &remote[0], SUM, cx(3))
-        };
+    for (bad_at, bad_key) in [(at, key + 999), (at + 256, key), (at + 4, key)] {
+        let places = [(at, key), (at + 8, key), (bad_at, bad_key)];
+        let remote = places.map(|(at, key)| rma_ioc(at, 1, key));
+        let msg = atomic_list(&[operand], to, &remote, SUM, cx(3));
         let mut results = [0u64; 3];
         let mut result = ioc(results.as_mut_ptr(), 3);
         job.post(|| call!(atomic job.ep, writemsg(&msg, 0)))?;

@@ -80,21 +80,15 @@ fn few(job: &Job<'_>) -> Verdict {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let mut found = [null_mut::<c_void>(); 1];
-        ensure_eq!(
-            call!(obj set, poll(found.as_mut_ptr(), 1)),
-            1,
-            "one of those"
-        );
+        let count = call!(obj set, poll(found.as_mut_ptr(), 1));
+        ensure_eq!(count, 1, "one of those");
         seen.push(found[0].addr());
     }
     seen.sort_unstable();
     ensure_eq!(seen, [1, 2, 3], "the contexts");
     let mut found = [null_mut::<c_void>(); 1];
-    ensure_eq!(
-        call!(obj set, poll(found.as_mut_ptr(), 1)),
-        0,
-        "nothing is left"
-    );
+    let count = call!(obj set, poll(found.as_mut_ptr(), 1));
+    ensure_eq!(count, 0, "nothing is left");
     ensure_eq!(call!(obj set, poll(null_mut(), 0)), 0, "no room");
     for counter in counters {
         ok!(obj set, poll_del(counter.cast(), 0));

@@ -20,7 +20,7 @@ laws! {
         "writes with data come to their end at the target while their initiator, who has memory alone and so FI_PROGRESS_AUTO, makes no calls";
     events with(&Plan::DEFAULT, 256): "progress.events", "fi_domain(3)", 2, [writedata, atomic],
         "more remote writes with data than an inbox holds come to their end when the target looks, and none is lost";
-    threads: "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
+    threads with(&Plan::DEFAULT, 256): "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
         "threads use one endpoint at the same time (FI_THREAD_SAFE): each operation is done once and told once";
 }
 
@@ -127,8 +127,7 @@ fn automatic(job: &Job<'_>) -> Verdict {
     } else {
         job.meet();
         let bytes = vec![9; LEN];
-        super::message::send(job, 0, &bytes, 2)?;
-        job.tx.of(2)?;
+        super::message::send_and_wait(job, 0, &bytes, 2)?;
     }
     Ok(())
 }
@@ -190,48 +189,46 @@ struct Shared<'a>(&'a Job<'a>);
 // - the endpoint and its queue are opened with FI_THREAD_SAFE.
 unsafe impl Sync for Shared<'_> {}
 
-fn threads(ctx: &Ctx) -> Verdict {
+fn threads(job: &Job<'_>) -> Verdict {
     const THREADS: usize = 3;
-    let each = many(ctx, 20) as usize;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let shared = Shared(job);
-        let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
-        let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
-            let work = |thread: usize| {
-                let (shared, told) = (&shared, &told);
-                scope.spawn(move || -> Verdict {
-                    static ONE: u64 = 1;
-                    let job = shared.0;
-                    let (to, at, key) = job.place(job.right(), 8);
-                    for nth in 0..each {
-                        let context = cx(thread * each + nth);
-                        job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
-                        // Each thread takes completions of any thread.
-                        if let (1, entry) = job.tx.read() {
-                            told.lock()[entry.op_context.addr()] += 1;
-                        }
+    let each = many(job.ctx, 20) as usize;
+    let shared = Shared(job);
+    let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
+    let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let (shared, told) = (&shared, &told);
+            scope.spawn(move || -> Verdict {
+                static ONE: u64 = 1;
+                let job = shared.0;
+                let (to, at, key) = job.place(job.right(), 8);
+                for nth in 0..each {
+                    let context = cx(thread * each + nth);
+                    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
+                    // Each thread takes completions of any thread.
+                    if let (1, entry) = job.tx.read() {
+                        told.lock()[entry.op_context.addr()] += 1;
                     }
-                    Ok(())
-                })
-            };
-            let all: Vec<_> = (0..THREADS).map(work).collect();
-            all.into_iter()
-                .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
-                .collect()
-        });
-        verdicts.into_iter().collect::<Verdict>()?;
-        let mut told = told.into_inner();
-        let done: usize = told.iter().map(|n| usize::from(*n)).sum();
-        for _ in done..THREADS * each {
-            told[job.tx.next()?.op_context.addr()] += 1;
-        }
-        ensure!(
-            told.iter().all(|n| *n == 1),
-            "how often each was told: {told:?}"
-        );
-        job.tx.is_empty()?;
-        job.meet();
-        ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
-        Ok(())
-    })
+                }
+                Ok(())
+            })
+        };
+        let all: Vec<_> = (0..THREADS).map(work).collect();
+        all.into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .collect()
+    });
+    verdicts.into_iter().collect::<Verdict>()?;
+    let mut told = told.into_inner();
+    let done: usize = told.iter().map(|n| usize::from(*n)).sum();
+    for _ in done..THREADS * each {
+        told[job.tx.next()?.op_context.addr()] += 1;
+    }
+    ensure!(
+        told.iter().all(|n| *n == 1),
+        "how often each was told: {told:?}"
+    );
+    job.tx.is_empty()?;
+    job.meet();
+    ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Matching of messages to receives, and its time (fi_msg(3)).
 
 use super::kit::*;
-use super::message::{pattern, receive, send};
+use super::message::{pattern, receive, send, send_and_wait};
 use super::station::Plan;
 
 laws! {
@@ -52,8 +52,7 @@ fn sources(ctx: &Ctx) -> Verdict {
         };
         let own = u64::from(job.rank).to_le_bytes();
         for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-            send(job, rank, &own, 2)?;
-            job.tx.of(2)?;
+            send_and_wait(job, rank, &own, 2)?;
         }
         hear(None)?;
         hear(None)?;
@@ -62,8 +61,7 @@ fn sources(ctx: &Ctx) -> Verdict {
         if job.rank == 1 {
             ok!(obj job.station.av, remove(&mut address, 1, 0));
         }
-        send(job, job.right(), &own, 2)?;
-        job.tx.of(2)?;
+        send_and_wait(job, job.right(), &own, 2)?;
         hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
     })
 }
@@ -74,8 +72,7 @@ fn directed(job: &Job<'_>) -> Verdict {
             pause(20);
         }
         let own = u64::from(job.rank).to_le_bytes();
-        send(job, 0, &own, 2)?;
-        job.tx.of(2)?;
+        send_and_wait(job, 0, &own, 2)?;
         return Ok(());
     }
     let mut buffers = [[0u8; 8]; 2];
@@ -150,8 +147,7 @@ fn delivered(job: &Job<'_>) -> Verdict {
 fn buffered(job: &Job<'_>) -> Verdict {
     for nth in 0..8 {
         let bytes = [nth as u8; 64];
-        send(job, job.right(), &bytes, nth)?;
-        job.tx.of(nth)?;
+        send_and_wait(job, job.right(), &bytes, nth)?;
     }
     job.meet();
     for nth in 0..8 {
@@ -176,8 +172,7 @@ fn multi(job: &Job<'_>) -> Verdict {
     job.meet();
     for nth in 0..6u8 {
         let sent = [nth + 1; 100];
-        send(job, job.right(), &sent, 9)?;
-        job.tx.of(9)?;
+        send_and_wait(job, job.right(), &sent, 9)?;
         let entry = job.rx.of(4)?;
         ensure_eq!(entry.len, 100, "the length");
         let at = entry.buf.addr() - base.addr();

@@ -207,8 +207,7 @@ fn data(job: &Job<'_>) -> Verdict {
                 .holds(0, &bytes, "the bytes when their data have come")?;
         }
         job.tx.of(2)?;
-        job.post(|| call!(rma job.ep, readmsg(&alone, 0)))?;
-        job.tx.of(2)?;
+        job.told(2, || call!(rma job.ep, readmsg(&alone, 0)))?;
         job.rx.is_empty()?;
         job.meet();
     }

@@ -183,11 +183,8 @@ pub(super) fn part(bytes: &mut [u8]) -> libc::iovec {
 }
 
 fn kinds(job: &Job<'_>) -> Verdict {
-    let (to, tag, none) = (
-        job.peer(job.right()).address,
-        0xfedc_ba98_7654_3210u64,
-        null_mut(),
-    );
+    let (to, none) = (job.peer(job.right()).address, null_mut());
+    let tag = 0xfedc_ba98_7654_3210u64;
     for send in 0..6 {
         for receive in 0..3 {
             let (mut bytes, mut buffer) = ([send as u8 + 1; 48], [0u8; 48]);
@@ -246,10 +243,7 @@ fn cut(job: &Job<'_>) -> Verdict {
     let error = job.rx.fails(FI_ETRUNC, "a long message")?;
     let seen = (error.op_context.addr(), error.tag, error.len, error.olen);
     ensure_eq!(seen, (2, 9, 50, 30), "context, tag, length, excess");
-    same(
-        &buffer,
-        &[[7; 50].as_slice(), &[0; 10]].concat(),
-        "the buffer",
-    )?;
+    let expected = [[7; 50].as_slice(), &[0; 10]].concat();
+    same(&buffer, &expected, "the buffer")?;
     job.tx.of(3).map(drop)
 }

@@ -1,19 +1,19 @@
 //! Atomics on tagged receive buffers (fi_atomic(3), FI_TAGGED).
 
-use super::death::{WAITS, ended, victim, waited};
+use super::death::{WAITS, survived, victim, waited};
 use super::kit::*;
 use super::station::Plan;
 use super::tagged::{trecv, tsend};
 
 laws! {
-    counted: "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
+    counted with(&Plan::DEFAULT, 256): "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
         "each takes the first receive whose tag agrees, which then ends; additions of all peers are counted, and each fetches another value";
     matched with(&Plan::DEFAULT, 256):
         "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
         "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
     failing: "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
         "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
-    dead: "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
+    dead survived(&WAITS): "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
         "one that waits for a buffer of a process that is killed ends with a failure";
 }
 
@@ -35,11 +35,7 @@ impl Call {
             compare: [0; 4],
             result: [0; 4],
             count: operand.len(),
-            remote: fi_rma_ioc {
-                addr: offset,
-                count: operand.len(),
-                key: tag,
-            },
+            remote: rma_ioc(offset, operand.len(), tag),
         };
         call.operand[..operand.len()].copy_from_slice(operand);
         call
@@ -87,37 +83,35 @@ fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     Ok(entry.op_context.addr())
 }
 
-fn counted(ctx: &Ctx) -> Verdict {
+fn counted(job: &Job<'_>) -> Verdict {
     const EACH: u64 = 20;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        if job.rank == 0 {
-            let mut words = [0u64; 3];
-            let operations = 2 * EACH * u64::from(ctx.size - 1);
-            for nth in 0..operations {
-                trecv(job, buffer_of(&mut words), (9, 0), nth as usize)?;
-                ensure_eq!(used(job, 8)?, nth as usize, "the receive");
-                ensure_eq!(seen(&words, 1), nth + 1, "the counter");
-            }
-            let found = (seen(&words, 0), seen(&words, 2));
-            ensure_eq!(found, (0, 0), "beside the counter");
-        } else {
-            let mut last = None;
-            for _ in 0..EACH {
-                let mut call = Call::new(9, 8, &[1]);
-                call.post(job, 0, SUM, true)?;
-                job.tx.of(MINE)?;
-                let before = call.before(0);
-                ensure!(last < Some(before), "{before} was fetched after {last:?}");
-                last = Some(before);
-                let mut call = Call::new(9, 8, &[1]);
-                call.post(job, 0, SUM, false)?;
-                let entry = job.tx.of(MINE)?;
-                ensure_eq!(entry.flags, FI_ATOMIC | FI_TAGGED | FI_WRITE, "the flags");
-            }
+    if job.rank == 0 {
+        let mut words = [0u64; 3];
+        let operations = 2 * EACH * u64::from(job.ctx.size - 1);
+        for nth in 0..operations {
+            trecv(job, buffer_of(&mut words), (9, 0), nth as usize)?;
+            ensure_eq!(used(job, 8)?, nth as usize, "the receive");
+            ensure_eq!(seen(&words, 1), nth + 1, "the counter");
         }
-        job.meet();
-        Ok(())
-    })
+        let found = (seen(&words, 0), seen(&words, 2));
+        ensure_eq!(found, (0, 0), "beside the counter");
+    } else {
+        let mut last = None;
+        for _ in 0..EACH {
+            let mut call = Call::new(9, 8, &[1]);
+            call.post(job, 0, SUM, true)?;
+            job.tx.of(MINE)?;
+            let before = call.before(0);
+            ensure!(last < Some(before), "{before} was fetched after {last:?}");
+            last = Some(before);
+            let mut call = Call::new(9, 8, &[1]);
+            call.post(job, 0, SUM, false)?;
+            let entry = job.tx.of(MINE)?;
+            ensure_eq!(entry.flags, FI_ATOMIC | FI_TAGGED | FI_WRITE, "the flags");
+        }
+    }
+    job.meet();
+    Ok(())
 }
 
 fn matched(job: &Job<'_>) -> Verdict {
@@ -213,16 +207,15 @@ fn failing(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn dead(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS, 256)?;
-    if job.rank == victim(&job) {
+fn dead(job: &Job<'_>) -> Verdict {
+    if job.rank == victim(job) {
         pause(150);
-        ctx.dies();
+        job.ctx.dies();
     }
     let mut call = Call::new(3, 0, &[1]);
-    call.post(&job, victim(&job), SUM, true)?;
-    let error = waited(&job, "an atomic that nobody has a buffer for", job.tx)?;
+    call.post(job, victim(job), SUM, true)?;
+    let error = waited(job, "an atomic that nobody has a buffer for", job.tx)?;
     ensure_eq!(error.op_context.addr(), MINE, "the context");
     ensure_eq!(call.before(0), 0, "the result");
-    ended(job)
+    Ok(())
 }

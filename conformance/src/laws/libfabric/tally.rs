@@ -61,9 +61,7 @@ pub(super) fn change_and_read(job: &Job<'_>, (to, at, key): (u64, u64, u64)) -> 
 
 fn endpoint(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 5);
-    let [writes, reads] = job.station.counters[..] else {
-        return Err("not two counters".into());
-    };
+    let [writes, reads] = job.station.counted()?;
     if job.rank > 0 {
         let (to, at, key) = job.place(0, 8);
         let (o, none) = ((&raw const ONE).cast(), null_mut());
@@ -72,8 +70,11 @@ fn endpoint(job: &Job<'_>) -> Verdict {
             job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
         }
         // Refused operations are not counted.
-        job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
-        job.tx.fails(FI_ENOKEY, "a write to no memory")?;
+        job.fails(
+            FI_ENOKEY,
+            "a write to no memory",
+            || call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)),
+        )?;
         settle(job)?;
     }
     job.meet();

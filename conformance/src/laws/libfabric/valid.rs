@@ -123,18 +123,11 @@ fn query(job: &Job<'_>) -> Verdict {
             // Tagged buffers support the same pairs, with a smaller maximum count.
             let tagged = flags | FI_TAGGED;
             let seen = call!(obj domain, query_atomic(ty, op, &mut attr, tagged));
-            ensure_eq!(
-                seen,
-                code,
-                "datatype {ty}, operation {op}, {family:?}, tagged"
-            );
+            ensure_eq!(seen, code, "tagged {ty}, operation {op}, {family:?}");
             if code == 0 {
                 ensure_eq!(attr.size, Type::of(ty).size(), "size of {ty}, tagged");
-                ensure!(
-                    (1..=count).contains(&attr.count),
-                    "{} of {ty}, tagged",
-                    attr.count
-                );
+                let fits = (1..=count).contains(&attr.count);
+                ensure!(fits, "{} of {ty}, tagged", attr.count);
             }
         }
     }
@@ -147,11 +140,7 @@ fn query(job: &Job<'_>) -> Verdict {
 
 /// The maximum count of a family for u32, and the operation for it.
 fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
-    let op = if family == Family::Compare {
-        CSWAP
-    } else {
-        SUM
-    };
+    let op = super::vector::op(family);
     let mut count = 0;
     let code = ask(job.ep, family, UINT32, op, &mut count);
     ensure_eq!(code, 0, "the valid call");
@@ -190,14 +179,7 @@ fn counts(job: &Job<'_>) -> Verdict {
         job.tx.is_empty()?;
     }
     job.meet();
-    ensure!(
-        job.memory
-            .load(0, job.memory.len)
-            .iter()
-            .all(|byte| *byte == 0),
-        "something was changed"
-    );
-    Ok(())
+    job.memory.all(0, job.memory.len, 0, "the memory")
 }
 
 fn every_element(job: &Job<'_>) -> Verdict {
@@ -219,11 +201,7 @@ fn every_element(job: &Job<'_>) -> Verdict {
             family,
             what: (UINT32, op),
             to: (peer.address, peer.base, peer.key),
-            operand: if family == Family::Fetch {
-                &numbers
-            } else {
-                &doubles
-            },
+            operand: [&doubles, &numbers][usize::from(family == Family::Fetch)],
             compare: &numbers,
             result: &mut result,
             count: most,

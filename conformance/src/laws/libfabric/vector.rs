@@ -81,11 +81,11 @@ fn bytes(values: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-fn op(family: Family) -> c_int {
-    if family == Family::Compare {
-        CSWAP
-    } else {
-        SUM
+/// An operation of the family.
+pub(super) fn op(family: Family) -> c_int {
+    match family {
+        Family::Compare => CSWAP,
+        _ => SUM,
     }
 }
 
@@ -109,29 +109,19 @@ fn vectors(job: &Job<'_>) -> Verdict {
         for family in FAMILIES {
             let all = values(&mut random);
             job.write(rank, 64, &bytes(&all[0]))?;
-            let (a, b, c) = (
-                division(&mut random),
-                division(&mut random),
-                division(&mut random),
-            );
+            let [a, b, c] = [(); 3].map(|()| division(&mut random));
             let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
             let mut result = Pieces::of(&[0; COUNT], &c);
-            let (oi, ci, ri) = (
-                operand.list.as_ptr(),
-                compare.list.as_ptr(),
-                result.list.as_mut_ptr(),
-            );
+            let [oi, ci] = [&operand, &compare].map(|pieces| pieces.list.as_ptr());
+            let ri = result.list.as_mut_ptr();
             let (none, op) = (null_mut(), op(family));
             job.done(|| match family {
                 Family::Base => call!(atomic job.ep, writev(oi, none, a.len(), to, at, key, UINT64, op, cx(5))),
                 Family::Fetch => call!(atomic job.ep, readwritev(oi, none, a.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
                 Family::Compare => call!(atomic job.ep, compwritev(oi, none, a.len(), ci, none, b.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
             })?;
-            same(
-                &job.read(rank, 64, 8 * COUNT)?,
-                &bytes(&expected(family, &all)),
-                "the target",
-            )?;
+            let seen = job.read(rank, 64, 8 * COUNT)?;
+            same(&seen, &bytes(&expected(family, &all)), "the target")?;
             if family != Family::Base {
                 ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
             }
@@ -156,12 +146,7 @@ fn messages(job: &Job<'_>) -> Verdict {
     for _ in 0..20 {
         for family in FAMILIES {
             let all = values(&mut random);
-            let (a, b, c, d) = (
-                division(&mut random),
-                division(&mut random),
-                division(&mut random),
-                division(&mut random),
-            );
+            let [a, b, c, d] = [(); 4].map(|()| division(&mut random));
             let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
             let mut result = Pieces::of(&[0; COUNT], &c);
             let mut done = 0;
@@ -176,18 +161,7 @@ fn messages(job: &Job<'_>) -> Verdict {
                 job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
                 done += len;
             }
-            let msg = fi_msg_atomic {
-                msg_iov: operand.list.as_ptr(),
-                desc: null_mut(),
-                iov_count: a.len(),
-                addr: to,
-                rma_iov: remote.as_ptr(),
-                rma_iov_count: remote.len(),
-                datatype: UINT64,
-                op: op(family),
-                context: cx(77),
-                data: 0,
-            };
+            let msg = atomic_list(&operand.list, to, &remote, op(family), cx(77));
             let (ci, ri, none) = (compare.list.as_ptr(), result.list.as_mut_ptr(), null_mut());
             let entry = job.done(|| match family {
                 Family::Base => call!(atomic job.ep, writemsg(&msg, 0)),

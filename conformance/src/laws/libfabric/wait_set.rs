@@ -2,6 +2,7 @@
 
 use std::ptr::null;
 
+use super::death::survived;
 use super::kit::*;
 use super::station::{Plan, Station, close};
 
@@ -10,7 +11,7 @@ laws! {
         "a wait for a set ends when a message comes, and when a counter changes, for queues of any endpoint";
     local with(&Plan::DEFAULT, 256): "wait.local", "fi_poll(3)", 1, [wait, cntr_add, eq_write],
         "so it does when another thread counts, or tells of an event; and with -FI_ETIMEDOUT when nothing comes";
-    dead: "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
+    dead survived(&Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV)): "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
         "so it does when the peer that is waited for has died";
     refused with(&Plan::DEFAULT, 256):
         "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
@@ -75,8 +76,7 @@ impl Listener {
     fn open(job: &Job<'_>) -> Result<Listener, String> {
         let set = open(job)?;
         let (rx, counter) = (queue(job, set)?, counter(job, set)?);
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj job.station.domain, endpoint(job.station.info.raw(), &mut ep, null_mut()));
+        let ep = job.station.bare()?;
         ok!(fid ep, bind(job.station.av.cast(), 0));
         ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
         ok!(fid ep, bind(rx.0.cast(), FI_RECV));
@@ -193,15 +193,7 @@ fn closed(job: &Job<'_>) -> Verdict {
 fn local(job: &Job<'_>) -> Verdict {
     let set = open(job)?;
     let counter = counter(job, set)?;
-    let mut attr = fi_eq_attr {
-        size: 0,
-        flags: FI_WRITE,
-        wait_obj: FI_WAIT_SET,
-        signaling_vector: 0,
-        wait_set: set.cast(),
-    };
-    let mut events: *mut fid_eq = null_mut();
-    ok!(obj job.station.fabric, eq_open(&mut attr, &mut events, null_mut()));
+    let events = super::event::open_sized(job, 0, FI_WAIT_SET, set)?;
     for timeout in [0, 5] {
         gives!(FI_ETIMEDOUT, obj set, wait(timeout));
     }
@@ -236,15 +228,13 @@ fn local(job: &Job<'_>) -> Verdict {
     close(set)
 }
 
-fn dead(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV);
-    let job = opened(ctx, &plan, 256)?;
+fn dead(job: &Job<'_>) -> Verdict {
     job.meet();
-    let victim = super::death::victim(&job);
+    let victim = super::death::victim(job);
     if job.rank == victim {
-        ctx.dies();
+        job.ctx.dies();
     }
-    let listener = Listener::open(&job)?;
+    let listener = Listener::open(job)?;
     let (word, from) = (Memory::new(8), job.peer(victim).address);
     ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
     loop {
@@ -258,7 +248,7 @@ fn dead(ctx: &Ctx) -> Verdict {
     ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
     word.free();
     listener.close()?;
-    super::death::ended(job)
+    Ok(())
 }
 
 fn refused(job: &Job<'_>) -> Verdict {

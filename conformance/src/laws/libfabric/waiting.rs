@@ -123,8 +123,7 @@ fn descriptor(job: &Job<'_>) -> Verdict {
         job.meet();
     }
     // fi_trywait reports an existing entry at once.
-    job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
-    job.tx.next()?;
+    job.done(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
     job.meet();
     gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
     job.rx.next().map(drop)
