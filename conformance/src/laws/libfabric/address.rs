@@ -376,20 +376,16 @@ fn symmetric(_: &Ctx) -> Verdict {
         close(at_once)?;
     }
     let (av, none) = (station.av, null_mut());
-    let refused: [(*const c_char, usize, *const c_char, usize); 6] = [
-        (null(), 2, c"7".as_ptr(), 1),
-        (c"localhost".as_ptr(), 2, c"7".as_ptr(), 1),
-        (c"localhost".as_ptr(), 1, c"name".as_ptr(), 2),
-        (
-            c"localhost".as_ptr(),
-            1,
-            c"18446744073709551615".as_ptr(),
-            2,
-        ),
-        (c"255.255.255.255".as_ptr(), 2, c"7".as_ptr(), 1),
-        (c"127.0.0.1".as_ptr(), usize::MAX, c"7".as_ptr(), 2),
+    let refused: [(Option<&CStr>, usize, &CStr, usize); 6] = [
+        (None, 2, c"7", 1),
+        (Some(c"localhost"), 2, c"7", 1),
+        (Some(c"localhost"), 1, c"name", 2),
+        (Some(c"localhost"), 1, c"18446744073709551615", 2),
+        (Some(c"255.255.255.255"), 2, c"7", 1),
+        (Some(c"127.0.0.1"), usize::MAX, c"7", 2),
     ];
     for (node, nodes, service, services) in refused {
+        let (node, service) = (node.map_or(null(), CStr::as_ptr), service.as_ptr());
         gives!(FI_EINVAL, obj av, insertsym(node, nodes, service, services, null_mut(), 0, none));
     }
     let found = call!(obj av, insertsym(null(), 1, c"7".as_ptr(), 0, null_mut(), 0, none));

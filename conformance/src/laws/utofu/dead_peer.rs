@@ -55,11 +55,8 @@ fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
         };
         if ctx.rank == 0 {
             for _ in 0..if rest > 0 { 3 } else { 3000 } {
-                ensure_eq!(
-                    once(),
-                    NOT_FOUND,
-                    "a notice of command {victim} to a process that lives"
-                );
+                let code = once();
+                ensure_eq!(code, NOT_FOUND, "command {victim} to the living");
                 pause(rest);
             }
         }

@@ -96,11 +96,9 @@ fn death(job: &Job<'_>) -> Verdict {
     }
     for nth in 1..=posted {
         let (code, notice) = job.queue.next_mrq()?;
-        ensure!(
-            code == SUCCESS && notice.notice_type == LCL_PUT || code == PEER,
-            "command {nth} of {posted}: {}, {notice:?}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, PEER], format!("command {nth} of {posted}"))?;
+        let right = code == PEER || notice.notice_type == LCL_PUT;
+        ensure!(right, "command {nth} of {posted}: {notice:?}");
         ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
     }
     let mut looks = Looks::for_the("MRQ_PEER");

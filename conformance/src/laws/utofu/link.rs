@@ -129,11 +129,8 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 let kind = notice.edata as usize;
                 let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
                 let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
-                one_of(
-                    code,
-                    &[SUCCESS, PEER],
-                    format!("{} across the link", COMMANDS[kind].0),
-                )?;
+                let what = format!("{} across the link", COMMANDS[kind].0);
+                one_of(code, &[SUCCESS, PEER], what)?;
                 open[peer][kind] -= 1;
                 failed[peer][kind] |= code == PEER;
             }

@@ -71,11 +71,9 @@ fn armw_then_put(job: &Job<'_>) -> Verdict {
     for round in 1..=60u64 {
         if job.rank == 0 {
             for at in [8, 16, 24] {
-                let (vcq, to) = (job.vcq(1), job.at(1, at));
-                if at == 16 {
-                    post::armw4(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
-                } else {
-                    post::armw8(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
+                match at {
+                    16 => job.armw4(1, at, ADD, 1).ok(0, 0, 0)?,
+                    _ => job.armw8(1, at, ADD, 1).ok(0, 0, 0)?,
                 }
             }
             job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;

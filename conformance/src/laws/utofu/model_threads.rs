@@ -103,13 +103,9 @@ fn managing(job: &Job<'_>) -> Verdict {
         let peer = job.right();
         if nth == 0 {
             let result = (1..=300u64).try_for_each(|round| {
-                let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
                 job.memory.set(64, round);
-                post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(
-                    round % 256,
-                    LOCAL | TCQ,
-                    round as usize,
-                )?;
+                job.put(peer, 64, 8, 8)
+                    .ok(round % 256, LOCAL | TCQ, round as usize)?;
                 ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
                 ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
                 Ok(())

@@ -151,7 +151,6 @@ fn edata(job: &Job<'_>) -> Verdict {
 }
 
 fn wanted(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     // The same on all ranks, so this rank knows the choices of the right one.
     let mut random = job.ctx.random(1);
     let mut expected = [Vec::new(), Vec::new()];
@@ -163,7 +162,7 @@ fn wanted(job: &Job<'_>) -> Verdict {
         if flags & REMOTE != 0 {
             expected[1].push(nth);
         }
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?;
+        job.put8(job.right(), 0, 1).ok(nth, flags, 0)?;
     }
     let mut seen = [Vec::new(), Vec::new()];
     for _ in 0..expected[0].len() + expected[1].len() {

@@ -331,9 +331,9 @@ fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
 }
 
 fn free_mode(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     for steps in 0..16 {
-        post::put(job.hdl, vcq, job.stadd + 8, to, 8).ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
+        job.put(job.right(), 8, 0, 8)
+            .ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
         for _ in 0..2 {
             ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
         }
