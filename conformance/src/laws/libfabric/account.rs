@@ -6,9 +6,9 @@ use super::told::*;
 use crate::kit::until_ok;
 
 laws! {
-    messages: "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
+    ways given(false): "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
         "each message is reported and counted once on both sides, and injected ones are only counted, though queues and lanes are full and calls are repeated";
-    tagged: "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
+    ways given(true): "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
         "so is each tagged message";
     several: "account.multi", "fi_cq(3), fi_cntr(3)", 3, [inject, send, recvmsg, cq_read, cntr_read] + ordering,
         "so is each message that comes into buffers with FI_MULTI_RECV, and each buffer is given back once";
@@ -70,14 +70,6 @@ fn ways(ctx: &Ctx, tagged: bool) -> Verdict {
         })?;
     }
     Ok(())
-}
-
-fn messages(ctx: &Ctx) -> Verdict {
-    ways(ctx, false)
-}
-
-fn tagged(ctx: &Ctx) -> Verdict {
-    ways(ctx, true)
 }
 
 fn send_all(job: &Job<'_>, way: Way) -> Verdict {

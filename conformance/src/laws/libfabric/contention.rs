@@ -150,20 +150,12 @@ fn narrow(job: &Job<'_>) -> Verdict {
     for (datatype, at, size) in [(INT8 + 1, 64, 1), (INT8 + 3, 72, 2)] {
         for before in 0..each {
             let (operand, mut result) = ([1u8, 0], [0u8; 2]);
-            let mut call = Call::fetch(
-                (datatype, SUM),
-                job.place(0, at + size * job.rank as usize),
-                &operand,
-                &mut result,
-            );
+            let place = job.place(0, at + size * job.rank as usize);
+            let mut call = Call::fetch((datatype, SUM), place, &operand, &mut result);
             job.done(|| call.post(job.ep))?;
             let seen = u64::from(u16::from_le_bytes(result)) & (u64::MAX >> (64 - 8 * size));
             let expected = before & (u64::MAX >> (64 - 8 * size));
-            ensure_eq!(
-                seen,
-                expected,
-                "an element of {size} bytes that nobody else changes"
-            );
+            ensure_eq!(seen, expected, "an element of {size} bytes");
         }
     }
     Ok(())
@@ -239,11 +231,11 @@ fn borders(job: &Job<'_>) -> Verdict {
         let one = [1f64.to_le_bytes(), 1f64.to_le_bytes()].concat();
         let whole = job.rank == 0;
         for _ in 0..each {
-            let mut call = Call::base(
-                (if whole { DOUBLE_COMPLEX } else { DOUBLE }, SUM),
-                job.place(0, if whole { at } else { at + 8 }),
-                if whole { &one } else { &one[..8] },
-            );
+            let (ty, at, operand) = match whole {
+                true => (DOUBLE_COMPLEX, at, &one[..]),
+                false => (DOUBLE, at + 8, &one[..8]),
+            };
+            let mut call = Call::base((ty, SUM), job.place(0, at), operand);
             job.done(|| call.post(job.ep))?;
         }
         job.meet();

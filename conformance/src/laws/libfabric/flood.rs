@@ -8,10 +8,10 @@ use super::told::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed, until_ok};
 
 laws! {
-    both_sides: "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+    flood given((|_| Ok(())) as Before): "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read] + ordering,
         "processes that flood each other by operations of all kinds, and repeat what gives -FI_EAGAIN, have each done once, messages in order";
-    stopped: "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+    flood given(last_stops_for_a_while as Before): "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read],
         "the same holds if one process is stopped meanwhile";
     death survived(&Plan::DEFAULT.entries(2 * ENOUGH)):
@@ -84,7 +84,10 @@ impl Flood<'_> {
     }
 }
 
-fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+/// What each rank does before the flood.
+type Before = fn(&Ctx) -> Verdict;
+
+fn flood(ctx: &Ctx, before: Before) -> Verdict {
     let plan = Plan::DEFAULT.entries(8).order(FI_ORDER_SAS);
     let (size, me) = (ctx.size as usize, ctx.rank as usize);
     with(ctx, &plan, 8 * (1 + size * EACH), |job| {
@@ -209,14 +212,6 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
         flood.rooms.into_iter().for_each(Memory::free);
         Ok(())
     })
-}
-
-fn both_sides(ctx: &Ctx) -> Verdict {
-    flood(ctx, |_| Ok(()))
-}
-
-fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, last_stops_for_a_while)
 }
 
 /// Operations that fill any transmit context. Each fourth is a message.

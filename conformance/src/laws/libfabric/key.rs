@@ -29,12 +29,8 @@ fn misaligned(job: &Job<'_>) -> Verdict {
         // A complex number needs the alignment of one part.
         for at in 1..ty.1 as u64 {
             let mut result = [1u8; 64];
-            let mut call = Call::fetch(
-                (datatype, WRITE),
-                job.place(job.right(), 64 + at as usize),
-                &bytes,
-                &mut result,
-            );
+            let place = job.place(job.right(), 64 + at as usize);
+            let mut call = Call::fetch((datatype, WRITE), place, &bytes, &mut result);
             job.post(|| call.post(job.ep))?;
             job.tx
                 .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;

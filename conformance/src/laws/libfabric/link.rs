@@ -9,18 +9,20 @@ use super::station::Plan;
 use crate::kit::{Lose, Sides};
 
 laws! {
-    operations: "link.operations", "fi_cq(3)", 4,
+    operations_lose given(Sides::cut as Lose): "link.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + needs_cut,
         "operations across a link that goes down end, at last with FI_ECONNRESET; those between processes of one host go on, and all can be closed";
-    messages: "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
+    messages_lose given(Sides::cut as Lose):
+        "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
         "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
     counters survived(&Plan::DEFAULT.counters(&[FI_WRITE]).queues(false)):
         "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
         "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
-    operations_without_launcher: "link.launcher.operations", "fi_cq(3)", 4,
+    operations_lose given(Sides::kill_launcher as Lose): "link.launcher.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + kills_launcher,
         "operations on processes whose launcher is killed end with FI_ECONNRESET; those of the other host go on, and nothing is left behind";
-    messages_without_launcher: "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
+    messages_lose given(Sides::kill_launcher as Lose):
+        "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
         "waits for a send to, or a directed receive from, a process whose launcher is killed end with FI_ECONNRESET; messages of the others go on";
 }
 
@@ -40,14 +42,6 @@ fn begin(job: &Job<'_>) -> Result<Sides, String> {
     }
     job.meet();
     Ok(sides)
-}
-
-fn operations(ctx: &Ctx) -> Verdict {
-    operations_lose(ctx, Sides::cut)
-}
-
-fn operations_without_launcher(ctx: &Ctx) -> Verdict {
-    operations_lose(ctx, Sides::kill_launcher)
 }
 
 fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
@@ -109,14 +103,6 @@ fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
             _ => looks.again(),
         }
     }
-}
-
-fn messages(ctx: &Ctx) -> Verdict {
-    messages_lose(ctx, Sides::cut)
-}
-
-fn messages_without_launcher(ctx: &Ctx) -> Verdict {
-    messages_lose(ctx, Sides::kill_launcher)
 }
 
 fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {

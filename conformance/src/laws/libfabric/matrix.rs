@@ -4,11 +4,11 @@ use super::kit::*;
 use super::value::*;
 
 laws! {
-    base: "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],
+    whole given(Family::Base): "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],
         "each of the 11 operations of fi_atomic leaves at the target what its formula says, for every datatype";
-    fetch: "atomic.matrix.fetch", "fi_atomic(3) §4.2, §4.4", 2, [fetch_atomic],
+    whole given(Family::Fetch): "atomic.matrix.fetch", "fi_atomic(3) §4.2, §4.4", 2, [fetch_atomic],
         "each of the 12 operations of fi_fetch_atomic leaves what its formula says and gives the initial value";
-    compare: "atomic.matrix.compare", "fi_atomic(3) §4.2, §4.5", 2, [compare_atomic],
+    whole given(Family::Compare): "atomic.matrix.compare", "fi_atomic(3) §4.2, §4.5", 2, [compare_atomic],
         "each of the 7 operations of fi_compare_atomic leaves what its formula says and gives the initial value";
     neighbours in_modes(1024): "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
         "bytes beside the elements stay as they are, at the target and in the buffers";
@@ -153,18 +153,6 @@ fn whole(ctx: &Ctx, family: Family) -> Verdict {
         }
         job.tx.is_empty()
     })
-}
-
-fn base(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Base)
-}
-
-fn fetch(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Fetch)
-}
-
-fn compare(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Compare)
 }
 
 fn neighbours(job: &Job<'_>) -> Verdict {

@@ -7,11 +7,12 @@ use super::station::Plan;
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],
         "every order that a program asks for is offered or refused, never left out; what nobody knows is refused";
-    second_sees_first: "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
+    atomics_in_order given(FI_ORDER_STRICT | FI_ORDER_ATOMIC): "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
         "with message and data order of atomics, each operation acts on the results of those posted before it";
-    writes: "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
+    writes_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA): "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
         "with the orders of RMA the last of several writes stays, and a read after a write sees it";
-    mixed: "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
+    all_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC):
+        "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
         "with strict order RMA and atomics to one peer follow one another";
     anyway: "order.anyway", "fi_endpoint(3) msg_order, max_order_raw_size", 2, [getinfo, atomic, write, fetch_atomic, read] + ordering,
         "without a request the order that holds is shown, and the sizes of ordered data with it; accesses keep to it";
@@ -106,10 +107,6 @@ fn anyway(ctx: &Ctx) -> Verdict {
     sizes_fit(&mut info)
 }
 
-fn second_sees_first(ctx: &Ctx) -> Verdict {
-    atomics_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_ATOMIC)
-}
-
 fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
     with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
@@ -150,10 +147,6 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
     })
 }
 
-fn writes(ctx: &Ctx) -> Verdict {
-    writes_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA)
-}
-
 fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
     with(ctx, &Plan::DEFAULT.order(order), 8192, |job| {
         let (to, at, key) = job.place(job.right(), 0);
@@ -174,10 +167,6 @@ fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
         }
         Ok(())
     })
-}
-
-fn mixed(ctx: &Ctx) -> Verdict {
-    all_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC)
 }
 
 fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {

@@ -7,9 +7,9 @@ laws! {
         "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: what arrives is what it was";
     targets_of_gets with(LEN): "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
         "the target of a get may be deregistered after the local notice: the data are there, and nothing is written afterwards";
-    after_remote: "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+    takes_away given(REMOTE): "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered after the remote notice: puts and ARMWs have been done, gets have read, nothing comes later";
-    after_local: "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+    takes_away given(LOCAL): "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered when the other side has its local notice";
     at_the_same_time with(16 * 1024): "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
         "one STADD serves many commands at the same time, of several processes";
@@ -142,14 +142,6 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
         }
         Ok(())
     })
-}
-
-fn after_remote(ctx: &Ctx) -> Verdict {
-    takes_away(ctx, REMOTE)
-}
-
-fn after_local(ctx: &Ctx) -> Verdict {
-    takes_away(ctx, LOCAL)
 }
 
 fn at_the_same_time(job: &Job<'_>) -> Verdict {

@@ -11,7 +11,7 @@ pub(crate) use unipgas_utofu_sys::*;
 use super::network::Network;
 pub(crate) use super::post;
 
-pub(crate) use crate::kit::{Memory, pause, random_bytes, threads, until};
+pub(crate) use crate::kit::{Memory, given, pause, random_bytes, threads, until};
 pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::stall::Looks;
 pub(crate) use crate::{ensure, ensure_eq};
@@ -355,6 +355,15 @@ impl Queue {
             (SUCCESS, notice) => Ok(notice),
             (code, _) => Err(format!("utofu_poll_mrq gave {}", code_name(code))),
         }
+    }
+
+    /// Fails unless the next entry of the TCQ has this code and this cbdata.
+    #[track_caller]
+    pub(crate) fn tcq_is(&self, code: i32, cbdata: usize, what: &str) -> Verdict {
+        let (seen, which) = self.next_tcq()?;
+        code_is(seen, code, what)?;
+        ensure_eq!(which, cbdata, "cbdata of {what}");
+        Ok(())
     }
 
     /// The next notice, a success of this type.

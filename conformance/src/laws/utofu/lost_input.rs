@@ -5,11 +5,11 @@ use super::kit::*;
 use crate::kit::child;
 
 laws! {
-    overrun: "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((0, Wrong::TooMany)): "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "a gate whose peer runs ahead too far ends its program with the guide's message; the peer gets BARRIER_OTHER";
-    relay: "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((1, Wrong::TooMany)): "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "the message names the gate, also if it is a relay";
-    stranger: "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((0, Wrong::Source)): "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "a packet from another gate than the one that is set ends the program too";
 }
 
@@ -114,7 +114,7 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
     Err(format!("the gate gave {}", code_name(code)))
 }
 
-fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
+fn runs_ahead(ctx: &Ctx, (gate, wrong): (usize, Wrong)) -> Verdict {
     if ctx.rank == 1 {
         let (status, text) = child(&[], || victim(gate, wrong))?;
         // The start/end VBGs of a TNI are 0 to 15, the relays come behind them.
@@ -149,16 +149,4 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
     }
     ctx.sync();
     Ok(())
-}
-
-fn overrun(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 0, Wrong::TooMany)
-}
-
-fn relay(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 1, Wrong::TooMany)
-}
-
-fn stranger(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 0, Wrong::Source)
 }

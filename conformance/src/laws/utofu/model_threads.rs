@@ -90,9 +90,7 @@ fn several_cqs(job: &Job<'_>) -> Verdict {
     for nth in 0..3 {
         ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
     }
-    for queue in queues {
-        queue.free()?;
-    }
+    queues.into_iter().try_for_each(Queue::free)?;
     shared.free();
     Ok(())
 }
@@ -176,8 +174,7 @@ fn counting(ctx: &Ctx) -> Verdict {
     threads(3, |thread| {
         if thread > 0 {
             while !done.load(Ordering::Acquire) {
-                let mut count = usize::MAX;
-                ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+                let count = queue.unread_tcq()?;
                 // The other VCQ has posted up to two commands.
                 ensure!((3..=5).contains(&count), "{count} unread entries");
             }

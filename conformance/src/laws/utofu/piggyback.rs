@@ -32,11 +32,7 @@ fn piggybacks(job: &Job<'_>) -> Verdict {
             job.meet();
             let what = format!("{length} bytes to {to}");
             job.memory
-                .holds(8 + to, &data[from..from + length], &what)?;
-            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-            let end = 8 + to + length;
-            job.memory
-                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+                .only(0, (8 + to, &data[from..from + length]), 0x5a, &what)?;
             job.meet();
         }
     }
@@ -78,22 +74,12 @@ fn eight(job: &Job<'_>) -> Verdict {
             let data = random.next();
             job.memory.fill(0x5a);
             job.meet();
-            post::put_piggyback8(
-                job.hdl,
-                job.vcq(job.right()),
-                data,
-                job.at(job.right(), 8 + to),
-                length,
-            )
-            .noticed(0, 0)?;
+            let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 8 + to));
+            post::put_piggyback8(job.hdl, vcq, data, at, length).noticed(0, 0)?;
             job.meet();
             let what = format!("{length} bytes of {data:#x} to {to}");
             job.memory
-                .holds(8 + to, &data.to_le_bytes()[..length], &what)?;
-            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-            let end = 8 + to + length;
-            job.memory
-                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+                .only(0, (8 + to, &data.to_le_bytes()[..length]), 0x5a, &what)?;
             job.meet();
         }
     }

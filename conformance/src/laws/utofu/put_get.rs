@@ -55,14 +55,10 @@ fn sweep(
             }
             job.meet();
             let what = format!("{length} bytes from {from} to {to}");
-            job.memory
-                .holds(from, &bytes, &format!("the source of {what}"))?;
-            job.memory.holds(SPACE + to, &bytes, &what)?;
-            job.memory
-                .all(SPACE, to, round as u8, &format!("before {what}"))?;
-            let end = SPACE + to + length;
-            job.memory
-                .all(end, 2 * SPACE - end, round as u8, &format!("behind {what}"))?;
+            let source = format!("the source of {what}");
+            job.memory.holds(from, &bytes, &source)?;
+            let target = (SPACE + to, &bytes[..]);
+            job.memory.only(SPACE, target, round as u8, &what)?;
             job.meet();
         }
         Ok(())
@@ -289,11 +285,8 @@ fn all_pairs(job: &Job<'_>) -> Verdict {
         job.memory.set(2048, round << 8 | u64::from(job.rank));
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
             let to = job.at(peer, 8 * job.rank as usize);
-            post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8).ok(
-                round,
-                LOCAL | REMOTE,
-                0,
-            )?;
+            let put = post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8);
+            put.ok(round, LOCAL | REMOTE, 0)?;
         }
         let mut seen = [0; 2];
         for _ in 0..2 * (job.size - 1) {

@@ -240,11 +240,8 @@ fn pipeline(ctx: &Ctx) -> Verdict {
             match job.rank {
                 0 => {
                     let (vcq, to) = (session.ids[1], session.at(1, 0)?);
-                    post::put_stride(job.hdl, vcq, job.stadd, to, LENGTH, LENGTH, PARTS).ok(
-                        0,
-                        sps(1),
-                        0,
-                    )?;
+                    let put = post::put_stride(job.hdl, vcq, job.stadd, to, LENGTH, LENGTH, PARTS);
+                    put.ok(0, sps(1), 0)?;
                 }
                 3 => {
                     for part in 0..PARTS {

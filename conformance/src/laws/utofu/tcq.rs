@@ -234,8 +234,7 @@ fn send_errors(job: &Job<'_>) -> Verdict {
         (SUCCESS, 4),
     ];
     for (code, cbdata) in expected {
-        let (seen, which) = job.queue.next_tcq()?;
-        ensure_eq!((code_name(seen), which), (code_name(code), cbdata), "entry");
+        job.queue.tcq_is(code, cbdata, "an entry of the TCQ")?;
     }
     job.queue.tcq_is_empty()
 }

@@ -149,22 +149,12 @@ fn contexts(job: &Job<'_>) -> Verdict {
     // Both ways between the first VCQ and the peer's second one.
     let to = vcq_of(job.right(), TNI, 1)?;
     post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
-    post::put_piggyback8(
-        second.hdl,
-        job.vcq(job.right()),
-        5,
-        job.at(job.right(), 0),
-        8,
-    )
-    .ok(2, LOCAL | REMOTE, 0)?;
-    let notice = second.notice(LCL_PUT)?;
-    ensure_eq!(notice.vcq_id, job.vcq(job.right()), "the local peer");
+    let (first, there) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let notice = post::put_piggyback8(second.hdl, first, 5, there, 8).noticed(2, REMOTE)?;
+    ensure_eq!(notice.vcq_id, first, "the local peer");
     let notice = job.queue.notice(RMT_PUT)?;
-    ensure_eq!(
-        notice.vcq_id,
-        vcq_of(job.left(), TNI, 1)?,
-        "the peer of the remote notice"
-    );
+    let from = vcq_of(job.left(), TNI, 1)?;
+    ensure_eq!(notice.vcq_id, from, "the peer of the remote notice");
     ensure_eq!(notice.edata, 2, "edata");
     let (_, cbdata) = job.queue.next_tcq()?;
     ensure_eq!(cbdata, 0, "cbdata");
@@ -181,20 +171,15 @@ fn again(ctx: &Ctx) -> Verdict {
         let queue = Queue::with_component(TNI, 2, 0)?;
         queue.tcq_is_empty()?;
         queue.mrq_is_empty()?;
-        let mut unread = usize::MAX;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut unread));
-        ensure_eq!(unread, 0, "unread entries of a new VCQ");
+        ensure_eq!(queue.unread_tcq()?, 0, "unread entries of a new VCQ");
         let stadd = queue.register_as(memory, 5)?;
         ctx.sync();
         let peer = vcq_of((ctx.rank + 1) % ctx.size, TNI, 2)?;
         // Two puts: the notices of the second one stay unread.
         for cbdata in 1..=2 {
             let to = stadd_of(peer, 5)? + 8;
-            post::put_piggyback8(queue.hdl, peer, round, to, 8).ok(
-                round,
-                LOCAL | REMOTE | TCQ,
-                cbdata,
-            )?;
+            let put = post::put_piggyback8(queue.hdl, peer, round, to, 8);
+            put.ok(round, LOCAL | REMOTE | TCQ, cbdata)?;
         }
         ensure_eq!(queue.tcq()?, 1, "cbdata");
         queue.mrq()?;
