@@ -84,7 +84,7 @@ impl Flood<'_> {
     }
 }
 
-/// What each rank does before the flood.
+/// The step of each rank before the flood.
 type Before = fn(&Ctx) -> Verdict;
 
 fn flood(ctx: &Ctx, before: Before) -> Verdict {

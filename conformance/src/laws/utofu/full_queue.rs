@@ -17,7 +17,7 @@ const ROUNDS: usize = 3;
 /// A put of this length is neither short nor inline.
 const LONG: usize = 2000;
 
-/// What each rank does before the flood.
+/// The step of each rank before the flood.
 type Before = fn(&Ctx) -> Verdict;
 
 fn flood(ctx: &Ctx, before: Before) -> Verdict {

@@ -236,7 +236,7 @@ fn busy(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-/// Room for descriptors.
+/// The words of the room for descriptors at first.
 const UNTOUCHED: u64 = 0xabab_abab_abab_abab;
 
 fn sizes(job: &Job<'_>) -> Verdict {
