@@ -154,6 +154,20 @@ impl Memory {
         same(&self.load(at, expected.len()), expected, what)
     }
 
+    /// Fails where the memory from `from` on is not these bytes at `at`, and `beside` elsewhere.
+    pub(crate) fn only(
+        &self,
+        from: usize,
+        (at, bytes): (usize, &[u8]),
+        beside: u8,
+        what: &str,
+    ) -> Verdict {
+        let end = at + bytes.len();
+        self.holds(at, bytes, what)?;
+        self.all(from, at - from, beside, &format!("before {what}"))?;
+        self.all(end, self.len - end, beside, &format!("behind {what}"))
+    }
+
     /// Fails where a byte of the range is not `value`.
     pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
         self.holds(at, &vec![value; len], what)

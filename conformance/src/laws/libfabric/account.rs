@@ -3,21 +3,26 @@
 use super::kit::*;
 use super::station::{Plan, close, name_of};
 use super::told::*;
+use crate::kit::until_ok;
 
 laws! {
-    messages: "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
+    ways given(false): "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
         "each message is reported and counted once on both sides, and injected ones are only counted, though queues and lanes are full and calls are repeated";
-    tagged: "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
+    ways given(true): "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
         "so is each tagged message";
     several: "account.multi", "fi_cq(3), fi_cntr(3)", 3, [inject, send, recvmsg, cq_read, cntr_read] + ordering,
         "so is each message that comes into buffers with FI_MULTI_RECV, and each buffer is given back once";
-    crowd: "account.crowd", "fi_cq(3), fi_cntr(3)", 8, [send, inject, tsend, tinject, recv, trecv] + ordering,
+    crowd with(&CROWDED, 256):
+        "account.crowd", "fi_cq(3), fi_cntr(3)", 8, [send, inject, tsend, tinject, recv, trecv] + ordering,
         "so is each where eight send to each other, none of them ahead of the others";
-    many_peers: "account.peers", "fi_cq(3), fi_cntr(3)", 5, [send, inject, tsend, recv, trecv],
+    many_peers with(&CROWDED, 256):
+        "account.peers", "fi_cq(3), fi_cntr(3)", 5, [send, inject, tsend, recv, trecv],
         "so is each between one endpoint and as many peers as it can have at a time";
-    remote: "account.remote", "fi_cq(3), fi_cntr(3)", 3, [write, writedata, inject_write, read, atomic, fetch_atomic, inject_atomic, cntr_read] + ordering,
+    remote with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT).entries(FEW).counters(&[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE]), 256):
+        "account.remote", "fi_cq(3), fi_cntr(3)", 3, [write, writedata, inject_write, read, atomic, fetch_atomic, inject_atomic, cntr_read] + ordering,
         "each access to remote memory is reported and counted once at its initiator, and counted once at its target, though queues are full";
-    answers: "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
+    answers with(&Plan::DEFAULT.entries(2 * COUNT).counters(&[FI_READ, FI_WRITE, FI_RECV]), 256):
+        "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
         "each atomic operation on tagged buffers is reported and counted once on both sides, though the lanes are full in both directions";
 }
 
@@ -25,6 +30,9 @@ laws! {
 const FEW: usize = 4;
 /// Messages: more than the lines of a lane.
 const COUNT: usize = 120;
+
+/// An endpoint whose queues are full most of the time.
+const CROWDED: Plan<'static> = Plan::DEFAULT.entries(FEW).counters(&[FI_SEND, FI_RECV]);
 
 /// Every third message is injected. With selective completion, only the first of three requests a completion.
 fn is_injected(nth: usize) -> bool {
@@ -38,7 +46,6 @@ fn is_told(nth: usize, selective: bool) -> bool {
 #[derive(Clone, Copy)]
 struct Way {
     tagged: bool,
-    entries: usize,
     selective: bool,
     /// Receives are posted only when messages wait at the sender.
     late: bool,
@@ -51,39 +58,18 @@ fn ways(ctx: &Ctx, tagged: bool) -> Verdict {
         (FEW, true, false),
         (0, true, true),
     ] {
-        one_way(
-            ctx,
-            Way {
-                tagged,
-                entries,
-                selective,
-                late,
-            },
-        )?;
+        let way = Way {
+            tagged,
+            selective,
+            late,
+        };
+        let plan = CROWDED.entries(entries).selective(selective);
+        with(ctx, &plan, 256, |job| match job.rank {
+            1 => send_all(job, way),
+            _ => receive_all(job, way),
+        })?;
     }
     Ok(())
-}
-
-fn messages(ctx: &Ctx) -> Verdict {
-    ways(ctx, false)
-}
-
-fn tagged(ctx: &Ctx) -> Verdict {
-    ways(ctx, true)
-}
-
-fn one_way(ctx: &Ctx, way: Way) -> Verdict {
-    let plan = Plan::DEFAULT
-        .entries(way.entries)
-        .selective(way.selective)
-        .counters(&[FI_SEND, FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        if job.rank == 1 {
-            send_all(job, way)
-        } else {
-            receive_all(job, way)
-        }
-    })
 }
 
 fn send_all(job: &Job<'_>, way: Way) -> Verdict {
@@ -200,17 +186,13 @@ fn several(ctx: &Ctx) -> Verdict {
             hear(ctx, 2, b"full")?;
             let mut told = Told::of(BUFFERS);
             let counters = [(job.station.counters[1], 2 * COUNT)];
-            let (mut given_back, mut failed) = (0, Ok(()));
+            let mut given_back = 0;
             let all = if selective { BUFFERS } else { 2 * COUNT };
-            until("all messages", || {
-                match told.look(job.rx) {
-                    Ok(Some(entry)) => given_back += usize::from(entry.flags & FI_MULTI_RECV != 0),
-                    Ok(None) => {}
-                    Err(text) => failed = Err(text),
-                }
-                failed.is_err() || told.all() >= all
+            until_ok("all messages", || {
+                let flags = told.look(job.rx)?.map_or(0, |entry| entry.flags);
+                given_back += usize::from(flags & FI_MULTI_RECV != 0);
+                Ok(told.all() >= all)
             })?;
-            failed?;
             told.complete(job.rx, all, &counters)?;
             ensure_eq!(given_back, BUFFERS, "buffers that were given back");
             told.ensure(|_| if selective { 1 } else { FIT })?;
@@ -222,129 +204,122 @@ fn several(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn crowd(ctx: &Ctx) -> Verdict {
+fn crowd(job: &Job<'_>) -> Verdict {
     /// Messages from each rank to each other rank.
     const EACH: usize = 70;
-    let plan = Plan::DEFAULT.entries(FEW).counters(&[FI_SEND, FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        let others = job.size as usize - 1;
-        let (all, bytes) = (others * EACH, [6u8; 16]);
-        let room = Memory::new(16 * all);
-        for nth in 0..all {
-            let base = room.at(16 * nth).cast();
-            match nth % EACH % 2 {
-                0 => ok!(msg job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, cx(nth))),
-                _ => {
-                    ok!(tagged job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, 5, 0, cx(nth)))
-                }
+    let others = job.size as usize - 1;
+    let (all, bytes) = (others * EACH, [6u8; 16]);
+    let room = Memory::new(16 * all);
+    for nth in 0..all {
+        let base = room.at(16 * nth).cast();
+        match nth % EACH % 2 {
+            0 => ok!(msg job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, cx(nth))),
+            _ => {
+                ok!(tagged job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, 5, 0, cx(nth)))
             }
         }
-        job.meet();
-        let (mut sent, mut received) = (Told::of(all), Told::of(all));
-        for nth in 0..all {
-            let rank = (job.rank + 1 + (nth % others) as u32) % job.size;
-            let to = job.peer(rank).address;
-            let (base, none, context) = (bytes.as_ptr().cast(), null_mut(), cx(nth));
-            let call = || match (nth / others % 2, is_injected(nth)) {
-                (0, true) => call!(msg job.ep, inject(base, 16, to)),
-                (0, false) => call!(msg job.ep, send(base, 16, none, to, context)),
-                (_, true) => call!(tagged job.ep, inject(base, 16, to, 5)),
-                (_, false) => call!(tagged job.ep, send(base, 16, none, to, 5, context)),
-            };
-            post(call, || {
-                sent.look(job.tx)?;
-                received.look(job.rx).map(drop)
-            })?;
-        }
-        let is_told = |nth: usize| !is_injected(nth);
-        let untold = (0..all).filter(|nth| !is_told(*nth)).count();
-        let counters = &job.station.counters;
-        // Each rank waits for the messages of all others. The reads also make progress on its own sends.
-        received.complete(job.rx, all, &[(counters[1], all)])?;
-        sent.complete(job.tx, all - untold, &[(counters[0], all)])?;
-        sent.ensure(|nth| usize::from(is_told(nth)))?;
-        received.ensure(|_| 1)?;
-        job.meet();
-        room.free();
-        Ok(())
-    })
+    }
+    job.meet();
+    let (mut sent, mut received) = (Told::of(all), Told::of(all));
+    for nth in 0..all {
+        let rank = (job.rank + 1 + (nth % others) as u32) % job.size;
+        let to = job.peer(rank).address;
+        let (base, none, context) = (bytes.as_ptr().cast(), null_mut(), cx(nth));
+        let call = || match (nth / others % 2, is_injected(nth)) {
+            (0, true) => call!(msg job.ep, inject(base, 16, to)),
+            (0, false) => call!(msg job.ep, send(base, 16, none, to, context)),
+            (_, true) => call!(tagged job.ep, inject(base, 16, to, 5)),
+            (_, false) => call!(tagged job.ep, send(base, 16, none, to, 5, context)),
+        };
+        post(call, || {
+            sent.look(job.tx)?;
+            received.look(job.rx).map(drop)
+        })?;
+    }
+    let is_told = |nth: usize| !is_injected(nth);
+    let untold = (0..all).filter(|nth| !is_told(*nth)).count();
+    let counters = &job.station.counters;
+    // Each rank waits for the messages of all others. The reads also make progress on its own sends.
+    received.complete(job.rx, all, &[(counters[1], all)])?;
+    sent.complete(job.tx, all - untold, &[(counters[0], all)])?;
+    sent.ensure(|nth| usize::from(is_told(nth)))?;
+    received.ensure(|_| 1)?;
+    job.meet();
+    room.free();
+    Ok(())
 }
 
-fn many_peers(ctx: &Ctx) -> Verdict {
+fn many_peers(job: &Job<'_>) -> Verdict {
     /// Endpoints of each process except rank 0. The messages to each endpoint exceed the lines of a lane.
     const ENDPOINTS: usize = 60;
     const EACH: usize = 70;
     /// Tag of the message with an endpoint's name.
     const HELLO: u64 = 1;
-    let plan = Plan::DEFAULT.entries(FEW).counters(&[FI_SEND, FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        let counters = &job.station.counters;
-        let bytes = [9u8; 8];
-        let base = bytes.as_ptr().cast();
-        if job.rank > 0 {
-            let all = ENDPOINTS * EACH;
-            let room = Memory::new(8 * all);
-            let (mut sent, mut endpoints) = (Told::of(ENDPOINTS), Vec::new());
-            for nth in 0..ENDPOINTS {
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let name = name_of(ep)?;
-                for message in 0..EACH {
-                    let context = nth * EACH + message;
-                    let place = room.at(8 * context).cast();
-                    ok!(msg ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(context)));
-                }
-                let to = job.peer(0).address;
-                post(
-                    || call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, HELLO, cx(nth))),
-                    || sent.look(job.tx).map(drop),
-                )?;
-                endpoints.push(ep);
+    let counters = &job.station.counters;
+    let bytes = [9u8; 8];
+    let base = bytes.as_ptr().cast();
+    if job.rank > 0 {
+        let all = ENDPOINTS * EACH;
+        let room = Memory::new(8 * all);
+        let (mut sent, mut endpoints) = (Told::of(ENDPOINTS), Vec::new());
+        for nth in 0..ENDPOINTS {
+            let ep = job.station.enabled(&CROWDED)?;
+            let name = name_of(ep)?;
+            for message in 0..EACH {
+                let context = nth * EACH + message;
+                let place = room.at(8 * context).cast();
+                ok!(msg ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(context)));
             }
-            sent.complete(job.tx, ENDPOINTS, &[(counters[0], ENDPOINTS)])?;
-            hear(ctx, 0, b"full")?;
-            let mut received = Told::of(all);
-            received.complete(job.rx, all, &[(counters[1], all)])?;
-            received.ensure(|_| 1)?;
-            job.meet();
-            endpoints.into_iter().try_for_each(close)?;
-            room.free();
-            return Ok(());
+            let to = job.peer(0).address;
+            post(
+                || call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, HELLO, cx(nth))),
+                || sent.look(job.tx).map(drop),
+            )?;
+            endpoints.push(ep);
         }
-        let peers = ENDPOINTS * (job.size as usize - 1);
-        let names = Memory::new(NAME * peers);
-        for nth in 0..peers {
-            let place = names.at(NAME * nth).cast();
-            ok!(tagged job.ep, recv(place, NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(nth)));
-        }
-        let mut known = Told::of(peers);
-        known.complete(job.rx, peers, &[(counters[1], peers)])?;
-        known.ensure(|_| 1)?;
-        let mut addresses = Vec::new();
-        for nth in 0..peers {
-            addresses.push(job.station.insert(&names.load(NAME * nth, NAME))?);
-        }
-        names.free();
-        let all = peers * EACH;
-        let mut sent = Told::of(all);
-        for nth in 0..all {
-            let to = addresses[nth % peers];
-            let call = || match is_injected(nth / peers) {
-                true => call!(msg job.ep, inject(base, 8, to)),
-                false => call!(msg job.ep, send(base, 8, null_mut(), to, cx(nth))),
-            };
-            if nth == peers * (LANE + 1) {
-                ctx.tell(b"full");
-            }
-            post(call, || sent.look(job.tx).map(drop))?;
-        }
-        let is_told = |nth: usize| !is_injected(nth / peers);
-        let told = (0..all).filter(|nth| is_told(*nth)).count();
-        sent.complete(job.tx, told, &[(counters[0], all)])?;
-        sent.ensure(|nth| usize::from(is_told(nth)))?;
+        sent.complete(job.tx, ENDPOINTS, &[(counters[0], ENDPOINTS)])?;
+        hear(job.ctx, 0, b"full")?;
+        let mut received = Told::of(all);
+        received.complete(job.rx, all, &[(counters[1], all)])?;
+        received.ensure(|_| 1)?;
         job.meet();
-        Ok(())
-    })
+        endpoints.into_iter().try_for_each(close)?;
+        room.free();
+        return Ok(());
+    }
+    let peers = ENDPOINTS * (job.size as usize - 1);
+    let names = Memory::new(NAME * peers);
+    for nth in 0..peers {
+        let place = names.at(NAME * nth).cast();
+        ok!(tagged job.ep, recv(place, NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(nth)));
+    }
+    let mut known = Told::of(peers);
+    known.complete(job.rx, peers, &[(counters[1], peers)])?;
+    known.ensure(|_| 1)?;
+    let mut addresses = Vec::new();
+    for nth in 0..peers {
+        addresses.push(job.station.insert(&names.load(NAME * nth, NAME))?);
+    }
+    names.free();
+    let all = peers * EACH;
+    let mut sent = Told::of(all);
+    for nth in 0..all {
+        let to = addresses[nth % peers];
+        let call = || match is_injected(nth / peers) {
+            true => call!(msg job.ep, inject(base, 8, to)),
+            false => call!(msg job.ep, send(base, 8, null_mut(), to, cx(nth))),
+        };
+        if nth == peers * (LANE + 1) {
+            job.ctx.tell(b"full");
+        }
+        post(call, || sent.look(job.tx).map(drop))?;
+    }
+    let is_told = |nth: usize| !is_injected(nth / peers);
+    let told = (0..all).filter(|nth| is_told(*nth)).count();
+    sent.complete(job.tx, told, &[(counters[0], all)])?;
+    sent.ensure(|nth| usize::from(is_told(nth)))?;
+    job.meet();
+    Ok(())
 }
 
 /// Posts access `nth` to remote memory. Modulo 8: 1, 3 and 7 are injected, 4 and 6 read, 5 and 7 carry remote CQ data.
@@ -368,109 +343,94 @@ fn access(job: &Job<'_>, nth: usize, result: *mut u64) -> isize {
     }
 }
 
-fn remote(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT)
-        .entries(FEW)
-        .counters(&[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE]);
+fn remote(job: &Job<'_>) -> Verdict {
     // On a fast backend, this exceeds the target's room for notices.
-    let count = many(ctx, 200) as usize;
-    with(ctx, &plan, 256, |job| {
-        let others = job.size as usize - 1;
-        let [reads, writes, remote_reads, remote_writes] = job.station.counters[..] else {
-            return Err("not four counters".into());
-        };
-        if job.rank > 0 {
-            let mut told = Told::of(count);
-            let mut results = vec![0u64; count];
-            for (nth, result) in results.iter_mut().enumerate() {
-                let result = &raw mut *result;
-                post(|| access(job, nth, result), || told.look(job.tx).map(drop))?;
-            }
-            ctx.tell(b"posted");
-            let is_told = |nth: usize| !matches!(nth % 8, 1 | 3 | 7);
-            let all = (0..count).filter(|nth| is_told(*nth)).count();
-            let counters = [(reads, count / 4), (writes, count / 4 * 3)];
-            told.complete(job.tx, all, &counters)?;
-            told.ensure(|nth| usize::from(is_told(nth)))?;
-            let mut fetched: Vec<u64> = results.into_iter().skip(4).step_by(8).collect();
-            fetched.sort_unstable();
-            let all_differ = fetched.windows(2).all(|two| two[0] < two[1]);
-            ensure!(all_differ, "what was fetched: {fetched:?}");
-            return Ok(());
+    let count = many(job.ctx, 200) as usize;
+    let others = job.size as usize - 1;
+    let [reads, writes, remote_reads, remote_writes] = job.station.counted()?;
+    if job.rank > 0 {
+        let mut told = Told::of(count);
+        let mut results = vec![0u64; count];
+        for (nth, result) in results.iter_mut().enumerate() {
+            let result = &raw mut *result;
+            post(|| access(job, nth, result), || told.look(job.tx).map(drop))?;
         }
-        for rank in 1..job.size {
-            hear(ctx, rank, b"posted")?;
+        job.ctx.tell(b"posted");
+        let is_told = |nth: usize| !matches!(nth % 8, 1 | 3 | 7);
+        let all = (0..count).filter(|nth| is_told(*nth)).count();
+        let counters = [(reads, count / 4), (writes, count / 4 * 3)];
+        told.complete(job.tx, all, &counters)?;
+        told.ensure(|nth| usize::from(is_told(nth)))?;
+        let mut fetched: Vec<u64> = results.into_iter().skip(4).step_by(8).collect();
+        fetched.sort_unstable();
+        let all_differ = fetched.windows(2).all(|two| two[0] < two[1]);
+        ensure!(all_differ, "what was fetched: {fetched:?}");
+        return Ok(());
+    }
+    for rank in 1..job.size {
+        hear(job.ctx, rank, b"posted")?;
+    }
+    let all = others * count / 4;
+    let (mut seen, mut heard) = (0, vec![0u8; others * count]);
+    until("what comes with data", || {
+        if let (1, entry) = job.rx.read() {
+            let (rank, nth) = ((entry.data >> 32) as usize - 1, entry.data as u32 as usize);
+            heard[rank * count + nth] += 1;
+            seen += 1;
         }
-        let all = others * count / 4;
-        let (mut seen, mut heard) = (0, vec![0u8; others * count]);
-        until("what comes with data", || {
-            if let (1, entry) = job.rx.read() {
-                let (rank, nth) = ((entry.data >> 32) as usize - 1, entry.data as u32 as usize);
-                heard[rank * count + nth] += 1;
-                seen += 1;
-            }
-            seen >= all
-        })?;
-        for (nth, times) in heard.iter().enumerate() {
-            let expected = u8::from(matches!(nth % count % 8, 5 | 7));
-            ensure_eq!(*times, expected, "how often data {nth} has come");
-        }
-        let counters = [(remote_reads, all), (remote_writes, all * 3)];
-        Told::of(0).complete(job.rx, 0, &counters)?;
-        for rank in 1..job.size as usize {
-            ensure_eq!(job.memory.get(8 * rank) as usize, count / 8 * 3, "the sum");
-        }
-        Ok(())
-    })
+        seen >= all
+    })?;
+    for (nth, times) in heard.iter().enumerate() {
+        let expected = u8::from(matches!(nth % count % 8, 5 | 7));
+        ensure_eq!(*times, expected, "how often data {nth} has come");
+    }
+    let counters = [(remote_reads, all), (remote_writes, all * 3)];
+    Told::of(0).complete(job.rx, 0, &counters)?;
+    for rank in 1..job.size as usize {
+        ensure_eq!(job.memory.get(8 * rank) as usize, count / 8 * 3, "the sum");
+    }
+    Ok(())
 }
 
-fn answers(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .entries(2 * COUNT)
-        .counters(&[FI_READ, FI_WRITE, FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        let [reads, writes, receives] = job.station.counters[..] else {
-            return Err("not three counters".into());
-        };
-        // Each rank posts all operations on the other's tagged buffers. Receives are posted only after both have posted all.
-        let other = job.peer(job.right()).address;
-        let mut results = vec![0u64; COUNT];
-        let one = 1u64;
-        let operand = ioc(&raw const one, 1);
-        for (nth, result) in results.iter_mut().enumerate() {
-            let target = rma_ioc(0, 1, 11);
-            let mut result = ioc(&raw mut *result, 1);
-            let msg = atomic_msg(&operand, other, &target, SUM, cx(nth));
-            let none = null_mut();
-            match nth % 2 {
-                0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
-                _ => ok!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
-            }
+fn answers(job: &Job<'_>) -> Verdict {
+    let [reads, writes, receives] = job.station.counted()?;
+    // Each rank posts all operations on the other's tagged buffers. Receives are posted only after both have posted all.
+    let other = job.peer(job.right()).address;
+    let mut results = vec![0u64; COUNT];
+    let one = 1u64;
+    let operand = ioc(&raw const one, 1);
+    for (nth, result) in results.iter_mut().enumerate() {
+        let target = rma_ioc(0, 1, 11);
+        let mut result = ioc(&raw mut *result, 1);
+        let msg = atomic_msg(&operand, other, &target, SUM, cx(nth));
+        let none = null_mut();
+        match nth % 2 {
+            0 => ok!(atomic job.ep, writemsg(&msg, FI_TAGGED)),
+            _ => ok!(atomic job.ep, readwritemsg(&msg, &mut result, none, 1, FI_TAGGED)),
         }
-        ctx.tell(b"asked");
-        hear(ctx, job.right(), b"asked")?;
-        let words = Memory::new(8 * COUNT);
-        for nth in 0..COUNT {
-            words.set(8 * nth, nth as u64);
-            let base = words.at(8 * nth).cast();
-            ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
-        }
-        let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
-        operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
-        asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
-        asked.ensure(|_| 1)?;
-        operated.ensure(|_| 1)?;
-        for (nth, result) in results.iter().enumerate() {
-            ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
-            // SAFETY:
-            // - a word that the provider writes through a pointer.
-            let seen = unsafe { (&raw const *result).read_volatile() };
-            let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
-            ensure_eq!(seen, expected, "value fetched from word {nth}");
-        }
-        job.meet();
-        words.free();
-        Ok(())
-    })
+    }
+    job.ctx.tell(b"asked");
+    hear(job.ctx, job.right(), b"asked")?;
+    let words = Memory::new(8 * COUNT);
+    for nth in 0..COUNT {
+        words.set(8 * nth, nth as u64);
+        let base = words.at(8 * nth).cast();
+        ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
+    }
+    let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
+    operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
+    asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
+    asked.ensure(|_| 1)?;
+    operated.ensure(|_| 1)?;
+    for (nth, result) in results.iter().enumerate() {
+        ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
+        // SAFETY:
+        // - a word that the provider writes through a pointer.
+        let seen = unsafe { (&raw const *result).read_volatile() };
+        let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
+        ensure_eq!(seen, expected, "value fetched from word {nth}");
+    }
+    job.meet();
+    words.free();
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::station::{Plan, close};
 laws! {
     triggered: "trigger.alias", "fi_endpoint(3), fi_trigger(3)", 2, [control, write, read, send, recv, tsend, atomic, fetch_atomic, inject, cntr_add],
         "calls without flags of an alias with FI_TRIGGER wait for the counter of their context; those of the endpoint itself do not";
-    untriggered: "trigger.alias.bad", "fi_endpoint(3)", 1, [control, write],
+    untriggered with(&Plan::DEFAULT, 256): "trigger.alias.bad", "fi_endpoint(3)", 1, [control, write],
         "an endpoint that was not to have FI_TRIGGER has no alias that triggers; unknown flags are refused";
 }
 
@@ -61,8 +61,10 @@ fn triggered(ctx: &Ctx) -> Verdict {
         let tagged = Memory::new(16);
         ok!(tagged sender, recv(tagged.base.cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(1)));
         // Operations of the endpoint itself do not wait for a counter.
-        job.post(|| call!(rma job.ep, write(at(0), 8, none, to, remote + 24, key, cx(2))))?;
-        job.tx.of(2)?;
+        job.told(
+            2,
+            || call!(rma job.ep, write(at(0), 8, none, to, remote + 24, key, cx(2))),
+        )?;
         job.tx.is_empty()?;
         job.meet();
         for untouched in [0, 16] {
@@ -98,20 +100,18 @@ fn triggered(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn untriggered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (word, (to, at, key)) = (5u64, job.place(0, 0));
-        let sender = alias(job, FI_TRANSMIT | FI_TRIGGER)?;
-        gives!(FI_EBADFLAGS, rma sender, write((&raw const word).cast(), 8, null_mut(), to, at, key, null_mut()));
-        gives!(FI_EBADFLAGS, msg sender, send((&raw const word).cast(), 8, null_mut(), to, null_mut()));
-        close(sender)?;
-        let mut none: *mut fid = null_mut();
-        let mut wanted = fi_alias {
-            fid: &mut none,
-            flags: FI_TRANSMIT | 1 << 40,
-        };
-        gives!(FI_EBADFLAGS, fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
-        ensure_eq!(job.memory.get(0), 0, "the memory");
-        Ok(())
-    })
+fn untriggered(job: &Job<'_>) -> Verdict {
+    let (word, (to, at, key)) = (5u64, job.place(0, 0));
+    let sender = alias(job, FI_TRANSMIT | FI_TRIGGER)?;
+    gives!(FI_EBADFLAGS, rma sender, write((&raw const word).cast(), 8, null_mut(), to, at, key, null_mut()));
+    gives!(FI_EBADFLAGS, msg sender, send((&raw const word).cast(), 8, null_mut(), to, null_mut()));
+    close(sender)?;
+    let mut none: *mut fid = null_mut();
+    let mut wanted = fi_alias {
+        fid: &mut none,
+        flags: FI_TRANSMIT | 1 << 40,
+    };
+    gives!(FI_EBADFLAGS, fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
+    ensure_eq!(job.memory.get(0), 0, "the memory");
+    Ok(())
 }

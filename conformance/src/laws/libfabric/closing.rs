@@ -1,61 +1,58 @@
 //! Endpoints that are closed while operations are in progress.
 
 use super::kit::*;
-use super::message::{receive, send};
+use super::message::{receive, send_and_wait};
 use super::more::Piece;
 use super::station::{Plan, close, name_of};
 use super::told::{LANE, hear};
 use crate::kit::Child;
 
 laws! {
-    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
+    closed with(&Plan::DEFAULT, 3 * PART): "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
         "an endpoint can be closed while reads and writes are in progress, with FI_MORE too: their memory is the program's again";
-    sending: "msg.close.send", "fi_msg(3), fi_endpoint(3)", 2, [sendmsg, close, recv, send],
+    sending with(&Plan::DEFAULT, 256): "msg.close.send", "fi_msg(3), fi_endpoint(3)", 2, [sendmsg, close, recv, send],
         "an endpoint can be closed while its messages are in progress: each comes whole, fails or is lost; its memory is the program's again";
-    receiving: "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send],
+    receiving with(&Plan::DEFAULT, 256): "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send],
         "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
-    settled: "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
+    settled with(&IN_ORDER, 256): "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
         "an endpoint is closed after its receives: the sends of these messages succeed, and injected messages arrive, though the peer takes nothing before";
     forked: "msg.close.fork", "fi_endpoint(3), fi_mr(3)", 2, [inject, recv, close, write],
         "the child of a fork can close inherited objects: messages that wait, and registrations, remain with the parent";
 }
 
-fn closed(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    const PART: usize = 1 << 20;
-    with(ctx, &plan, 3 * PART, |job| {
-        let rank = job.right();
-        for round in 0..many(ctx, 3) {
-            let flags = [FI_MORE, 0][round as usize % 2];
-            for len in [8, 200, 2048, 100_000, PART] {
-                job.write(rank, 0, &vec![0x11; len])?;
-                job.write(rank, PART, &vec![0x11; len])?;
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let (mut from, mut into) = (vec![0x22; len], vec![0x22; len]);
-                let written = Piece::new(&mut from, job.place(rank, 0), 5);
-                let read = Piece::new(&mut into, job.place(rank, PART), 6);
-                job.post(|| written.write(ep, flags))?;
-                job.post(|| read.read(ep, flags))?;
-                close(ep)?;
-                // fi_endpoint(3) does not say whether they complete.
-                while job.tx.read().0 == 1 {}
-                from.fill(0x33);
-                into.fill(0x33);
-                let other = vec![0x44u8; len];
-                job.write(rank, 2 * PART, &other)?;
-                let seen = job.read(rank, 0, len)?;
-                let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
-                crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
-                let back = job.read(rank, 2 * PART, len)?;
-                same(&back, &other, "what another endpoint writes")?;
-                job.meet();
-                let kept = into.iter().all(|byte| *byte == 0x33);
-                crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
-            }
+const PART: usize = 1 << 20;
+
+fn closed(job: &Job<'_>) -> Verdict {
+    let rank = job.right();
+    for round in 0..many(job.ctx, 3) {
+        let flags = [FI_MORE, 0][round as usize % 2];
+        for len in [8, 200, 2048, 100_000, PART] {
+            job.write(rank, 0, &vec![0x11; len])?;
+            job.write(rank, PART, &vec![0x11; len])?;
+            let ep = job.station.enabled(&Plan::DEFAULT)?;
+            let (mut from, mut into) = (vec![0x22; len], vec![0x22; len]);
+            let written = Piece::new(&mut from, job.place(rank, 0), 5);
+            let read = Piece::new(&mut into, job.place(rank, PART), 6);
+            job.post(|| written.write(ep, flags))?;
+            job.post(|| read.read(ep, flags))?;
+            close(ep)?;
+            // fi_endpoint(3) does not say whether they complete.
+            while job.tx.read().0 == 1 {}
+            from.fill(0x33);
+            into.fill(0x33);
+            let other = vec![0x44u8; len];
+            job.write(rank, 2 * PART, &other)?;
+            let seen = job.read(rank, 0, len)?;
+            let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
+            crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
+            let back = job.read(rank, 2 * PART, len)?;
+            same(&back, &other, "what another endpoint writes")?;
+            job.meet();
+            let kept = into.iter().all(|byte| *byte == 0x33);
+            crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Context of the next completed operation, and its length on success.
@@ -79,132 +76,119 @@ fn empty(queue: Queue) {
 
 const LENGTHS: [usize; 4] = [8, 2048, 100_000, 1 << 20];
 
-fn sending(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    with(ctx, &plan, 256, |job| {
-        let to = job.right();
-        for round in 0..many(ctx, 3) {
-            let flags = [FI_MORE, 0][round as usize % 2];
-            for len in LENGTHS {
-                let mut into = [0; 4].map(|_| vec![0x11; len]);
-                for (nth, buffer) in into.iter_mut().enumerate() {
-                    receive(job, buffer, nth)?;
-                }
-                job.meet();
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let mut from = vec![0x22; len];
-                let piece = Piece::new(&mut from, (job.peer(to).address, 0, 0), 5);
-                job.post(|| piece.send(ep, flags))?;
-                close(ep)?;
-                from.fill(0x33);
-                while job.tx.read().0 == 1 {}
-                let last = vec![0x44; len];
-                send(job, to, &last, 6)?;
-                job.tx.of(6)?;
-                // The message of the closed endpoint may come before the last one.
-                let mut seen = false;
-                while !seen {
-                    let (nth, came) = end(job.rx)?;
-                    // A failed send may leave a partial message. A message of an earlier round may come late.
-                    let part = &into[nth][..came.unwrap_or(0)];
-                    seen = part.first() == Some(&0x44);
-                    let expected = [0x22, 0x44][usize::from(seen)];
-                    same(part, &vec![expected; part.len()], "the message")?;
-                }
-                for nth in 0..4 {
-                    call!(obj job.ep, cancel(cx(nth)));
-                }
-                job.meet();
-                empty(job.rx);
+fn sending(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    for round in 0..many(job.ctx, 3) {
+        let flags = [FI_MORE, 0][round as usize % 2];
+        for len in LENGTHS {
+            let mut into = [0; 4].map(|_| vec![0x11; len]);
+            for (nth, buffer) in into.iter_mut().enumerate() {
+                receive(job, buffer, nth)?;
             }
+            job.meet();
+            let ep = job.station.enabled(&Plan::DEFAULT)?;
+            let mut from = vec![0x22; len];
+            let piece = Piece::new(&mut from, (job.peer(to).address, 0, 0), 5);
+            job.post(|| piece.send(ep, flags))?;
+            close(ep)?;
+            from.fill(0x33);
+            while job.tx.read().0 == 1 {}
+            let last = vec![0x44; len];
+            send_and_wait(job, to, &last, 6)?;
+            // The message of the closed endpoint may come before the last one.
+            let mut seen = false;
+            while !seen {
+                let (nth, came) = end(job.rx)?;
+                // A failed send may leave a partial message. A message of an earlier round may come late.
+                let part = &into[nth][..came.unwrap_or(0)];
+                seen = part.first() == Some(&0x44);
+                let expected = [0x22, 0x44][usize::from(seen)];
+                same(part, &vec![expected; part.len()], "the message")?;
+            }
+            for nth in 0..4 {
+                call!(obj job.ep, cancel(cx(nth)));
+            }
+            job.meet();
+            empty(job.rx);
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn receiving(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    with(ctx, &plan, 256, |job| {
-        for _ in 0..many(ctx, 3) {
-            for len in LENGTHS {
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let mut into = vec![0x11; len];
-                let base = into.as_mut_ptr().cast();
-                ok!(msg ep, recv(base, len, null_mut(), FI_ADDR_UNSPEC, cx(1)));
-                ctx.tell(&name_of(ep)?);
-                job.meet();
-                let to = ctx.told(job.right()).unwrap_or_default();
-                let to = job.station.insert(&to)?;
-                let from = vec![0x22; len];
-                job.post(
-                    || call!(msg job.ep, send(from.as_ptr().cast(), len, null_mut(), to, cx(7))),
-                )?;
-                close(ep)?;
-                into.fill(0x33);
-                crate::ensure_eq!(end(job.tx)?.0, 7, "the context of the send");
-                job.meet();
-                let kept = into.iter().all(|byte| *byte == 0x33);
-                crate::ensure!(kept, "{len} bytes: a message comes after fi_close");
-                empty(job.rx);
-            }
+fn receiving(job: &Job<'_>) -> Verdict {
+    for _ in 0..many(job.ctx, 3) {
+        for len in LENGTHS {
+            let ep = job.station.enabled(&Plan::DEFAULT)?;
+            let mut into = vec![0x11; len];
+            let base = into.as_mut_ptr().cast();
+            ok!(msg ep, recv(base, len, null_mut(), FI_ADDR_UNSPEC, cx(1)));
+            job.ctx.tell(&name_of(ep)?);
+            job.meet();
+            let to = job.ctx.told(job.right()).unwrap_or_default();
+            let to = job.station.insert(&to)?;
+            let from = vec![0x22; len];
+            job.post(|| call!(msg job.ep, send(from.as_ptr().cast(), len, null_mut(), to, cx(7))))?;
+            close(ep)?;
+            into.fill(0x33);
+            crate::ensure_eq!(end(job.tx)?.0, 7, "the context of the send");
+            job.meet();
+            let kept = into.iter().all(|byte| *byte == 0x33);
+            crate::ensure!(kept, "{len} bytes: a message comes after fi_close");
+            empty(job.rx);
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn settled(ctx: &Ctx) -> Verdict {
+const IN_ORDER: Plan<'static> = Plan::DEFAULT.order(FI_ORDER_SAS);
+
+fn settled(job: &Job<'_>) -> Verdict {
     const LONG: usize = 20_000;
     const LONGS: usize = 20;
     const SHORTS: usize = LANE + 6;
-    let plan = Plan::DEFAULT.order(FI_ORDER_SAS);
-    with(ctx, &plan, 256, |job| {
-        let payload = vec![0x22u8; LONG];
-        let (other, none) = (job.peer(job.right()).address, null_mut());
-        if job.rank == 1 {
-            let ep = job.station.endpoint(&plan)?;
-            ok!(fid ep, control(FI_ENABLE, null_mut()));
-            ctx.tell(&name_of(ep)?);
-            job.meet();
-            for nth in 0..SHORTS as u64 {
-                let base = (&raw const nth).cast();
-                job.post(|| call!(msg ep, inject(base, 8, other)))?;
-            }
-            let mut into = vec![0u8; LONG * LONGS];
-            for (nth, buffer) in into.chunks_mut(LONG).enumerate() {
-                let base = buffer.as_mut_ptr().cast();
-                ok!(msg ep, recv(base, LONG, none, FI_ADDR_UNSPEC, cx(nth)));
-            }
-            job.rx.successes(0..LONGS)?;
-            ctx.tell(b"received");
-            close(ep)?;
-            let wrong = into.iter().position(|byte| *byte != 0x22);
-            crate::ensure_eq!(wrong, None, "wrong byte of the received messages");
-            return Ok(());
-        }
-        let mut words = [0u64; SHORTS];
-        for (nth, word) in words.iter_mut().enumerate() {
-            let base = (&raw mut *word).cast();
-            ok!(msg job.ep, recv(base, 8, none, FI_ADDR_UNSPEC, cx(nth)));
-        }
+    let payload = vec![0x22u8; LONG];
+    let (other, none) = (job.peer(job.right()).address, null_mut());
+    if job.rank == 1 {
+        let ep = job.station.enabled(&IN_ORDER)?;
+        job.ctx.tell(&name_of(ep)?);
         job.meet();
-        let to = job.station.insert(&ctx.told(1).unwrap_or_default())?;
-        for nth in 0..LONGS {
-            let base = payload.as_ptr().cast();
-            job.post(|| call!(msg job.ep, send(base, LONG, none, to, cx(nth))))?;
+        for nth in 0..SHORTS as u64 {
+            let base = (&raw const nth).cast();
+            job.post(|| call!(msg ep, inject(base, 8, other)))?;
         }
-        hear(ctx, 1, b"received")?;
-        job.tx.successes(0..LONGS)?;
-        job.rx.successes(0..SHORTS)?;
-        let base = words.as_ptr();
-        // SAFETY:
-        // - words of the array; their receives have completed.
-        let seen = |nth: usize| unsafe { base.add(nth).read_volatile() };
-        let right = (0..SHORTS).all(|nth| seen(nth) == nth as u64);
-        crate::ensure!(right, "an injected message is wrong");
-        Ok(())
-    })
+        let mut into = vec![0u8; LONG * LONGS];
+        for (nth, buffer) in into.chunks_mut(LONG).enumerate() {
+            let base = buffer.as_mut_ptr().cast();
+            ok!(msg ep, recv(base, LONG, none, FI_ADDR_UNSPEC, cx(nth)));
+        }
+        job.rx.successes(0..LONGS)?;
+        job.ctx.tell(b"received");
+        close(ep)?;
+        let wrong = into.iter().position(|byte| *byte != 0x22);
+        crate::ensure_eq!(wrong, None, "wrong byte of the received messages");
+        return Ok(());
+    }
+    let mut words = [0u64; SHORTS];
+    for (nth, word) in words.iter_mut().enumerate() {
+        let base = (&raw mut *word).cast();
+        ok!(msg job.ep, recv(base, 8, none, FI_ADDR_UNSPEC, cx(nth)));
+    }
+    job.meet();
+    let to = job.station.insert(&job.ctx.told(1).unwrap_or_default())?;
+    for nth in 0..LONGS {
+        let base = payload.as_ptr().cast();
+        job.post(|| call!(msg job.ep, send(base, LONG, none, to, cx(nth))))?;
+    }
+    hear(job.ctx, 1, b"received")?;
+    job.tx.successes(0..LONGS)?;
+    job.rx.successes(0..SHORTS)?;
+    let base = words.as_ptr();
+    // SAFETY:
+    // - words of the array; their receives have completed.
+    let seen = |nth: usize| unsafe { base.add(nth).read_volatile() };
+    let right = (0..SHORTS).all(|nth| seen(nth) == nth as u64);
+    crate::ensure!(right, "an injected message is wrong");
+    Ok(())
 }
 
 fn forked(ctx: &Ctx) -> Verdict {

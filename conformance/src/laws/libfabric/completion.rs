@@ -10,17 +10,18 @@ use super::station::{Plan, Station};
 laws! {
     formats: "cq.format", "fi_cq(3), fi_atomic(3) §4.8", 2, [cq_open, cq_read, atomic],
         "an entry has the fields of its queue's format, with the operation's context, and nothing is written behind it";
-    kinds: "cq.flags", "fi_cq(3)", 2, [cq_read, atomic, fetch_atomic, compare_atomic, write, read],
+    kinds with(&Plan::DEFAULT, 256): "cq.flags", "fi_cq(3)", 2, [cq_read, atomic, fetch_atomic, compare_atomic, write, read],
         "an entry's flags tell what kind of operation it was, its context which one";
-    several: "cq.several", "fi_cq(3)", 2, [cq_read, atomic],
+    several with(&Plan::DEFAULT, 256): "cq.several", "fi_cq(3)", 2, [cq_read, atomic],
         "several entries are read at once, no more than asked for; none is lost and none comes twice";
-    nothing: "cq.empty", "fi_cq(3)", 1, [cq_read, cq_readfrom, cq_readerr, cq_sread],
+    nothing with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256): "cq.empty", "fi_cq(3)", 1, [cq_read, cq_readfrom, cq_readerr, cq_sread],
         "where there is nothing to read that is -FI_EAGAIN, and a wait ends with it at its time";
-    failures: "cq.error", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_strerror],
+    failures with(&Plan::DEFAULT, 256): "cq.error", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_strerror],
         "while there is a failure reading gives -FI_EAVAIL; fi_cq_readerr gives it once, with context, flags and number; the number has a text";
-    behind_failures: "cq.error.behind", "fi_cq(3)", 2, [cq_readerr, cq_read, atomic] + ordering,
+    behind_failures with(&Plan::DEFAULT, 256): "cq.error.behind", "fi_cq(3)", 2, [cq_readerr, cq_read, atomic] + ordering,
         "successes beside failures are all told, each of them once";
-    in_turn: "cq.order", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_sread, atomic],
+    in_turn with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]), 256):
+        "cq.order", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_sread, atomic],
         "a failure is met where it happened: what was told before it is read first, what came later after it has been read";
     wrong: "cq.bad", "fi_cq(3)", 1, [cq_open, cq_read, cq_sread],
         "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
@@ -74,207 +75,173 @@ fn formats(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn kinds(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
-        let (mut result, none) = (0u64, null_mut());
-        let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-        let told = |context: usize, flags: u64, call: &mut dyn FnMut() -> isize| -> Verdict {
-            job.post(call)?;
-            let entry = job.tx.of(context)?;
-            ensure_eq!(entry.flags, flags, "the flags of context {context}");
-            Ok(())
-        };
-        told(
-            1,
-            FI_ATOMIC | FI_WRITE,
-            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))),
-        )?;
-        told(
-            2,
-            FI_ATOMIC | FI_READ,
-            &mut || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx(2))),
-        )?;
-        told(
-            3,
-            FI_ATOMIC | FI_READ,
-            &mut || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx(3))),
-        )?;
-        told(
-            4,
-            FI_RMA | FI_WRITE,
-            &mut || call!(rma job.ep, write(o, 8, none, to, at, key, cx(4))),
-        )?;
-        told(
-            5,
-            FI_RMA | FI_READ,
-            &mut || call!(rma job.ep, read(r, 8, none, to, at, key, cx(5))),
-        )?;
-        told(
-            0,
-            FI_ATOMIC | FI_WRITE,
-            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-        )?;
-        told(
-            usize::MAX,
-            FI_ATOMIC | FI_WRITE,
-            &mut || call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(usize::MAX))),
-        )
-    })
-}
-
-fn several(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        const COUNT: usize = 100;
-        for nth in 0..COUNT {
-            add(job, nth, 0)?;
-        }
-        let (mut seen, mut random) = ([0u8; COUNT], ctx.random(job.rank.into()));
-        let mut left = COUNT;
-        until("all entries", || {
-            let mut entries = [blank(); 16];
-            let most = 1 + random.below(10) as usize;
-            let count = call!(obj job.tx.0, read(entries.as_mut_ptr().cast(), most));
-            assert!(
-                count <= most as isize,
-                "{count} entries where {most} were asked for"
-            );
-            for entry in entries.iter().take(count.max(0) as usize) {
-                seen[entry.op_context.addr()] += 1;
-                left -= 1;
-            }
-            left == 0
+fn kinds(job: &Job<'_>) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 8);
+    let (mut result, none) = (0u64, null_mut());
+    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+    for (context, flags) in [
+        (1, FI_ATOMIC | FI_WRITE),
+        (2, FI_ATOMIC | FI_READ),
+        (3, FI_ATOMIC | FI_READ),
+        (4, FI_RMA | FI_WRITE),
+        (5, FI_RMA | FI_READ),
+        (0, FI_ATOMIC | FI_WRITE),
+        (usize::MAX, FI_ATOMIC | FI_WRITE),
+    ] {
+        let cx = cx(context);
+        let entry = job.told(context, || match context {
+            2 => call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx)),
+            3 => call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx)),
+            4 => call!(rma job.ep, write(o, 8, none, to, at, key, cx)),
+            5 => call!(rma job.ep, read(r, 8, none, to, at, key, cx)),
+            _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx)),
         })?;
-        ensure_eq!(seen, [1; COUNT], "how often each context came");
-        job.tx.is_empty()
-    })
+        ensure_eq!(entry.flags, flags, "the flags of context {context}");
+    }
+    Ok(())
 }
 
-fn nothing(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256, |job| {
-        let mut entry = blank();
-        let place = (&raw mut entry).cast();
-        let mut source = 5;
-        gives!(FI_EAGAIN, obj job.tx.0, read(place, 1));
-        gives!(FI_EAGAIN, obj job.rx.0, readfrom(place, 1, &mut source));
-        // SAFETY:
-        // - plain data.
-        let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
-        gives!(FI_EAGAIN, obj job.tx.0, readerr(&mut error, 0));
-        for ms in [0, 1, 50] {
-            let start = Instant::now();
-            gives!(FI_EAGAIN, obj job.tx.0, sread(place, 1, null(), ms));
-            took_all(start, ms)?;
-        }
-        let seen = (entry.op_context.addr(), source);
-        ensure_eq!(seen, (0, 5), "what was not written");
-        Ok(())
-    })
-}
-
-fn failures(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        add(job, 31, 1 << 32)?;
-        until("the failure", || job.tx.read().0 == AVAIL)?;
-        ensure_eq!(job.tx.read().0, AVAIL, "a second look");
-        let error = job.tx.error()?;
-        let seen = (error.op_context.addr(), error.err);
-        ensure_eq!(seen, (31, FI_ENOKEY), "context and number");
-        ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
-        let mut text: [c_char; 8] = [1; 8];
-        let whole = call!(obj job.tx.0, strerror(error.prov_errno, null(), text.as_mut_ptr(), 8));
-        ensure!(!whole.is_null(), "no text");
-        // SAFETY:
-        // - contract of the call: it returns a C string.
-        let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
-        ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
-        ensure!(
-            text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
-            "the copied text"
+fn several(job: &Job<'_>) -> Verdict {
+    const COUNT: usize = 100;
+    for nth in 0..COUNT {
+        add(job, nth, 0)?;
+    }
+    let (mut seen, mut random) = ([0u8; COUNT], job.ctx.random(job.rank.into()));
+    let mut left = COUNT;
+    until("all entries", || {
+        let mut entries = [blank(); 16];
+        let most = 1 + random.below(10) as usize;
+        let count = call!(obj job.tx.0, read(entries.as_mut_ptr().cast(), most));
+        assert!(
+            count <= most as isize,
+            "{count} entries where {most} were asked for"
         );
-        job.tx.is_empty()
-    })
+        for entry in entries.iter().take(count.max(0) as usize) {
+            seen[entry.op_context.addr()] += 1;
+            left -= 1;
+        }
+        left == 0
+    })?;
+    ensure_eq!(seen, [1; COUNT], "how often each context came");
+    job.tx.is_empty()
 }
 
-fn behind_failures(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut random = ctx.random(job.rank.into());
-        let (mut good, mut bad) = (0u64, 0u64);
-        for nth in 0..40 {
-            let wrong = random.below(3) == 0;
-            *(if wrong { &mut bad } else { &mut good }) |= 1 << nth;
-            add(job, nth, if wrong { 1 << 33 } else { 0 })?;
-        }
-        let (mut told, mut failed) = (0u64, 0u64);
-        until("all ends", || {
-            match job.tx.read() {
-                (1, entry) => told |= 1 << entry.op_context.addr(),
-                (AVAIL, _) => {
-                    if let Ok(error) = job.tx.error() {
-                        failed |= 1 << error.op_context.addr();
-                    }
+fn nothing(job: &Job<'_>) -> Verdict {
+    let mut entry = blank();
+    let place = (&raw mut entry).cast();
+    let mut source = 5;
+    gives!(FI_EAGAIN, obj job.tx.0, read(place, 1));
+    gives!(FI_EAGAIN, obj job.rx.0, readfrom(place, 1, &mut source));
+    // SAFETY:
+    // - plain data.
+    let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
+    gives!(FI_EAGAIN, obj job.tx.0, readerr(&mut error, 0));
+    for ms in [0, 1, 50] {
+        let start = Instant::now();
+        gives!(FI_EAGAIN, obj job.tx.0, sread(place, 1, null(), ms));
+        took_all(start, ms)?;
+    }
+    let seen = (entry.op_context.addr(), source);
+    ensure_eq!(seen, (0, 5), "what was not written");
+    Ok(())
+}
+
+fn failures(job: &Job<'_>) -> Verdict {
+    add(job, 31, 1 << 32)?;
+    until("the failure", || job.tx.read().0 == AVAIL)?;
+    ensure_eq!(job.tx.read().0, AVAIL, "a second look");
+    let error = job.tx.error()?;
+    let seen = (error.op_context.addr(), error.err);
+    ensure_eq!(seen, (31, FI_ENOKEY), "context and number");
+    ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
+    let mut text: [c_char; 8] = [1; 8];
+    let whole = call!(obj job.tx.0, strerror(error.prov_errno, null(), text.as_mut_ptr(), 8));
+    ensure!(!whole.is_null(), "no text");
+    // SAFETY:
+    // - contract of the call: it returns a C string.
+    let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
+    ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
+    ensure!(
+        text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
+        "the copied text"
+    );
+    job.tx.is_empty()
+}
+
+fn behind_failures(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(job.rank.into());
+    let (mut good, mut bad) = (0u64, 0u64);
+    for nth in 0..40 {
+        let wrong = random.below(3) == 0;
+        *(if wrong { &mut bad } else { &mut good }) |= 1 << nth;
+        add(job, nth, if wrong { 1 << 33 } else { 0 })?;
+    }
+    let (mut told, mut failed) = (0u64, 0u64);
+    until("all ends", || {
+        match job.tx.read() {
+            (1, entry) => told |= 1 << entry.op_context.addr(),
+            (AVAIL, _) => {
+                if let Ok(error) = job.tx.error() {
+                    failed |= 1 << error.op_context.addr();
                 }
-                _ => {}
             }
-            told | failed == good | bad
-        })?;
-        ensure_eq!((told, failed), (good, bad), "successes and failures");
-        job.tx.is_empty()
-    })
+            _ => {}
+        }
+        told | failed == good | bad
+    })?;
+    ensure_eq!((told, failed), (good, bad), "successes and failures");
+    job.tx.is_empty()
 }
 
-fn in_turn(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]);
-    with(ctx, &plan, 256, |job| {
-        let counter = job.station.counters[0];
-        let (mut good, mut bad) = (0, 0);
-        let mut turn = |context: usize, wrong: u64| {
-            add(job, context, wrong << 32)?;
-            good += 1 - wrong;
-            bad += wrong;
-            until("its end", || {
-                (value_of(counter), errors_of(counter)) == (good, bad)
-            })
-        };
-        // Each operation ends before the next. No entry is read meanwhile.
-        for (context, wrong) in [0, 0, 1, 0, 1, 1, 0].into_iter().enumerate() {
-            turn(context, wrong)?;
+fn in_turn(job: &Job<'_>) -> Verdict {
+    let counter = job.station.counters[0];
+    let (mut good, mut bad) = (0, 0);
+    let mut turn = |context: usize, wrong: u64| {
+        add(job, context, wrong << 32)?;
+        good += 1 - wrong;
+        bad += wrong;
+        until("its end", || {
+            (value_of(counter), errors_of(counter)) == (good, bad)
+        })
+    };
+    // Each operation ends before the next. No entry is read meanwhile.
+    for (context, wrong) in [0, 0, 1, 0, 1, 1, 0].into_iter().enumerate() {
+        turn(context, wrong)?;
+    }
+    let mut entries = [blank(); 8];
+    let read = |entries: &mut [fi_cq_tagged_entry], count: usize, waits: bool| {
+        let place = entries.as_mut_ptr().cast();
+        match waits {
+            true => call!(obj job.tx.0, sread(place, count, null(), LONG)),
+            false => call!(obj job.tx.0, read(place, count)),
         }
-        let mut entries = [blank(); 8];
-        let read = |entries: &mut [fi_cq_tagged_entry], count: usize, waits: bool| {
-            let place = entries.as_mut_ptr().cast();
-            match waits {
-                true => call!(obj job.tx.0, sread(place, count, null(), LONG)),
-                false => call!(obj job.tx.0, read(place, count)),
-            }
-        };
-        ensure_eq!(read(&mut entries, 1, false), 1, "one at a time");
-        ensure_eq!(read(&mut entries[1..], 7, true), 1, "up to the failure");
-        for waits in [false, true] {
-            let seen = read(&mut entries[2..], 6, waits);
-            ensure_eq!(seen, AVAIL, "the failure's turn");
-        }
-        let seen = job.tx.take_error()?.op_context.addr();
-        ensure_eq!(seen, 2, "the first failure");
-        ensure_eq!(read(&mut entries[2..], 6, true), 1, "up to the next one");
-        let seen = job.tx.take_error()?.op_context.addr();
-        ensure_eq!(seen, 4, "the second failure");
-        let seen = read(&mut entries[3..], 5, false);
-        ensure_eq!(seen, AVAIL, "one behind the other");
-        let seen = job.tx.take_error()?.op_context.addr();
-        ensure_eq!(seen, 5, "the third failure");
-        ensure_eq!(read(&mut entries[3..], 5, false), 1, "the rest");
-        let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].op_context.addr());
-        ensure_eq!(seen, [0, 1, 3, 6], "the successes");
-        // Failures can be read before earlier successes.
-        for (context, wrong) in [0, 1].into_iter().enumerate() {
-            turn(context, wrong)?;
-        }
-        let seen = job.tx.take_error()?.op_context.addr();
-        ensure_eq!(seen, 1, "the failure, early");
-        job.tx.of(0)?;
-        job.tx.is_empty()
-    })
+    };
+    ensure_eq!(read(&mut entries, 1, false), 1, "one at a time");
+    ensure_eq!(read(&mut entries[1..], 7, true), 1, "up to the failure");
+    for waits in [false, true] {
+        let seen = read(&mut entries[2..], 6, waits);
+        ensure_eq!(seen, AVAIL, "the failure's turn");
+    }
+    let seen = job.tx.take_error()?.op_context.addr();
+    ensure_eq!(seen, 2, "the first failure");
+    ensure_eq!(read(&mut entries[2..], 6, true), 1, "up to the next one");
+    let seen = job.tx.take_error()?.op_context.addr();
+    ensure_eq!(seen, 4, "the second failure");
+    let seen = read(&mut entries[3..], 5, false);
+    ensure_eq!(seen, AVAIL, "one behind the other");
+    let seen = job.tx.take_error()?.op_context.addr();
+    ensure_eq!(seen, 5, "the third failure");
+    ensure_eq!(read(&mut entries[3..], 5, false), 1, "the rest");
+    let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].op_context.addr());
+    ensure_eq!(seen, [0, 1, 3, 6], "the successes");
+    // Failures can be read before earlier successes.
+    for (context, wrong) in [0, 1].into_iter().enumerate() {
+        turn(context, wrong)?;
+    }
+    let seen = job.tx.take_error()?.op_context.addr();
+    ensure_eq!(seen, 1, "the failure, early");
+    job.tx.of(0)?;
+    job.tx.is_empty()
 }
 
 fn wrong(_: &Ctx) -> Verdict {

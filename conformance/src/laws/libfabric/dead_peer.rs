@@ -10,11 +10,13 @@ use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    atomics: "death.repeated.atomics", "fi_cq(3)", 5, [atomic, inject_atomic, fetch_atomic, compare_atomic, cq_readerr] + needs_kill,
+    all given((&[ATOMIC, INJECT_ATOMIC, FETCH, COMPARE][..], 3000, 0)):
+        "death.repeated.atomics", "fi_cq(3)", 5, [atomic, inject_atomic, fetch_atomic, compare_atomic, cq_readerr] + needs_kill,
         "each kind of atomic that is repeated on a killed process fails with FI_ECONNRESET, though nothing is waited for";
-    rma: "death.repeated.rma", "fi_cq(3)", 6, [write, read, inject_write, writedata, inject_writedata, cq_readerr] + needs_kill,
+    all given((WRITES_AND_READS, 300, 0)): "death.repeated.rma", "fi_cq(3)", 6, [write, read, inject_write, writedata, inject_writedata, cq_readerr] + needs_kill,
         "each kind of RMA operation that is repeated on a killed process fails with FI_ECONNRESET, though nothing is waited for";
-    slowly: "death.repeated.slowly", "fi_cq(3)", 5, [inject_atomic, fetch_atomic, write, read, cq_readerr] + needs_kill,
+    all given((&[INJECT_ATOMIC, FETCH, WRITE_8, READ_8][..], 3, PAUSE)):
+        "death.repeated.slowly", "fi_cq(3)", 5, [inject_atomic, fetch_atomic, write, read, cq_readerr] + needs_kill,
         "so do operations with 20 ms between two of them: within 10 s that is five hundred";
 }
 
@@ -63,7 +65,7 @@ fn is_injected(operation: Operation) -> bool {
 }
 
 /// Rank 0 repeats each operation on its victim. `few`: repetitions before the death. `rest`: pause after each, in milliseconds.
-fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
+fn all(ctx: &Ctx, (operations, few, rest): (&[Operation], u32, u64)) -> Verdict {
     let job = opened(ctx, &Plan::DEFAULT, 256)?;
     for (operation, victim) in operations.iter().zip(1u32..) {
         let (place, own) = (job.place(victim, 8), job.memory.at(64));
@@ -76,12 +78,7 @@ fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
         let once = || -> Result<bool, String> {
             match operation(job.ep, own, place, cx(context)) {
                 0 | AGAIN => {}
-                code => {
-                    return Err(format!(
-                        "posting operation {victim} gave {}",
-                        code_name(code)
-                    ));
-                }
+                code => return Err(format!("posting {victim} gave {}", code_name(code))),
             }
             match job.tx.read() {
                 (1 | AGAIN, _) => Ok(false),
@@ -123,20 +120,5 @@ fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
     ended(job)
 }
 
-fn atomics(ctx: &Ctx) -> Verdict {
-    all(ctx, &[ATOMIC, INJECT_ATOMIC, FETCH, COMPARE], 3000, 0)
-}
-
 /// Writes with data fill the inbox of a dead target.
-fn rma(ctx: &Ctx) -> Verdict {
-    all(
-        ctx,
-        &[WRITE_8, INJECT, READ_8, WRITE_DATA, INJECT_DATA],
-        300,
-        0,
-    )
-}
-
-fn slowly(ctx: &Ctx) -> Verdict {
-    all(ctx, &[INJECT_ATOMIC, FETCH, WRITE_8, READ_8], 3, PAUSE)
-}
+const WRITES_AND_READS: &[Operation] = &[WRITE_8, INJECT, READ_8, WRITE_DATA, INJECT_DATA];

@@ -8,15 +8,17 @@ use super::matrix::Call;
 use super::station::{Plan, close};
 
 laws! {
-    operations: "death.operations", "fi_cq(3)", 3, [atomic, fetch_atomic, compare_atomic, inject_atomic, write, read, cq_readerr] + needs_kill,
+    operations survived(&Plan::DEFAULT):
+        "death.operations", "fi_cq(3)", 3, [atomic, fetch_atomic, compare_atomic, inject_atomic, write, read, cq_readerr] + needs_kill,
         "soon operations on a process that was killed end with FI_ECONNRESET, all of them; those on others go on";
-    meanwhile: "death.meanwhile", "fi_cq(3)", 3, [atomic, fetch_atomic, cq_readerr] + needs_kill,
+    meanwhile survived(&Plan::DEFAULT): "death.meanwhile", "fi_cq(3)", 3, [atomic, fetch_atomic, cq_readerr] + needs_kill,
         "a process dies while others work on its memory: each operation ends once, as a success or as a failure";
-    first_contact: "death.first", "fi_cq(3)", 2, [fetch_atomic, send, cq_readerr] + needs_kill,
+    first_contact survived(&Plan::DEFAULT): "death.first", "fi_cq(3)", 2, [fetch_atomic, send, cq_readerr] + needs_kill,
         "the first operation ever on a process that is dead ends with a failure";
-    counters: "death.counter", "fi_cntr(3)", 3, [cntr_wait, cntr_readerr, atomic] + needs_kill,
+    counters survived(&Plan::DEFAULT.counters(&[FI_SEND, FI_WRITE])):
+        "death.counter", "fi_cntr(3)", 3, [cntr_wait, cntr_readerr, atomic] + needs_kill,
         "a wait for a counter ends when what it counts fails by the death of the peer";
-    data: "death.data", "fi_rma(3)", 3, [writedata, cq_readerr] + needs_kill,
+    data survived(&WAITS.entries(16384)): "death.data", "fi_rma(3)", 3, [writedata, cq_readerr] + needs_kill,
         "writes with data that wait for room in the inbox of a process that is killed end with a failure";
     survivors: "death.survivors", "fi_atomic(3) §4", 4, [fetch_atomic, compare_atomic] + needs_kill + ordering,
         "a process killed in the middle of its atomics on a third one's memory leaves no element locked or half done";
@@ -56,14 +58,13 @@ pub(super) fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_er
 
 pub(super) const WAITS: Plan<'static> = Plan::DEFAULT.wait(FI_WAIT_UNSPEC);
 
-fn operations(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::DEFAULT, 256)?;
-    job.fetch(victim(&job), 8, SUM, 1)?;
+fn operations(job: &Job<'_>) -> Verdict {
+    job.fetch(victim(job), 8, SUM, 1)?;
     job.meet();
-    if job.rank == victim(&job) {
-        ctx.dies();
+    if job.rank == victim(job) {
+        job.ctx.dies();
     }
-    let (to, at, key) = job.place(victim(&job), 8);
+    let (to, at, key) = job.place(victim(job), 8);
     let (mut result, none) = (9u64, null_mut());
     let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
     // Detection of a death takes a while.
@@ -77,24 +78,34 @@ fn operations(ctx: &Ctx) -> Verdict {
     }
     for _ in 0..3 {
         job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))))?;
-        let seen = reset(&job, "fi_atomic", job.tx)?.op_context.addr();
+        let seen = reset(job, "fi_atomic", job.tx)?.op_context.addr();
         ensure_eq!(seen, 1, "the context");
         job.post(
             || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
         )?;
-        reset(&job, "fi_fetch_atomic", job.tx)?;
+        reset(job, "fi_fetch_atomic", job.tx)?;
         job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none)))?;
-        reset(&job, "fi_compare_atomic", job.tx)?;
+        reset(job, "fi_compare_atomic", job.tx)?;
         job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-        reset(&job, "fi_inject_atomic", job.tx)?;
+        reset(job, "fi_inject_atomic", job.tx)?;
         job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key, none)))?;
-        reset(&job, "fi_write", job.tx)?;
+        reset(job, "fi_write", job.tx)?;
         job.post(|| call!(rma job.ep, read(r, 8, none, to, at, key, none)))?;
-        reset(&job, "fi_read", job.tx)?;
+        reset(job, "fi_read", job.tx)?;
         job.fetch(1 - job.rank, 16, SUM, 1)?;
     }
     ensure_eq!(result, 9, "the result");
-    job.tx.is_empty()?;
+    job.tx.is_empty()
+}
+
+/// Runs the body with an endpoint and memory, without the ranks that die in it.
+pub(super) fn survived(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    body: impl FnOnce(&Job<'_>) -> Verdict,
+) -> Verdict {
+    let job = opened(ctx, plan, 256)?;
+    body(&job)?;
     ended(job)
 }
 
@@ -105,10 +116,9 @@ pub(super) fn ended(job: Job<'_>) -> Verdict {
     job.station.close()
 }
 
-fn meanwhile(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::DEFAULT, 256)?;
-    victim_dies_after(&job, 20 + ctx.random(1).below(40));
-    let (to, at, key) = job.place(victim(&job), 8);
+fn meanwhile(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 20 + job.ctx.random(1).below(40));
+    let (to, at, key) = job.place(victim(job), 8);
     let mut looks = Looks::new();
     let (mut posted, mut good, mut bad) = (0u64, 0u64, 0u64);
     while bad < 20 {
@@ -121,7 +131,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
         while posted > good + bad {
             match job.tx.read() {
                 (1, _) => {
-                    ensure!(bad == 0 || !ctx.is_quick(), "a success after a failure");
+                    ensure!(bad == 0 || !job.ctx.is_quick(), "a success after a failure");
                     good += 1;
                 }
                 (AVAIL, _) => {
@@ -132,16 +142,14 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
             }
         }
     }
-    job.tx.is_empty()?;
-    ended(job)
+    job.tx.is_empty()
 }
 
-fn first_contact(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::DEFAULT, 256)?;
-    if job.rank == victim(&job) {
-        ctx.dies();
+fn first_contact(job: &Job<'_>) -> Verdict {
+    if job.rank == victim(job) {
+        job.ctx.dies();
     }
-    ctx.sync();
+    job.ctx.sync();
     let (to, at, key) = job.place(1, 8);
     let mut result = 0u64;
     let unreached = || {
@@ -154,13 +162,11 @@ fn first_contact(ctx: &Ctx) -> Verdict {
     unreached()?;
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
     unreached()?;
-    ended(job)
+    Ok(())
 }
 
-fn counters(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.counters(&[FI_SEND, FI_WRITE]);
-    let job = opened(ctx, &plan, 256)?;
-    victim_dies_after(&job, 150);
+fn counters(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 150);
     let [sends, writes] = [job.station.counters[0], job.station.counters[1]];
     // A failure during the wait, or an unread earlier one, ends it. Sends are repeated until then.
     let counter_at = sends.addr();
@@ -171,7 +177,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         });
         let mut posted = 0;
         while posted == 0 || !waits.is_finished() {
-            synchronous(&job, victim(&job), &[3; 16])?;
+            synchronous(job, victim(job), &[3; 16])?;
             posted += 1;
             pause(10);
         }
@@ -180,18 +186,17 @@ fn counters(ctx: &Ctx) -> Verdict {
     ensure_eq!(code as isize, AVAIL, "the wait");
     until("the end of all sends", || errors_of(sends) == posted)?;
     ensure_eq!(value_of(sends), 0, "sends that succeeded");
-    let (to, at, key) = job.place(victim(&job), 8);
+    let (to, at, key) = job.place(victim(job), 8);
     job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
     until("a failed write", || errors_of(writes) == 1)?;
     ensure_eq!(value_of(writes), 0, "successes");
-    ended(job)
+    Ok(())
 }
 
-fn data(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS.entries(16384), 256)?;
-    victim_dies_after(&job, 400);
+fn data(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 400);
     // Two senders exceed the target's inbox. The target never reads it.
-    let (to, at, key) = job.place(victim(&job), 8);
+    let (to, at, key) = job.place(victim(job), 8);
     let (mut posted, mut told, mut looks) = (0, 0, Looks::new());
     let mut failed = 0;
     while posted < 6000 || told < posted {
@@ -215,7 +220,7 @@ fn data(ctx: &Ctx) -> Verdict {
     }
     ensure_eq!(told, posted, "operations that have ended");
     ensure!(failed > 0, "none of {posted} has failed");
-    ended(job)
+    Ok(())
 }
 
 fn survivors(ctx: &Ctx) -> Verdict {

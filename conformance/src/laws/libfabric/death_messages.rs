@@ -1,19 +1,22 @@
 //! A peer is killed while messages are in flight, and while other processes access memory together with it.
 
-use super::death::{WAITS, ended, reset, victim, victim_dies_after, waited};
+use super::death::{WAITS, ended, reset, survived, victim, victim_dies_after, waited};
 use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    sends: "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,
+    sends survived(&WAITS): "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,
         "sends that wait for room or for their receive end with a failure when the receiver is killed";
-    receives: "death.recv", "fi_msg(3)", 3, [recv, trecv, cq_sread, cq_readerr] + needs_kill,
+    receives survived(&WAITS.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV)):
+        "death.recv", "fi_msg(3)", 3, [recv, trecv, cq_sread, cq_readerr] + needs_kill,
         "a directed receive from a process that is killed ends with a failure; one from anybody gets what others send";
-    halfway: "death.halfway", "fi_msg(3)", 3, [recv, send, cq_sread, cq_readerr] + needs_kill,
+    halfway survived(&WAITS.caps(FI_MSG | FI_DIRECTED_RECV)):
+        "death.halfway", "fi_msg(3)", 3, [recv, send, cq_sread, cq_readerr] + needs_kill,
         "a receive whose sender is killed in the middle of a long message ends with a failure";
-    polling: "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
+    polling survived(&Plan::DEFAULT): "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
         "one who polls the queue learns of it as well as one who waits";
-    asleep: "death.descriptor", "fi_poll(3), fi_msg(3)", 3, [sendmsg, trywait, control, cq_readerr, cntr_readerr] + needs_kill,
+    asleep survived(&Plan::DEFAULT.counters(&[FI_SEND]).wait(FI_WAIT_FD)):
+        "death.descriptor", "fi_poll(3), fi_msg(3)", 3, [sendmsg, trywait, control, cq_readerr, cntr_readerr] + needs_kill,
         "the death of the receiver wakes a sender that sleeps at the descriptor of its queue or counter";
     closing: "death.close", "fi_endpoint(3)", 3, [close, recv, send] + needs_kill,
         "with operations under way to a dead peer everything can be closed";
@@ -26,52 +29,47 @@ pub(super) fn synchronous(job: &Job<'_>, to: u32, bytes: &[u8]) -> Verdict {
     job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))
 }
 
-fn sends(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS, 256)?;
-    victim_dies_after(&job, 150);
+fn sends(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 150);
     let long = vec![1u8; 4 << 20];
     if job.rank == 0 {
-        synchronous(&job, victim(&job), &long[..64])?;
+        synchronous(job, victim(job), &long[..64])?;
     } else {
-        super::message::send(&job, victim(&job), &long, 6)?;
+        super::message::send(job, victim(job), &long, 6)?;
     }
-    let error = waited(&job, "a send that nobody receives", job.tx)?;
+    let error = waited(job, "a send that nobody receives", job.tx)?;
     ensure_eq!(error.op_context.addr(), 6, "the context");
-    ended(job)
+    Ok(())
 }
 
-fn receives(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV), 256)?;
-    victim_dies_after(&job, 150);
-    let from = job.peer(victim(&job)).address;
+fn receives(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 150);
+    let from = job.peer(victim(job)).address;
     let (mut buffers, none) = ([0u64; 3], null_mut());
     let [a, b, c] = &mut buffers;
     ok!(msg job.ep, recv((&raw mut *a).cast(), 8, none, from, cx(1)));
     ok!(tagged job.ep, recv((&raw mut *b).cast(), 8, none, from, 5, 0, cx(2)));
-    let both = waited(&job, "a directed receive", job.rx)?
-        .op_context
-        .addr()
-        + reset(&job, "a directed receive", job.rx)?.op_context.addr();
+    let both = waited(job, "a directed receive", job.rx)?.op_context.addr()
+        + reset(job, "a directed receive", job.rx)?.op_context.addr();
     ensure_eq!(both, 3, "both contexts");
     ok!(msg job.ep, recv((&raw mut *c).cast(), 8, none, FI_ADDR_UNSPEC, cx(3)));
-    super::message::send(&job, 1 - job.rank, &[4; 8], 4)?;
+    super::message::send(job, 1 - job.rank, &[4; 8], 4)?;
     job.rx.of(3)?;
     job.tx.of(4)?;
-    ended(job)
+    Ok(())
 }
 
-fn halfway(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS.caps(FI_MSG | FI_DIRECTED_RECV), 256)?;
+fn halfway(job: &Job<'_>) -> Verdict {
     let mut long = vec![1u8; 16 << 20];
-    if job.rank == victim(&job) {
-        super::message::send(&job, 0, &long, 6)?;
+    if job.rank == victim(job) {
+        super::message::send(job, 0, &long, 6)?;
         // The part that fits has been sent. The rest needs another progress call.
         pause(30);
-        ctx.dies();
+        job.ctx.dies();
     }
-    ctx.sync();
+    job.ctx.sync();
     if job.rank == 0 {
-        let from = job.peer(victim(&job)).address;
+        let from = job.peer(victim(job)).address;
         let base = long.as_mut_ptr().cast();
         ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
         let mut entry = blank();
@@ -83,25 +81,22 @@ fn halfway(ctx: &Ctx) -> Verdict {
             code_name(code)
         );
         if code == AVAIL {
-            reset(&job, "half a message", job.rx)?;
+            reset(job, "half a message", job.rx)?;
         }
     }
-    ended(job)
+    Ok(())
 }
 
-fn polling(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &Plan::DEFAULT, 256)?;
-    victim_dies_after(&job, 150);
-    synchronous(&job, victim(&job), &[3; 16])?;
-    reset(&job, "a send that nobody receives", job.tx)?;
-    ended(job)
+fn polling(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 150);
+    synchronous(job, victim(job), &[3; 16])?;
+    reset(job, "a send that nobody receives", job.tx)?;
+    Ok(())
 }
 
-fn asleep(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.counters(&[FI_SEND]).wait(FI_WAIT_FD);
-    let job = opened(ctx, &plan, 256)?;
-    victim_dies_after(&job, 150);
-    synchronous(&job, victim(&job), &[3; 16])?;
+fn asleep(job: &Job<'_>) -> Verdict {
+    victim_dies_after(job, 150);
+    synchronous(job, victim(job), &[3; 16])?;
     let (queue, counter, mut descriptor) = (job.tx.0, job.station.counters[0], -1);
     let place = (&raw mut descriptor).cast();
     let slept_at: *mut fid = if job.rank == 0 {
@@ -115,8 +110,8 @@ fn asleep(ctx: &Ctx) -> Verdict {
         ensure!(super::waiting::readable(descriptor, -1), "poll(2)");
     }
     ensure_eq!(errors_of(counter), 1, "the counted failures");
-    reset(&job, "a send that no process receives", job.tx)?;
-    ended(job)
+    reset(job, "a send that no process receives", job.tx)?;
+    Ok(())
 }
 
 fn closing(ctx: &Ctx) -> Verdict {

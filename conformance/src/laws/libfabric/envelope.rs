@@ -65,6 +65,21 @@ pub(crate) fn rma_msg(
     }
 }
 
+/// As [`atomic_msg`], with lists of any length.
+pub(crate) fn atomic_list(
+    operands: &[fi_ioc],
+    addr: u64,
+    remote: &[fi_rma_ioc],
+    op: c_int,
+    context: *mut c_void,
+) -> fi_msg_atomic {
+    fi_msg_atomic {
+        iov_count: operands.len(),
+        rma_iov_count: remote.len(),
+        ..atomic_msg(&operands[0], addr, &remote[0], op, context)
+    }
+}
+
 /// An operation on u64.
 pub(crate) fn atomic_msg(
     operand: &fi_ioc,

@@ -4,25 +4,27 @@ use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    selective: "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
+    selective with(&Plan::DEFAULT.selective(true), 256):
+        "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
         "with FI_SELECTIVE_COMPLETION only operations with FI_COMPLETION are told";
-    not_selective: "atomic.flag.completion.ignored", "fi_atomic(3) §5", 2, [atomicmsg],
+    not_selective with(&Plan::DEFAULT, 256): "atomic.flag.completion.ignored", "fi_atomic(3) §5", 2, [atomicmsg],
         "without FI_SELECTIVE_COMPLETION all are told once, with FI_COMPLETION or without";
-    failures_are_told: "atomic.selective.failure", "fi_cq(3)", 2, [atomic, inject_atomic, cq_readerr],
+    failures_are_told with(&Plan::DEFAULT.selective(true), 256): "atomic.selective.failure", "fi_cq(3)", 2, [atomic, inject_atomic, cq_readerr],
         "a failure is told though no completion was asked for";
-    overridden: "atomic.flag.override", "fi_atomic(3) §5", 2, [atomic, atomicmsg, control],
+    overridden with(&Plan::DEFAULT.selective(true).op_flags(FI_COMPLETION), 256):
+        "atomic.flag.override", "fi_atomic(3) §5", 2, [atomic, atomicmsg, control],
         "flags of a call with msg replace those of the endpoint, which count for the other calls";
-    more: "atomic.flag.more", "fi_atomic(3) §5", 2, [atomicmsg],
+    more with(&Plan::DEFAULT, 256): "atomic.flag.more", "fi_atomic(3) §5", 2, [atomicmsg],
         "operations with FI_MORE are done and told like others, even if none follows";
-    fence: "atomic.flag.fence", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg] + ordering,
+    fence with(&Plan::DEFAULT, 256): "atomic.flag.fence", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg] + ordering,
         "a fenced operation, and those after it, see the results of all before it to the same peer";
-    fence_of_one: "atomic.flag.fence.peer", "fi_msg(3), fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, send, recv],
+    fence_of_one with(&Plan::DEFAULT, 256): "atomic.flag.fence.peer", "fi_msg(3), fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, send, recv],
         "a fence waits for operations to the same peer only, and no call waits: while they are under way it is -FI_EAGAIN";
-    delivered: "atomic.flag.delivery", "fi_atomic(3) §4.8", 2, [atomicmsg] + ordering,
+    delivered with(&Plan::DEFAULT, 256): "atomic.flag.delivery", "fi_atomic(3) §4.8", 2, [atomicmsg] + ordering,
         "with FI_DELIVERY_COMPLETE the target's CPU sees the result when the completion has been read";
-    fetched: "atomic.fetch.delivery", "fi_atomic(3) §4.8", 2, [fetch_atomic, compare_atomic] + ordering,
+    fetched with(&Plan::DEFAULT, 256): "atomic.fetch.delivery", "fi_atomic(3) §4.8", 2, [fetch_atomic, compare_atomic] + ordering,
         "fetching operations are so without the flag: result and target are there before the completion, each with its own";
-    refused: "atomic.flag.unknown", "fi_atomic(3) §5", 1, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
+    refused with(&Plan::DEFAULT, 256): "atomic.flag.unknown", "fi_atomic(3) §5", 1, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
         "FI_REMOTE_CQ_DATA and unknown flags are refused, and nothing is done";
 }
 
@@ -45,23 +47,9 @@ impl One {
         let mut one = Box::new(One {
             words: [operand, compare, 0],
             lists: [ioc; 3],
-            remote: fi_rma_ioc {
-                addr,
-                count: 1,
-                key,
-            },
-            msg: fi_msg_atomic {
-                msg_iov: null_mut(),
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: null_mut(),
-                rma_iov_count: 1,
-                datatype: UINT64,
-                op,
-                context: null_mut(),
-                data: 0,
-            },
+            remote: rma_ioc(addr, 1, key),
+            // Its lists are set when the box has its place.
+            msg: atomic_msg(&ioc, to, &rma_ioc(addr, 1, key), op, null_mut()),
         });
         let words = one.words.as_mut_ptr();
         for (nth, list) in one.lists.iter_mut().enumerate() {
@@ -69,6 +57,13 @@ impl One {
         }
         one.msg.msg_iov = &raw const one.lists[0];
         one.msg.rma_iov = &raw const one.remote;
+        one
+    }
+
+    /// As [`One::new`], with a context.
+    pub(super) fn told(context: usize, to: (u64, u64, u64), op: i32, operand: u64) -> Box<One> {
+        let mut one = One::new(to, op, operand, 0);
+        one.msg.context = cx(context);
         one
     }
 
@@ -93,266 +88,228 @@ impl One {
     }
 }
 
-fn selective(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
-        let place = job.place(job.right(), 8);
-        let one = 1u64;
-        for nth in 0..20usize {
-            let flags = if nth % 3 == 0 { FI_COMPLETION } else { 0 };
-            let mut call = One::new(place, SUM, 1, 1);
-            call.msg.context = cx(100 + nth);
-            match nth % 4 {
-                0 => job.post(|| call.write(job.ep, flags))?,
-                1 => job.post(|| call.fetch(job.ep, flags))?,
-                2 => {
-                    call.msg.op = CSWAP;
-                    job.post(|| call.compare(job.ep, flags))?;
-                }
-                _ => job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))?,
+fn selective(job: &Job<'_>) -> Verdict {
+    let place = job.place(job.right(), 8);
+    let one = 1u64;
+    for nth in 0..20usize {
+        let flags = if nth % 3 == 0 { FI_COMPLETION } else { 0 };
+        let mut call = One::new(place, SUM, 1, 1);
+        call.msg.context = cx(100 + nth);
+        match nth % 4 {
+            0 => job.post(|| call.write(job.ep, flags))?,
+            1 => job.post(|| call.fetch(job.ep, flags))?,
+            2 => {
+                call.msg.op = CSWAP;
+                job.post(|| call.compare(job.ep, flags))?;
             }
-            // The buffers stay until completion. Without a completion, a fenced operation confirms it.
-            if flags != 0 && nth % 4 != 3 {
-                job.tx.of(100 + nth)?;
-            } else {
-                let mut fence = One::new(place, READ, 0, 0);
-                fence.msg.context = cx(7);
-                job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
-                job.tx.of(7)?;
-            }
-            job.tx.is_empty()?;
+            _ => job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))?,
         }
-        Ok(())
-    })
-}
-
-fn not_selective(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for flags in [0, FI_COMPLETION, FI_COMPLETION | FI_MORE] {
-            let mut call = One::new(job.place(job.right(), 8), SUM, 1, 0);
-            call.msg.context = cx(9);
-            job.post(|| call.write(job.ep, flags))?;
-            job.tx.of(9)?;
-            job.tx.is_empty()?;
-        }
-        Ok(())
-    })
-}
-
-fn failures_are_told(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
-        let (to, at, key) = job.place(job.right(), 0);
-        let one = 1u64;
-        let wrong = key + 1000;
-        job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, wrong, UINT64, SUM, cx(4))))?;
-        let error = job.tx.error()?;
-        ensure_eq!(error.op_context.addr(), 4, "the context");
-        job.post(
-            || call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, wrong, UINT64, SUM)),
-        )?;
-        job.tx.error()?;
-        job.tx.is_empty()
-    })
-}
-
-fn overridden(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.selective(true).op_flags(FI_COMPLETION);
-    with(ctx, &plan, 256, |job| {
-        let place = job.place(job.right(), 8);
-        let one = 1u64;
-        let plain = || {
-            job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))
-        };
-        let settled = || -> Verdict {
-            let mut fence = One::new(place, READ, 0, 0);
-            fence.msg.context = cx(7);
+        // The buffers stay until completion. Without a completion, a fenced operation confirms it.
+        if flags != 0 && nth % 4 != 3 {
+            job.tx.of(100 + nth)?;
+        } else {
+            let mut fence = One::told(7, place, READ, 0);
             job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
             job.tx.of(7)?;
-            job.tx.is_empty()
-        };
-        plain()?;
-        job.tx.of(1)?;
-        let mut call = One::new(place, SUM, 1, 0);
-        job.post(|| call.write(job.ep, 0))?;
-        settled()?;
-        let mut flags = FI_TRANSMIT;
-        ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
-        plain()?;
-        settled()?;
-        let mut flags = FI_TRANSMIT | FI_COMPLETION;
-        ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
-        let mut seen = FI_TRANSMIT;
-        ok!(fid job.ep, control(FI_GETOPSFLAG, (&raw mut seen).cast()));
-        ensure_eq!(seen & FI_COMPLETION, FI_COMPLETION, "the endpoint's flags");
-        plain()?;
-        job.tx.of(1)?;
-        job.tx.is_empty()
-    })
-}
-
-fn more(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut calls: Vec<_> = (0..8usize)
-            .map(|nth| {
-                let mut call = One::new(job.place(job.right(), 8), SUM, 1 << (4 * nth), 0);
-                call.msg.context = cx(nth + 1);
-                call
-            })
-            .collect();
-        let mut told = 0usize;
-        for call in &mut calls {
-            job.post(|| call.write(job.ep, FI_MORE))?;
-        }
-        for _ in 0..8 {
-            told |= 1 << job.tx.next()?.op_context.addr();
-        }
-        ensure_eq!(told, 0x1fe, "the contexts");
-        job.meet();
-        ensure_eq!(job.memory.get(8), 0x1111_1111, "the sum");
-        Ok(())
-    })
-}
-
-fn fence(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let rank = job.right();
-        let mut expected = 0;
-        for round in 1..=many(ctx, 6) {
-            let mut before: Vec<_> = (0..6)
-                .map(|_| One::new(job.place(rank, 8), SUM, round, 0))
-                .collect();
-            for call in &mut before {
-                job.post(|| call.write(job.ep, 0))?;
-            }
-            expected += 6 * round;
-            let mut fenced = One::new(job.place(rank, 8), READ, 0, 0);
-            job.post(|| fenced.fetch(job.ep, FI_FENCE))?;
-            let mut later = One::new(job.place(rank, 8), READ, 0, 0);
-            job.post(|| later.fetch(job.ep, 0))?;
-            job.tx.successes(0..8)?;
-            ensure_eq!(fenced.result(), expected, "what the fenced operation sees");
-            ensure_eq!(later.result(), expected, "what the one after it sees");
-            // A fenced operation replaces the value of the earlier write.
-            let mut old = One::new(job.place(rank, 16), WRITE, round, 0);
-            let mut new = One::new(job.place(rank, 16), WRITE, round << 32, 0);
-            job.post(|| old.write(job.ep, 0))?;
-            job.post(|| new.write(job.ep, FI_FENCE))?;
-            job.tx.next()?;
-            job.tx.next()?;
-            let seen = job.fetch(rank, 16, READ, 0)?;
-            ensure_eq!(seen, round << 32, "what is written last");
-        }
-        Ok(())
-    })
-}
-
-fn fence_of_one(ctx: &Ctx) -> Verdict {
-    // Too long to be sent without the receiver's help.
-    const LONG_MESSAGE: usize = 1 << 20;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut bytes = vec![3u8; LONG_MESSAGE];
-        match job.rank {
-            0 => {
-                // After these messages, both ranks are known as receivers.
-                super::message::send(job, 1, &bytes[..8], 4)?;
-                job.tx.of(4)?;
-                super::message::send(job, 2, &bytes, 5)?;
-                let mut elsewhere = One::new(job.place(1, 8), SUM, 4, 0);
-                elsewhere.msg.context = cx(6);
-                job.post(|| elsewhere.write(job.ep, FI_FENCE))?;
-                job.tx.of(6)?;
-                let mut there = One::new(job.place(2, 8), SUM, 4, 0);
-                there.msg.context = cx(7);
-                for _ in 0..3 {
-                    ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
-                }
-                // The receiver waits for this.
-                job.meet();
-                job.post(|| there.fetch(job.ep, FI_FENCE))?;
-                job.tx.of(5)?;
-                job.tx.of(7)?;
-            }
-            2 => {
-                job.meet();
-                super::message::receive(job, &mut bytes, 8)?;
-                job.rx.of(8)?;
-            }
-            _ => {
-                job.meet();
-                super::message::receive(job, &mut bytes[..8], 8)?;
-                job.rx.of(8)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn delivered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for nth in 1..=many(ctx, 5) {
-            let mut call = One::new(job.place(job.right(), 8), WRITE, nth, 0);
-            job.post(|| call.write(job.ep, FI_DELIVERY_COMPLETE))?;
-            job.tx.next()?;
-            job.meet();
-            ensure_eq!(job.memory.get(8), nth, "the target's memory");
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn fetched(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
-        for nth in 1..=many(ctx, 5) {
-            // Several operations are in flight. Each completion brings its result.
-            let mut calls: Vec<_> = (0..4usize)
-                .map(|i| {
-                    let mut call = One::new(job.place(rank, 64 + 8 * i), SUM, nth, 0);
-                    call.msg.context = cx(i);
-                    call
-                })
-                .collect();
-            for call in &mut calls {
-                job.post(|| call.fetch(job.ep, 0))?;
-            }
-            for _ in 0..4 {
-                let done = &calls[job.tx.next()?.op_context.addr()];
-                let seen = done.result();
-                ensure_eq!(seen, nth * (nth - 1) / 2, "a result at its completion");
-            }
-            job.meet();
-            for i in 0..4 {
-                let seen = job.memory.get(64 + 8 * i);
-                ensure_eq!(seen, nth * (nth + 1) / 2, "the target");
-            }
-            if random.below(4) == 0 {
-                pause(1);
-            }
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for (flags, code) in [
-            (FI_REMOTE_CQ_DATA, 260),
-            (FI_TAGGED | FI_REMOTE_CQ_DATA, 260),
-            (FI_MULTI_RECV, 260),
-            (FI_PEEK, 260),
-            (1 << 40, 260),
-        ] {
-            let mut call = One::new(job.place(0, 8), SUM, 1, 0);
-            let fetched = call.fetch(job.ep, flags);
-            let codes = [call.write(job.ep, flags), fetched];
-            ensure_eq!(codes, [-(code as isize); 2], "flags {flags:#x}");
-            call.msg.op = CSWAP;
-            let seen = call.compare(job.ep, flags);
-            ensure_eq!(seen, -(code as isize), "flags {flags:#x}");
         }
         job.tx.is_empty()?;
-        ensure_eq!(job.memory.get(8), 0, "the target");
-        Ok(())
-    })
+    }
+    Ok(())
+}
+
+fn not_selective(job: &Job<'_>) -> Verdict {
+    for flags in [0, FI_COMPLETION, FI_COMPLETION | FI_MORE] {
+        let mut call = One::told(9, job.place(job.right(), 8), SUM, 1);
+        job.told(9, || call.write(job.ep, flags))?;
+        job.tx.is_empty()?;
+    }
+    Ok(())
+}
+
+fn failures_are_told(job: &Job<'_>) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 0);
+    let one = 1u64;
+    let wrong = key + 1000;
+    job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, wrong, UINT64, SUM, cx(4))))?;
+    let error = job.tx.error()?;
+    ensure_eq!(error.op_context.addr(), 4, "the context");
+    job.post(
+        || call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, wrong, UINT64, SUM)),
+    )?;
+    job.tx.error()?;
+    job.tx.is_empty()
+}
+
+fn overridden(job: &Job<'_>) -> Verdict {
+    let place = job.place(job.right(), 8);
+    let one = 1u64;
+    let plain = || {
+        job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))
+    };
+    let settled = || -> Verdict {
+        let mut fence = One::told(7, place, READ, 0);
+        job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
+        job.tx.of(7)?;
+        job.tx.is_empty()
+    };
+    plain()?;
+    job.tx.of(1)?;
+    let mut call = One::new(place, SUM, 1, 0);
+    job.post(|| call.write(job.ep, 0))?;
+    settled()?;
+    let mut flags = FI_TRANSMIT;
+    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    plain()?;
+    settled()?;
+    let mut flags = FI_TRANSMIT | FI_COMPLETION;
+    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    let mut seen = FI_TRANSMIT;
+    ok!(fid job.ep, control(FI_GETOPSFLAG, (&raw mut seen).cast()));
+    ensure_eq!(seen & FI_COMPLETION, FI_COMPLETION, "the endpoint's flags");
+    plain()?;
+    job.tx.of(1)?;
+    job.tx.is_empty()
+}
+
+fn more(job: &Job<'_>) -> Verdict {
+    let mut calls: Vec<_> = (0..8usize)
+        .map(|nth| One::told(nth + 1, job.place(job.right(), 8), SUM, 1 << (4 * nth)))
+        .collect();
+    let mut told = 0usize;
+    for call in &mut calls {
+        job.post(|| call.write(job.ep, FI_MORE))?;
+    }
+    for _ in 0..8 {
+        told |= 1 << job.tx.next()?.op_context.addr();
+    }
+    ensure_eq!(told, 0x1fe, "the contexts");
+    job.meet();
+    ensure_eq!(job.memory.get(8), 0x1111_1111, "the sum");
+    Ok(())
+}
+
+fn fence(job: &Job<'_>) -> Verdict {
+    let rank = job.right();
+    let mut expected = 0;
+    for round in 1..=many(job.ctx, 6) {
+        let mut before: Vec<_> = (0..6)
+            .map(|_| One::new(job.place(rank, 8), SUM, round, 0))
+            .collect();
+        for call in &mut before {
+            job.post(|| call.write(job.ep, 0))?;
+        }
+        expected += 6 * round;
+        let mut fenced = One::new(job.place(rank, 8), READ, 0, 0);
+        job.post(|| fenced.fetch(job.ep, FI_FENCE))?;
+        let mut later = One::new(job.place(rank, 8), READ, 0, 0);
+        job.post(|| later.fetch(job.ep, 0))?;
+        job.tx.successes(0..8)?;
+        ensure_eq!(fenced.result(), expected, "what the fenced operation sees");
+        ensure_eq!(later.result(), expected, "what the one after it sees");
+        // A fenced operation replaces the value of the earlier write.
+        let mut old = One::new(job.place(rank, 16), WRITE, round, 0);
+        let mut new = One::new(job.place(rank, 16), WRITE, round << 32, 0);
+        job.post(|| old.write(job.ep, 0))?;
+        job.done(|| new.write(job.ep, FI_FENCE))?;
+        job.tx.next()?;
+        let seen = job.fetch(rank, 16, READ, 0)?;
+        ensure_eq!(seen, round << 32, "what is written last");
+    }
+    Ok(())
+}
+
+fn fence_of_one(job: &Job<'_>) -> Verdict {
+    // Too long to be sent without the receiver's help.
+    const LONG_MESSAGE: usize = 1 << 20;
+    let mut bytes = vec![3u8; LONG_MESSAGE];
+    match job.rank {
+        0 => {
+            // After these messages, both ranks are known as receivers.
+            super::message::send_and_wait(job, 1, &bytes[..8], 4)?;
+            super::message::send(job, 2, &bytes, 5)?;
+            let mut elsewhere = One::told(6, job.place(1, 8), SUM, 4);
+            job.told(6, || elsewhere.write(job.ep, FI_FENCE))?;
+            let mut there = One::told(7, job.place(2, 8), SUM, 4);
+            for _ in 0..3 {
+                ensure_eq!(there.write(job.ep, FI_FENCE), AGAIN, "to the same peer");
+            }
+            // The receiver waits for this.
+            job.meet();
+            job.told(5, || there.fetch(job.ep, FI_FENCE))?;
+            job.tx.of(7)?;
+        }
+        2 => {
+            job.meet();
+            super::message::receive(job, &mut bytes, 8)?;
+            job.rx.of(8)?;
+        }
+        _ => {
+            job.meet();
+            super::message::receive(job, &mut bytes[..8], 8)?;
+            job.rx.of(8)?;
+        }
+    }
+    Ok(())
+}
+
+fn delivered(job: &Job<'_>) -> Verdict {
+    for nth in 1..=many(job.ctx, 5) {
+        let mut call = One::new(job.place(job.right(), 8), WRITE, nth, 0);
+        job.done(|| call.write(job.ep, FI_DELIVERY_COMPLETE))?;
+        job.meet();
+        ensure_eq!(job.memory.get(8), nth, "the target's memory");
+        job.meet();
+    }
+    Ok(())
+}
+
+fn fetched(job: &Job<'_>) -> Verdict {
+    let (rank, mut random) = (job.right(), job.ctx.random(job.rank.into()));
+    for nth in 1..=many(job.ctx, 5) {
+        // Several operations are in flight. Each completion brings its result.
+        let mut calls: Vec<_> = (0..4usize)
+            .map(|i| One::told(i, job.place(rank, 64 + 8 * i), SUM, nth))
+            .collect();
+        for call in &mut calls {
+            job.post(|| call.fetch(job.ep, 0))?;
+        }
+        for _ in 0..4 {
+            let done = &calls[job.tx.next()?.op_context.addr()];
+            let seen = done.result();
+            ensure_eq!(seen, nth * (nth - 1) / 2, "a result at its completion");
+        }
+        job.meet();
+        for i in 0..4 {
+            let seen = job.memory.get(64 + 8 * i);
+            ensure_eq!(seen, nth * (nth + 1) / 2, "the target");
+        }
+        if random.below(4) == 0 {
+            pause(1);
+        }
+        job.meet();
+    }
+    Ok(())
+}
+
+fn refused(job: &Job<'_>) -> Verdict {
+    let code = -(FI_EBADFLAGS as isize);
+    let with_data = FI_TAGGED | FI_REMOTE_CQ_DATA;
+    for flags in [
+        FI_REMOTE_CQ_DATA,
+        with_data,
+        FI_MULTI_RECV,
+        FI_PEEK,
+        1 << 40,
+    ] {
+        let mut call = One::new(job.place(0, 8), SUM, 1, 0);
+        let fetched = call.fetch(job.ep, flags);
+        let codes = [call.write(job.ep, flags), fetched];
+        ensure_eq!(codes, [code; 2], "flags {flags:#x}");
+        call.msg.op = CSWAP;
+        let seen = call.compare(job.ep, flags);
+        ensure_eq!(seen, code, "flags {flags:#x}");
+    }
+    job.tx.is_empty()?;
+    ensure_eq!(job.memory.get(8), 0, "the target");
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Full queues: on all sides at once, to a stopped process, and to a process that dies.
 
-use super::death::{ended, reset, victim};
+use super::death::{reset, survived, victim};
 use super::kit::*;
 use super::message::pattern;
 use super::station::Plan;
@@ -8,15 +8,17 @@ use super::told::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed, until_ok};
 
 laws! {
-    both_sides: "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+    flood given((|_| Ok(())) as Before): "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read] + ordering,
         "processes that flood each other by operations of all kinds, and repeat what gives -FI_EAGAIN, have each done once, messages in order";
-    stopped: "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
+    flood given(last_stops_for_a_while as Before): "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read],
         "the same holds if one process is stopped meanwhile";
-    death: "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
+    death survived(&Plan::DEFAULT.entries(2 * ENOUGH)):
+        "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
         "a process dies to which the transmit context is full: each operation ends once, and others find room";
-    counted: "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
+    counted survived(&Plan::DEFAULT.queues(false).counters(&[FI_SEND, FI_WRITE])):
+        "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
         "the same holds if the process reads only counters";
 }
 
@@ -82,7 +84,10 @@ impl Flood<'_> {
     }
 }
 
-fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+/// The step of each rank before the flood.
+type Before = fn(&Ctx) -> Verdict;
+
+fn flood(ctx: &Ctx, before: Before) -> Verdict {
     let plan = Plan::DEFAULT.entries(8).order(FI_ORDER_SAS);
     let (size, me) = (ctx.size as usize, ctx.rank as usize);
     with(ctx, &plan, 8 * (1 + size * EACH), |job| {
@@ -209,14 +214,6 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
     })
 }
 
-fn both_sides(ctx: &Ctx) -> Verdict {
-    flood(ctx, |_| Ok(()))
-}
-
-fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, last_stops_for_a_while)
-}
-
 /// Operations that fill any transmit context. Each fourth is a message.
 const ENOUGH: usize = 1 << 15;
 /// Operations that are always posted.
@@ -255,23 +252,21 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
     Ok((messages, count - messages))
 }
 
-fn death(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.entries(2 * ENOUGH);
-    let job = opened(ctx, &plan, 256)?;
+fn death(job: &Job<'_>) -> Verdict {
     let (mut word, other, none) = (0u64, 1 - job.rank.min(1), null_mut());
     let place = (&raw mut word).cast();
     ok!(msg job.ep, recv(place, 8, none, FI_ADDR_UNSPEC, none));
     job.meet();
-    if job.rank == victim(&job) {
-        return stop_until_killed(ctx);
+    if job.rank == victim(job) {
+        return stop_until_killed(job.ctx);
     }
-    let (messages, accesses) = fill_towards_victim(&job)?;
+    let (messages, accesses) = fill_towards_victim(job)?;
     let count = messages + accesses;
     let mut told = Told::of(count + 1);
     let mut look = || -> Result<usize, String> {
         match job.tx.read() {
             (AVAIL, _) => {
-                let error = reset(&job, "an operation", job.tx)?;
+                let error = reset(job, "an operation", job.tx)?;
                 told.note(error.op_context.addr())?;
             }
             (1, entry) => told.note(entry.op_context.addr())?,
@@ -299,18 +294,15 @@ fn death(ctx: &Ctx) -> Verdict {
     }
     job.meet();
     ensure_eq!(job.memory.get(0), 300, "additions of the living");
-    job.tx.is_empty()?;
-    ended(job)
+    job.tx.is_empty()
 }
 
-fn counted(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.queues(false).counters(&[FI_SEND, FI_WRITE]);
-    let job = opened(ctx, &plan, 256)?;
+fn counted(job: &Job<'_>) -> Verdict {
     job.meet();
-    if job.rank == victim(&job) {
-        return stop_until_killed(ctx);
+    if job.rank == victim(job) {
+        return stop_until_killed(job.ctx);
     }
-    let (messages, accesses) = fill_towards_victim(&job)?;
+    let (messages, accesses) = fill_towards_victim(job)?;
     for (counter, expected) in job.station.counters.iter().zip([messages, accesses]) {
         let mut seen = (0, 0);
         let waited = until("all ends", || {
@@ -325,5 +317,5 @@ fn counted(ctx: &Ctx) -> Verdict {
         messages <= LANE || errors_of(job.station.counters[0]) > 0,
         "no message to the dead has failed"
     );
-    ended(job)
+    Ok(())
 }

@@ -9,23 +9,25 @@ use super::work::{Word, atomic_op, message_op, queue, work};
 use crate::kit::until_ok;
 
 laws! {
-    transmits: "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
+    transmits with(&ORDERED, 256): "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
         [send, inject, tsend, sendmsg, atomicmsg, cancel, recv],
         "a transmit context takes as many messages as it has room for, and nothing more of any kind until one ends; those that it took come once, in order";
-    receives: "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
+    receives with(&ORDERED, 256): "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
         [recv, trecv, cancel, send],
         "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
     shared: "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
         "so does a context of receives that endpoints share";
     completions: "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
         "more completions and failures than queues have room for are told once each, in order, and no queue is overrun";
-    selective: "full-queue.selective", "fi_domain(3), Tx CQ; fi_cq(3)", 2, [writemsg, send, cq_read, cntr_read],
+    selective with(&ORDERED.entries(4).selective(true).counters(&[FI_WRITE]), 256):
+        "full-queue.selective", "fi_domain(3), Tx CQ; fi_cq(3)", 2, [writemsg, send, cq_read, cntr_read],
         "a full completion queue refuses what would be told there, and takes what would not";
-    data: "full-queue.data", "fi_domain(3), Target EP; fi_rma(3)", 2, [writedata, inject_writedata, cq_read],
+    data with(&ORDERED, 256): "full-queue.data", "fi_domain(3), Target EP; fi_rma(3)", 2, [writedata, inject_writedata, cq_read],
         "more writes with data than a target that does not look has room for: -FI_EAGAIN, and each is told there once, in order";
-    deferred: "full-queue.deferred", "fi_trigger(3), Deferred work queues", 2, [control, send, cntr_add, cntr_read] + ordering,
+    deferred with(&ORDERED, 256):
+        "full-queue.deferred", "fi_trigger(3), Deferred work queues", 2, [control, send, cntr_add, cntr_read] + ordering,
         "deferred work that is due while the transmit context is full waits for room, and is carried out once, in order";
-    events: "full-queue.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, av_insert],
+    events with(&Plan::DEFAULT, 256): "full-queue.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, av_insert],
         "more events than an event queue was made for are read once each, in order";
 }
 
@@ -86,68 +88,66 @@ const ORDERED: Plan<'static> = Plan::DEFAULT
     .order(FI_ORDER_SAS | FI_ORDER_WAW)
     .entries(ENTRIES);
 
-fn transmits(ctx: &Ctx) -> Verdict {
-    with(ctx, &ORDERED, 256, |job| {
-        let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
-        if job.rank == 1 {
-            // This rank makes no call until rank 0 has filled its queue.
-            let count = hear_number(job, 0)?;
-            receive_in_order(job, count + 2, |nth| nth as u64)?;
-            job.meet();
-            return job.rx.is_empty();
-        }
-        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-        let send = |nth: usize| {
-            let word = (&raw const words[nth]).cast();
-            call!(msg ep, send(word, 8, none, to, cx(nth)))
-        };
-        let count = fill("fi_send", send)?;
-        let (size, _) = job.station.sizes();
-        ensure!(count >= size, "room for {count} messages, not for {size}");
-        ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
-        let word = (&raw const words[0]).cast();
-        let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
-        for _ in 0..3 {
-            gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
-            gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
-            gives!(FI_EAGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
-            gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
-            gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
-        }
-        // A cancelled send frees room for one other.
-        ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
-        let seen = call!(obj ep, tx_size_left());
-        ensure_eq!(seen, 1, "fi_tx_size_left with room for one");
-        ensure_eq!(send(count - 1), 0, "a send with room for one");
-        gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
-        tell_number(job, count);
-        let (mut told, mut taken_back) = (Told::of(count), 0);
-        until_ok("the end of all sends", || {
-            match job.tx.read() {
-                (AVAIL, _) => {
-                    let error = job.tx.take_error()?;
-                    let seen = (error.err, error.op_context.addr());
-                    ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
-                    taken_back += 1;
-                }
-                (1, entry) => told.note(entry.op_context.addr())?,
-                _ => {}
-            }
-            Ok(told.all() >= count)
-        })?;
-        told.ensure(|_| 1)?;
-        ensure_eq!(taken_back, 1, "sends that were taken back");
-        ensure!(
-            call!(obj ep, tx_size_left()) > 0,
-            "no room in an empty queue"
-        );
-        ensure_eq!(send(count), 0, "a send into an empty queue");
-        job.tx.of(count)?;
-        let more = (&raw const words[count + 1]).cast();
-        job.post(|| call!(msg ep, inject(more, 8, to)))?;
+fn transmits(job: &Job<'_>) -> Verdict {
+    let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
+    if job.rank == 1 {
+        // This rank makes no call until rank 0 has filled its queue.
+        let count = hear_number(job, 0)?;
+        receive_in_order(job, count + 2, |nth| nth as u64)?;
         job.meet();
-        job.tx.is_empty()
-    })
+        return job.rx.is_empty();
+    }
+    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let send = |nth: usize| {
+        let word = (&raw const words[nth]).cast();
+        call!(msg ep, send(word, 8, none, to, cx(nth)))
+    };
+    let count = fill("fi_send", send)?;
+    let (size, _) = job.station.sizes();
+    ensure!(count >= size, "room for {count} messages, not for {size}");
+    ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
+    let word = (&raw const words[0]).cast();
+    let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
+    for _ in 0..3 {
+        gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
+        gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
+        gives!(FI_EAGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
+        gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
+        gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
+    }
+    // A cancelled send frees room for one other.
+    ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
+    let seen = call!(obj ep, tx_size_left());
+    ensure_eq!(seen, 1, "fi_tx_size_left with room for one");
+    ensure_eq!(send(count - 1), 0, "a send with room for one");
+    gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
+    tell_number(job, count);
+    let (mut told, mut taken_back) = (Told::of(count), 0);
+    until_ok("the end of all sends", || {
+        match job.tx.read() {
+            (AVAIL, _) => {
+                let error = job.tx.take_error()?;
+                let seen = (error.err, error.op_context.addr());
+                ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
+                taken_back += 1;
+            }
+            (1, entry) => told.note(entry.op_context.addr())?,
+            _ => {}
+        }
+        Ok(told.all() >= count)
+    })?;
+    told.ensure(|_| 1)?;
+    ensure_eq!(taken_back, 1, "sends that were taken back");
+    ensure!(
+        call!(obj ep, tx_size_left()) > 0,
+        "no room in an empty queue"
+    );
+    ensure_eq!(send(count), 0, "a send into an empty queue");
+    job.tx.of(count)?;
+    let more = (&raw const words[count + 1]).cast();
+    job.post(|| call!(msg ep, inject(more, 8, to)))?;
+    job.meet();
+    job.tx.is_empty()
 }
 
 /// Fills the receive queue of `owner`, cancels one receive, and lets messages take the others.
@@ -207,11 +207,9 @@ fn receive_queue(
     rx.is_empty()
 }
 
-fn receives(ctx: &Ctx) -> Verdict {
-    with(ctx, &ORDERED, 256, |job| {
-        let to = job.peer(0).address;
-        receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
-    })
+fn receives(job: &Job<'_>) -> Verdict {
+    let to = job.peer(0).address;
+    receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
 }
 
 fn shared(ctx: &Ctx) -> Verdict {
@@ -287,159 +285,142 @@ fn completions(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn selective(ctx: &Ctx) -> Verdict {
-    let plan = ORDERED.entries(4).selective(true).counters(&[FI_WRITE]);
-    with(ctx, &plan, 256, |job| {
-        let counter = job.station.counters[0];
-        let mut value = 1u64;
-        let word = Word::new(job, job.right(), 8 * job.rank as usize, &mut value);
-        let write = |nth: usize, flags| {
-            let message = word.rma(cx(nth));
-            call!(rma job.ep, writemsg(&message, flags))
-        };
-        let count = fill("a write that is told", |nth| write(nth, FI_COMPLETION))?;
-        let is_done = |count: usize| {
-            job.rx.progress();
-            value_of(counter) as usize == count
-        };
-        until("the end of all writes", || is_done(count))?;
-        for more in 1..=200 {
-            let seen = write(count, FI_COMPLETION);
-            ensure_eq!(seen, AGAIN, "a write that would be told");
-            ensure_eq!(write(count, 0), 0, "a write that is not told");
-            until("its end", || is_done(count + more))?;
-        }
-        // The completion order is free: the provider offers no comp_order (fi_endpoint(3)).
-        let mut told = Told::of(count);
-        told.complete(job.tx, count, &[(counter, count + 200)])?;
-        told.ensure(|_| 1)?;
+fn selective(job: &Job<'_>) -> Verdict {
+    let counter = job.station.counters[0];
+    let mut value = 1u64;
+    let word = Word::new(job, job.right(), 8 * job.rank as usize, &mut value);
+    let write = |nth: usize, flags| {
+        let message = word.rma(cx(nth));
+        call!(rma job.ep, writemsg(&message, flags))
+    };
+    let count = fill("a write that is told", |nth| write(nth, FI_COMPLETION))?;
+    let is_done = |count: usize| {
+        job.rx.progress();
+        value_of(counter) as usize == count
+    };
+    until("the end of all writes", || is_done(count))?;
+    for more in 1..=200 {
         let seen = write(count, FI_COMPLETION);
-        ensure_eq!(seen, 0, "a write with room for its entry");
-        job.tx.of(count)?;
-        job.meet();
-        let left = 8 * job.left() as usize;
-        ensure_eq!(job.memory.get(left), 1, "what the other one wrote");
-        Ok(())
-    })
+        ensure_eq!(seen, AGAIN, "a write that would be told");
+        ensure_eq!(write(count, 0), 0, "a write that is not told");
+        until("its end", || is_done(count + more))?;
+    }
+    // The completion order is free: the provider offers no comp_order (fi_endpoint(3)).
+    let mut told = Told::of(count);
+    told.complete(job.tx, count, &[(counter, count + 200)])?;
+    told.ensure(|_| 1)?;
+    let seen = write(count, FI_COMPLETION);
+    ensure_eq!(seen, 0, "a write with room for its entry");
+    job.tx.of(count)?;
+    job.meet();
+    let left = 8 * job.left() as usize;
+    ensure_eq!(job.memory.get(left), 1, "what the other one wrote");
+    Ok(())
 }
 
-fn data(ctx: &Ctx) -> Verdict {
+fn data(job: &Job<'_>) -> Verdict {
     /// More writes than a target keeps without reading its queue.
     const MANY: usize = 8000;
-    with(ctx, &ORDERED, 256, |job| {
-        if job.rank == 1 {
-            let count = hear_number(job, 0)?;
-            for nth in 0..count as u64 {
-                ensure_eq!(job.rx.next()?.data, nth, "the data");
-            }
-            job.meet();
-            ensure_eq!(job.memory.get(0), count as u64 - 1, "the last write");
-            return job.rx.is_empty();
+    if job.rank == 1 {
+        let count = hear_number(job, 0)?;
+        for nth in 0..count as u64 {
+            ensure_eq!(job.rx.next()?.data, nth, "the data");
         }
-        let (to, at, key) = job.place(1, 0);
-        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-        let write = |nth: usize| {
-            let (word, none) = ((&raw const words[nth]).cast(), null_mut());
-            match nth % 2 {
-                0 => call!(rma job.ep, writedata(word, 8, none, nth as u64, to, at, key, cx(nth))),
-                _ => call!(rma job.ep, injectdata(word, 8, nth as u64, to, at, key)),
-            }
-        };
-        let mut told = Told::of(TOO_MANY);
-        for nth in 0..MANY {
-            post(|| write(nth), || told.look(job.tx).map(drop))?;
-        }
-        let count = MANY + fill("a write with data", |nth| write(MANY + nth))?;
-        tell_number(job, count);
-        told.complete(job.tx, count.div_ceil(2), &[])?;
-        told.ensure(|nth| usize::from(nth < count && nth % 2 == 0))?;
         job.meet();
-        Ok(())
-    })
+        ensure_eq!(job.memory.get(0), count as u64 - 1, "the last write");
+        return job.rx.is_empty();
+    }
+    let (to, at, key) = job.place(1, 0);
+    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let write = |nth: usize| {
+        let (word, none) = ((&raw const words[nth]).cast(), null_mut());
+        match nth % 2 {
+            0 => call!(rma job.ep, writedata(word, 8, none, nth as u64, to, at, key, cx(nth))),
+            _ => call!(rma job.ep, injectdata(word, 8, nth as u64, to, at, key)),
+        }
+    };
+    let mut told = Told::of(TOO_MANY);
+    for nth in 0..MANY {
+        post(|| write(nth), || told.look(job.tx).map(drop))?;
+    }
+    let count = MANY + fill("a write with data", |nth| write(MANY + nth))?;
+    tell_number(job, count);
+    told.complete(job.tx, count.div_ceil(2), &[])?;
+    told.ensure(|nth| usize::from(nth < count && nth % 2 == 0))?;
+    job.meet();
+    Ok(())
 }
 
-fn deferred(ctx: &Ctx) -> Verdict {
+fn deferred(job: &Job<'_>) -> Verdict {
     const WORKS: usize = 200;
-    with(ctx, &ORDERED, 256, |job| {
-        let (to, none) = (job.peer(job.right()).address, null_mut());
-        if job.rank == 1 {
-            let count = hear_number(job, 0)?;
-            receive_in_order(job, count + WORKS / 2, |nth| nth as u64)?;
-            job.meet();
-            ensure_eq!(job.memory.get(0), WORKS as u64 / 2, "the additions");
-            return job.rx.is_empty();
-        }
-        let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-        let count = fill("fi_send", |nth| {
-            let word = (&raw const words[nth]).cast();
-            call!(msg job.ep, send(word, 8, none, to, cx(nth)))
-        })?;
-        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
-        ok!(obj trigger, add(1));
-        let mut one = 1u64;
-        let add = Word::new(job, 1, 0, &mut one);
-        let mut addition = atomic_op(job.ep, add.atomic(SUM, none), 0);
-        let place = |nth: usize| (&raw const words[count + nth]).cast_mut();
-        let sent: Vec<Word> = (0..WORKS / 2)
-            .map(|nth| Word::new(job, 1, 0, place(nth)))
-            .collect();
-        let mut sends: Vec<fi_op_msg> = sent
-            .iter()
-            .map(|word| message_op(job.ep, word.message(none), 0))
-            .collect();
-        let mut works = Vec::new();
-        for send in &mut sends {
-            let send = std::ptr::from_mut(send);
-            works.push(work((trigger, 1), completion, FI_OP_SEND, send));
-            let addition = &raw mut addition;
-            works.push(work((trigger, 1), completion, FI_OP_ATOMIC, addition));
-        }
-        queue(job, &mut works)?;
-        ensure_eq!(value_of(completion), 0, "work without room");
-        tell_number(job, count);
-        let mut told = Told::of(count);
-        told.complete(job.tx, count, &[(completion, WORKS)])?;
-        told.ensure(|_| 1)?;
+    let (to, none) = (job.peer(job.right()).address, null_mut());
+    if job.rank == 1 {
+        let count = hear_number(job, 0)?;
+        receive_in_order(job, count + WORKS / 2, |nth| nth as u64)?;
         job.meet();
-        close(completion)?;
-        close(trigger)
-    })
+        ensure_eq!(job.memory.get(0), WORKS as u64 / 2, "the additions");
+        return job.rx.is_empty();
+    }
+    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let count = fill("fi_send", |nth| {
+        let word = (&raw const words[nth]).cast();
+        call!(msg job.ep, send(word, 8, none, to, cx(nth)))
+    })?;
+    let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+    ok!(obj trigger, add(1));
+    let mut one = 1u64;
+    let add = Word::new(job, 1, 0, &mut one);
+    let mut addition = atomic_op(job.ep, add.atomic(SUM, none), 0);
+    let place = |nth: usize| (&raw const words[count + nth]).cast_mut();
+    let sent: Vec<Word> = (0..WORKS / 2)
+        .map(|nth| Word::new(job, 1, 0, place(nth)))
+        .collect();
+    let mut sends: Vec<fi_op_msg> = sent
+        .iter()
+        .map(|word| message_op(job.ep, word.message(none), 0))
+        .collect();
+    let mut works = Vec::new();
+    for send in &mut sends {
+        let send = std::ptr::from_mut(send);
+        works.push(work((trigger, 1), completion, FI_OP_SEND, send));
+        let addition = &raw mut addition;
+        works.push(work((trigger, 1), completion, FI_OP_ATOMIC, addition));
+    }
+    queue(job, &mut works)?;
+    ensure_eq!(value_of(completion), 0, "work without room");
+    tell_number(job, count);
+    let mut told = Told::of(count);
+    told.complete(job.tx, count, &[(completion, WORKS)])?;
+    told.ensure(|_| 1)?;
+    job.meet();
+    close(completion)?;
+    close(trigger)
 }
 
-fn events(ctx: &Ctx) -> Verdict {
+fn events(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 3000;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut eq: *mut fid_eq = null_mut();
-        let mut attr = fi_eq_attr {
-            size: 2,
-            flags: FI_WRITE,
-            wait_obj: FI_WAIT_UNSPEC,
-            signaling_vector: 0,
-            wait_set: null_mut(),
-        };
-        ok!(obj job.station.fabric, eq_open(&mut attr, &mut eq, null_mut()));
-        let av = vector(&job.station, FI_AV_TABLE, FI_COMPLETION)?;
-        ok!(fid av, bind(eq.cast(), 0));
-        let (name, mut address) = (job.station.name()?, 0);
-        for nth in 0..COUNT {
-            let bytes = nth.to_le_bytes();
-            let written = call!(obj eq, write(100, bytes.as_ptr().cast(), bytes.len(), 0));
-            ensure_eq!(written, bytes.len() as isize, "fi_eq_write {nth}");
-            ok!(obj av, insert(name.as_ptr().cast(), 1, &mut address, 0, cx(nth)));
-        }
-        let (mut event, mut buffer) = (0, [0usize; 3]);
-        let size = size_of_val(&buffer);
-        for nth in 0..COUNT {
-            let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
-            ensure_eq!(read(), 8, "fi_eq_read");
-            ensure_eq!(buffer[0], nth, "the event that the program wrote");
-            let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
-            ensure_eq!(read(), 24, "fi_eq_read");
-            ensure_eq!(event, FI_AV_COMPLETE, "the event of the vector");
-            ensure_eq!(buffer[1], nth, "its context");
-        }
-        gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
-        close(av)?;
-        close(eq)
-    })
+    let eq = super::event::open_sized(job, 2, FI_WAIT_UNSPEC, null_mut())?;
+    let av = vector(&job.station, FI_AV_TABLE, FI_COMPLETION)?;
+    ok!(fid av, bind(eq.cast(), 0));
+    let (name, mut address) = (job.station.name()?, 0);
+    for nth in 0..COUNT {
+        let bytes = nth.to_le_bytes();
+        let written = call!(obj eq, write(100, bytes.as_ptr().cast(), bytes.len(), 0));
+        ensure_eq!(written, bytes.len() as isize, "fi_eq_write {nth}");
+        ok!(obj av, insert(name.as_ptr().cast(), 1, &mut address, 0, cx(nth)));
+    }
+    let (mut event, mut buffer) = (0, [0usize; 3]);
+    let size = size_of_val(&buffer);
+    for nth in 0..COUNT {
+        let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+        ensure_eq!(read(), 8, "fi_eq_read");
+        ensure_eq!(buffer[0], nth, "the event that the program wrote");
+        let mut read = || call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+        ensure_eq!(read(), 24, "fi_eq_read");
+        ensure_eq!(event, FI_AV_COMPLETE, "the event of the vector");
+        ensure_eq!(buffer[1], nth, "its context");
+    }
+    gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+    close(av)?;
+    close(eq)
 }

@@ -4,9 +4,10 @@ use super::kit::*;
 use super::station::{Plan, Station, close, name_of};
 
 laws! {
-    endpoints: "growth.endpoints", "fi_close(3), fi_av(3)", 2, [endpoint, close, av_insert, av_remove, tsend, trecv, write],
+    endpoints with(&Plan::DEFAULT, 256):
+        "growth.endpoints", "fi_close(3), fi_av(3)", 2, [endpoint, close, av_insert, av_remove, tsend, trecv, write],
         "endpoints that are opened, talked to and closed leave nothing behind, in their own process and where their address was removed";
-    own_address: "growth.address", "fi_close(3), fi_av(3)", 1, [endpoint, close, av_insert, av_remove],
+    own_address with(&Plan::DEFAULT, 256): "growth.address", "fi_close(3), fi_av(3)", 1, [endpoint, close, av_insert, av_remove],
         "nor do endpoints whose names are only inserted and removed";
     objects: "growth.objects", "fi_close(3)", 1, [fabric, domain, eq_open, av_open, cq_open, cntr_open, poll_open, mr_reg, endpoint, srx_context, stx_context, close],
         "nor does any other object, from the fabric on: not a byte stays of a round, on average, nor a descriptor";
@@ -100,58 +101,50 @@ fn objects(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn endpoints(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    with(ctx, &plan, 256, |job| {
-        let name = Memory::new(NAME);
-        let word = Memory::new(8);
-        leaves_nothing(ctx, &mut || {
-            if job.rank == 0 {
-                ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(4)));
-                job.rx.of(4)?;
-                let mut to = job.station.insert(&name.load(0, NAME))?;
-                job.post(
-                    || call!(tagged job.ep, send(word.base.cast(), 8, null_mut(), to, 2, cx(5))),
-                )?;
-                job.tx.of(5)?;
-                job.meet();
-                ok!(obj job.station.av, remove(&mut to, 1, 0));
-            } else {
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let own = name_of(ep)?;
-                let (to, at, key) = job.place(0, 8);
-                ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 2, 0, cx(2)));
-                job.post(
-                    || call!(tagged ep, send(own.as_ptr().cast(), NAME, null_mut(), to, 1, cx(3))),
-                )?;
-                job.tx.of(3)?;
-                job.post(
-                    || call!(rma ep, write(own.as_ptr().cast(), 8, null_mut(), to, at, key, cx(6))),
-                )?;
-                job.tx.of(6)?;
-                job.rx.of(2)?;
-                close(ep)?;
-                job.meet();
-            }
+fn endpoints(job: &Job<'_>) -> Verdict {
+    let name = Memory::new(NAME);
+    let word = Memory::new(8);
+    leaves_nothing(job.ctx, &mut || {
+        if job.rank == 0 {
+            ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(4)));
+            job.rx.of(4)?;
+            let mut to = job.station.insert(&name.load(0, NAME))?;
+            job.told(
+                5,
+                || call!(tagged job.ep, send(word.base.cast(), 8, null_mut(), to, 2, cx(5))),
+            )?;
             job.meet();
-            Ok(())
-        })?;
-        name.free();
-        word.free();
+            ok!(obj job.station.av, remove(&mut to, 1, 0));
+        } else {
+            let ep = job.station.enabled(&Plan::DEFAULT)?;
+            let own = name_of(ep)?;
+            let (to, at, key) = job.place(0, 8);
+            ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 2, 0, cx(2)));
+            job.told(
+                3,
+                || call!(tagged ep, send(own.as_ptr().cast(), NAME, null_mut(), to, 1, cx(3))),
+            )?;
+            job.told(
+                6,
+                || call!(rma ep, write(own.as_ptr().cast(), 8, null_mut(), to, at, key, cx(6))),
+            )?;
+            job.rx.of(2)?;
+            close(ep)?;
+            job.meet();
+        }
+        job.meet();
         Ok(())
-    })
+    })?;
+    name.free();
+    word.free();
+    Ok(())
 }
 
-fn own_address(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    with(ctx, &plan, 256, |job| {
-        leaves_nothing(ctx, &mut || {
-            let ep = job.station.endpoint(&plan)?;
-            ok!(fid ep, control(FI_ENABLE, null_mut()));
-            let mut address = job.station.insert(&name_of(ep)?)?;
-            ok!(obj job.station.av, remove(&mut address, 1, 0));
-            close(ep)
-        })
+fn own_address(job: &Job<'_>) -> Verdict {
+    leaves_nothing(job.ctx, &mut || {
+        let ep = job.station.enabled(&Plan::DEFAULT)?;
+        let mut address = job.station.insert(&name_of(ep)?)?;
+        ok!(obj job.station.av, remove(&mut address, 1, 0));
+        close(ep)
     })
 }

@@ -77,6 +77,27 @@ impl Job<'_> {
         self.tx.next()
     }
 
+    /// As [`done`](Self::done). The completion must have this context.
+    pub(crate) fn told(
+        &self,
+        context: usize,
+        call: impl FnMut() -> isize,
+    ) -> Result<fi_cq_tagged_entry, String> {
+        self.post(call)?;
+        self.tx.of(context)
+    }
+
+    /// Posts an operation and waits for its failure, with this error number.
+    pub(crate) fn fails(
+        &self,
+        errno: i32,
+        what: &str,
+        call: impl FnMut() -> isize,
+    ) -> Result<fi_cq_err_entry, String> {
+        self.post(call)?;
+        self.tx.fails(errno, what)
+    }
+
     /// Runs a fetching operation on a u64 until completion. Returns the value before.
     pub(crate) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
         let (peer, mut before) = (self.peer(rank), 0u64);

@@ -9,86 +9,78 @@ use super::value::TYPES;
 use crate::laws::no_memory;
 
 laws! {
-    misaligned: "mr.misaligned", "fi_atomic(3) §8", 2, [atomic, fetch_atomic],
+    misaligned with(&Plan::DEFAULT, 512): "mr.misaligned", "fi_atomic(3) §8", 2, [atomic, fetch_atomic],
         "an element that is not aligned as its type in C ends with FI_EINVAL, and is left alone";
-    unknown_keys: "mr.unknown", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, compare_atomic, inject_atomic],
+    unknown_keys with(&Plan::DEFAULT, 256): "mr.unknown", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, compare_atomic, inject_atomic],
         "a key that was never given out ends with FI_ENOKEY";
-    taken: "mr.taken", "fi_mr(3)", 1, [mr_reg, close],
+    taken with(&Plan::DEFAULT.mr_mode(0), 256): "mr.taken", "fi_mr(3)", 1, [mr_reg, close],
         "a key in use cannot be had a second time (-FI_ENOKEY), and can after it was closed";
     other_domains: "mr.domains", "fi_mr(3)", 1, [mr_reg, domain, atomic],
         "keys belong to a domain: another one of the process has its own under the same number";
-    bad_registrations: "mr.bad", "fi_mr(3)", 1, [mr_reg, mr_regv, mr_regattr],
+    bad_registrations with(&Plan::DEFAULT, 256): "mr.bad", "fi_mr(3)", 1, [mr_reg, mr_regv, mr_regattr],
         "no memory, no length, unknown rights and flags, several pieces, an offset and no place for the region are refused";
-    own_rank: "mr.self", "fi_atomic(3) §4", 1, [fetch_atomic, write, read],
+    own_rank with(&Plan::DEFAULT, 256): "mr.self", "fi_atomic(3) §4", 1, [fetch_atomic, write, read],
         "a process reaches its own memory as peers do";
 }
 
-fn misaligned(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 512, |job| {
-        let bytes = [0u8; 64];
-        for (datatype, ty) in (0..).zip(TYPES) {
-            // A complex number needs the alignment of one part.
-            for at in 1..ty.1 as u64 {
-                let mut result = [1u8; 64];
-                let mut call = Call::fetch(
-                    (datatype, WRITE),
-                    job.place(job.right(), 64 + at as usize),
-                    &bytes,
-                    &mut result,
-                );
-                job.post(|| call.post(job.ep))?;
-                job.tx
-                    .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;
-                ensure_eq!(result, [1; 64], "the result");
-            }
+fn misaligned(job: &Job<'_>) -> Verdict {
+    let bytes = [0u8; 64];
+    for (datatype, ty) in (0..).zip(TYPES) {
+        // A complex number needs the alignment of one part.
+        for at in 1..ty.1 as u64 {
+            let mut result = [1u8; 64];
+            let place = job.place(job.right(), 64 + at as usize);
+            let mut call = Call::fetch((datatype, WRITE), place, &bytes, &mut result);
+            job.post(|| call.post(job.ep))?;
+            job.tx
+                .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;
+            ensure_eq!(result, [1; 64], "the result");
         }
-        job.meet();
-        job.memory.holds(0, &[0; 512], "the memory")
-    })
+    }
+    job.meet();
+    job.memory.holds(0, &[0; 512], "the memory")
 }
 
-fn unknown_keys(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
-        let (one, mut result, none) = (1u64, 9u64, null_mut());
-        let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
-        let mut random = ctx.random(job.rank.into());
-        for wrong in [0, key + 1, key ^ 1 << 63, u64::MAX, random.next() | 1 << 40] {
-            job.post(
-                || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
-            )?;
-            let error = job.tx.fails(FI_ENOKEY, "fi_atomic")?;
-            let seen = (error.op_context.addr(), error.flags);
-            ensure_eq!(seen, (3, FI_ATOMIC | FI_WRITE), "context and flags");
-            job.post(|| call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)))?;
-            job.tx.fails(FI_ENOKEY, "fi_inject_atomic")?;
-            job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
-            let error = job.tx.fails(FI_ENOKEY, "fi_fetch_atomic")?;
-            let seen = (error.op_context.addr(), error.flags);
-            ensure_eq!(seen, (4, FI_ATOMIC | FI_READ), "context and flags");
-            job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
-            job.tx.fails(FI_ENOKEY, "fi_compare_atomic")?;
-        }
-        ensure_eq!(result, 9, "the result");
-        job.tx.is_empty()
-    })
+fn unknown_keys(job: &Job<'_>) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 8);
+    let (one, mut result, none) = (1u64, 9u64, null_mut());
+    let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
+    let mut random = job.ctx.random(job.rank.into());
+    for wrong in [0, key + 1, key ^ 1 << 63, u64::MAX, random.next() | 1 << 40] {
+        let error = job.fails(
+            FI_ENOKEY,
+            "fi_atomic",
+            || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
+        )?;
+        let seen = (error.op_context.addr(), error.flags);
+        ensure_eq!(seen, (3, FI_ATOMIC | FI_WRITE), "context and flags");
+        job.fails(
+            FI_ENOKEY,
+            "fi_inject_atomic",
+            || call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)),
+        )?;
+        let error = job.fails(FI_ENOKEY, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
+        let seen = (error.op_context.addr(), error.flags);
+        ensure_eq!(seen, (4, FI_ATOMIC | FI_READ), "context and flags");
+        job.fails(FI_ENOKEY, "fi_compare_atomic", || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
+    }
+    ensure_eq!(result, 9, "the result");
+    job.tx.is_empty()
 }
 
-fn taken(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
-        let (domain, memory, mut mr) = (job.station.domain, Memory::new(256), null_mut());
-        let rights = FI_REMOTE_READ;
-        for key in [0, 55, u64::MAX - 1] {
-            let first = job.station.register(memory, key)?;
-            ensure_eq!(first.key, key, "the key");
-            gives!(FI_ENOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
-            close(first.mr)?;
-            let second = job.station.register(memory, key)?;
-            close(second.mr)?;
-        }
-        memory.free();
-        Ok(())
-    })
+fn taken(job: &Job<'_>) -> Verdict {
+    let (domain, memory, mut mr) = (job.station.domain, Memory::new(256), null_mut());
+    let rights = FI_REMOTE_READ;
+    for key in [0, 55, u64::MAX - 1] {
+        let first = job.station.register(memory, key)?;
+        ensure_eq!(first.key, key, "the key");
+        gives!(FI_ENOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
+        close(first.mr)?;
+        let second = job.station.register(memory, key)?;
+        close(second.mr)?;
+    }
+    memory.free();
+    Ok(())
 }
 
 fn other_domains(ctx: &Ctx) -> Verdict {
@@ -114,49 +106,42 @@ fn other_domains(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn bad_registrations(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (domain, memory, rights) = (
-            job.station.domain,
-            Memory::new(256),
-            FI_REMOTE_READ | FI_REMOTE_WRITE,
-        );
-        let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
-        let (base_of_none, place) = (null(), &raw mut mr);
-        gives!(FI_EINVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, reg(base, 0, rights, 0, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 8, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
-        gives!(FI_EBADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
-        gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
-        let part = iovec(memory.base, 128);
-        let parts = [part; 2];
-        gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
-        gives!(FI_EINVAL, mr domain, regattr(null(), 0, place));
-        for (base, len) in no_memory() {
-            for rights in [rights, FI_REMOTE_READ, FI_SEND | FI_RECV] {
-                let base = base.cast_const().cast();
-                gives!(FI_EINVAL, mr domain, reg(base, len, rights, 0, 1, 0, place, none));
-            }
+fn bad_registrations(job: &Job<'_>) -> Verdict {
+    let (domain, memory) = (job.station.domain, Memory::new(256));
+    let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
+    let (base_of_none, place) = (null(), &raw mut mr);
+    gives!(FI_EINVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, reg(base, 0, rights, 0, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 8, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
+    gives!(FI_EBADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
+    gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
+    let part = iovec(memory.base, 128);
+    let parts = [part; 2];
+    gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
+    gives!(FI_EINVAL, mr domain, regattr(null(), 0, place));
+    for (base, len) in no_memory() {
+        for rights in [rights, FI_REMOTE_READ, FI_SEND | FI_RECV] {
+            let base = base.cast_const().cast();
+            gives!(FI_EINVAL, mr domain, reg(base, len, rights, 0, 1, 0, place, none));
         }
-        ensure_eq!(mr, null_mut(), "a region");
-        let registered = job.station.register_for(memory, rights, 1)?;
-        close(registered.mr)?;
-        memory.free();
-        Ok(())
-    })
+    }
+    ensure_eq!(mr, null_mut(), "a region");
+    let registered = job.station.register_for(memory, rights, 1)?;
+    close(registered.mr)?;
+    memory.free();
+    Ok(())
 }
 
-fn own_rank(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        ensure_eq!(job.fetch(0, 8, SUM, 6)?, 0, "before");
-        ensure_eq!(job.compare((0, 8), CSWAP, 9, 6)?, 6, "in between");
-        ensure_eq!(job.memory.get(8), 9, "the memory");
-        job.write(0, 16, &[3; 8])?;
-        let expected = [&9u64.to_le_bytes()[..], &[3; 8]].concat();
-        ensure_eq!(job.read(0, 8, 16)?, expected, "what is read");
-        Ok(())
-    })
+fn own_rank(job: &Job<'_>) -> Verdict {
+    ensure_eq!(job.fetch(0, 8, SUM, 6)?, 0, "before");
+    ensure_eq!(job.compare((0, 8), CSWAP, 9, 6)?, 6, "in between");
+    ensure_eq!(job.memory.get(8), 9, "the memory");
+    job.write(0, 16, &[3; 8])?;
+    let expected = [&9u64.to_le_bytes()[..], &[3; 8]].concat();
+    ensure_eq!(job.read(0, 8, 16)?, expected, "what is read");
+    Ok(())
 }

@@ -10,7 +10,7 @@ pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::envelope::*;
 pub(crate) use super::job::*;
-pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};
+pub(crate) use crate::kit::{Memory, given, pause, random_bytes, same, until};
 pub(crate) use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;

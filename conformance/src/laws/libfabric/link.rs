@@ -2,24 +2,27 @@
 //! that need the other side end with FI_ECONNRESET. The processes of one side continue.
 
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
-use super::death::{WAITS, ended, reset, waited};
+use super::death::{WAITS, ended, reset, survived, waited};
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::Plan;
 use crate::kit::{Lose, Sides};
 
 laws! {
-    operations: "link.operations", "fi_cq(3)", 4,
+    operations_lose given(Sides::cut as Lose): "link.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + needs_cut,
         "operations across a link that goes down end, at last with FI_ECONNRESET; those between processes of one host go on, and all can be closed";
-    messages: "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
+    messages_lose given(Sides::cut as Lose):
+        "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
         "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
-    counters: "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
+    counters survived(&Plan::DEFAULT.counters(&[FI_WRITE]).queues(false)):
+        "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
         "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
-    operations_without_launcher: "link.launcher.operations", "fi_cq(3)", 4,
+    operations_lose given(Sides::kill_launcher as Lose): "link.launcher.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + kills_launcher,
         "operations on processes whose launcher is killed end with FI_ECONNRESET; those of the other host go on, and nothing is left behind";
-    messages_without_launcher: "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
+    messages_lose given(Sides::kill_launcher as Lose):
+        "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
         "waits for a send to, or a directed receive from, a process whose launcher is killed end with FI_ECONNRESET; messages of the others go on";
 }
 
@@ -39,14 +42,6 @@ fn begin(job: &Job<'_>) -> Result<Sides, String> {
     }
     job.meet();
     Ok(sides)
-}
-
-fn operations(ctx: &Ctx) -> Verdict {
-    operations_lose(ctx, Sides::cut)
-}
-
-fn operations_without_launcher(ctx: &Ctx) -> Verdict {
-    operations_lose(ctx, Sides::kill_launcher)
 }
 
 fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
@@ -75,8 +70,9 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             }
         }
         // An injected operation reports only failures.
-        job.post(|| INJECT(job.ep, own, place, null_mut()))?;
-        job.tx.fails(FI_ECONNRESET, "fi_inject_write")?;
+        job.fails(FI_ECONNRESET, "fi_inject_write", || {
+            INJECT(job.ep, own, place, null_mut())
+        })?;
     }
     job.tx.is_empty()?;
     near(&job, &sides, 50)?;
@@ -107,14 +103,6 @@ fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
             _ => looks.again(),
         }
     }
-}
-
-fn messages(ctx: &Ctx) -> Verdict {
-    messages_lose(ctx, Sides::cut)
-}
-
-fn messages_without_launcher(ctx: &Ctx) -> Verdict {
-    messages_lose(ctx, Sides::kill_launcher)
 }
 
 fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
@@ -153,10 +141,8 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     ended(job)
 }
 
-fn counters(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.counters(&[FI_WRITE]).queues(false);
-    let job = opened(ctx, &plan, 256)?;
-    let sides = Sides::find(ctx)?;
+fn counters(job: &Job<'_>) -> Verdict {
+    let sides = Sides::find(job.ctx)?;
     let writes = job.station.counters[0];
     let write = |rank: u32| {
         let (to, at, key) = job.place(rank, 8);
@@ -178,7 +164,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         ensure!(!one(other)?, "a write before the cut has failed");
     }
     job.meet();
-    sides.cut(ctx);
+    sides.cut(job.ctx);
     let mut looks = Looks::for_the("a write across the link to fail");
     while !one(sides.lost()[0])? {
         looks.again();
@@ -192,5 +178,5 @@ fn counters(ctx: &Ctx) -> Verdict {
     until("the writes on this side", || {
         value_of(writes) == before + 50
     })?;
-    ended(job)
+    Ok(())
 }

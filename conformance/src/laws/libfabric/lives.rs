@@ -23,11 +23,11 @@ laws! {
         "an object is bound once for each purpose; those of another domain, null, and unknown flags are refused";
     many_times: "lives.again", "fi_close(3)", 2, [fabric, domain, endpoint, close, fetch_atomic],
         "everything can be opened and closed again and again, and works each time";
-    many_endpoints: "lives.many", "fi_endpoint(3)", 2, [endpoint, enable, getname, fetch_atomic, close],
+    many_endpoints with(&Plan::DEFAULT, 4096): "lives.many", "fi_endpoint(3)", 2, [endpoint, enable, getname, fetch_atomic, close],
         "dozens of endpoints of one domain are each reached by their own names, and share its memory";
-    shared_queue: "lives.queue", "fi_endpoint(3)", 1, [ep_bind, cq_read, atomic],
+    shared_queue with(&Plan::DEFAULT, 256): "lives.queue", "fi_endpoint(3)", 1, [ep_bind, cq_read, atomic],
         "endpoints that share a queue are all told there";
-    aliases: "lives.alias", "fi_endpoint(3)", 2, [ep_alias, atomic, close],
+    aliases with(&Plan::DEFAULT.selective(true), 256): "lives.alias", "fi_endpoint(3)", 2, [ep_alias, atomic, close],
         "an alias is the endpoint with other flags, and the endpoint stays when it is closed";
     pending: "lives.pending", "fi_endpoint(3)", 2, [close, atomic, recv],
         "an endpoint can be closed with receives that nobody has filled and completions that nobody has read";
@@ -186,21 +186,15 @@ fn states(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn bare_endpoint(station: &Station) -> Result<*mut fid_ep, String> {
-    let mut ep: *mut fid_ep = null_mut();
-    ok!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
-    Ok(ep)
-}
-
 fn incomplete(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::DEFAULT)?;
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     ok!(fid ep, bind(station.tx.0.cast(), FI_TRANSMIT));
     gives!(FI_ENOAV, fid ep, control(FI_ENABLE, null_mut()));
     ok!(fid ep, bind(station.av.cast(), 0));
     ok!(fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     ok!(fid ep, bind(station.av.cast(), 0));
     gives!(FI_ENOCQ, fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
@@ -212,7 +206,7 @@ fn bindings(_: &Ctx) -> Verdict {
         Station::open(&Plan::DEFAULT)?,
         Station::open(&Plan::DEFAULT)?,
     );
-    let ep = bare_endpoint(&station)?;
+    let ep = station.bare()?;
     let queue = open_queue(station.domain, &Plan::DEFAULT)?;
     gives!(FI_EDOMAIN, fid ep, bind(other.av.cast(), 0));
     gives!(FI_EDOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
@@ -247,77 +241,68 @@ fn many_times(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn many_endpoints(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 4096, |job| {
-        const COUNT: usize = 40;
-        let mut endpoints = Vec::new();
-        for _ in 0..COUNT {
-            let ep = job.station.endpoint(&Plan::DEFAULT)?;
-            ok!(fid ep, control(FI_ENABLE, null_mut()));
-            endpoints.push(ep);
-        }
-        let peer = job.peer(job.right());
-        for (nth, ep) in endpoints.iter().enumerate() {
-            // Ranks exchange one name at a time.
-            job.meet();
-            ctx.tell(&super::station::name_of(*ep)?);
-            job.meet();
-            let to = job
-                .station
-                .insert(&ctx.told(job.right()).unwrap_or_default())?;
-            let (at, from) = (peer.base + 8 * nth as u64, endpoints[COUNT - 1 - nth]);
-            job.post(|| call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
-            job.tx.of(nth)?;
-        }
+fn many_endpoints(job: &Job<'_>) -> Verdict {
+    const COUNT: usize = 40;
+    let mut endpoints = Vec::new();
+    for _ in 0..COUNT {
+        let ep = job.station.enabled(&Plan::DEFAULT)?;
+        endpoints.push(ep);
+    }
+    let peer = job.peer(job.right());
+    for (nth, ep) in endpoints.iter().enumerate() {
+        // Ranks exchange one name at a time.
         job.meet();
-        ensure!(
-            (0..COUNT).all(|nth| job.memory.get(8 * nth) == 1),
-            "the memory"
-        );
-        endpoints.into_iter().try_for_each(close)
-    })
+        job.ctx.tell(&super::station::name_of(*ep)?);
+        job.meet();
+        let to = job
+            .station
+            .insert(&job.ctx.told(job.right()).unwrap_or_default())?;
+        let (at, from) = (peer.base + 8 * nth as u64, endpoints[COUNT - 1 - nth]);
+        job.told(nth, || call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
+    }
+    job.meet();
+    ensure!(
+        (0..COUNT).all(|nth| job.memory.get(8 * nth) == 1),
+        "the memory"
+    );
+    endpoints.into_iter().try_for_each(close)
 }
 
-fn shared_queue(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let second = job.station.endpoint(&Plan::DEFAULT)?;
-        ok!(fid second, control(FI_ENABLE, null_mut()));
-        let (to, at, key) = job.place(0, 8);
-        for (context, ep) in [(1, job.ep), (2, second)] {
-            job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))?;
-        }
-        let both = job.tx.next()?.op_context.addr() + job.tx.next()?.op_context.addr();
-        ensure_eq!(both, 3, "both contexts");
-        close(second)?;
-        job.fetch(0, 8, SUM, 1).map(drop)
-    })
+fn shared_queue(job: &Job<'_>) -> Verdict {
+    let second = job.station.enabled(&Plan::DEFAULT)?;
+    let (to, at, key) = job.place(0, 8);
+    for (context, ep) in [(1, job.ep), (2, second)] {
+        job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))?;
+    }
+    let both = job.tx.next()?.op_context.addr() + job.tx.next()?.op_context.addr();
+    ensure_eq!(both, 3, "both contexts");
+    close(second)?;
+    job.fetch(0, 8, SUM, 1).map(drop)
 }
 
-fn aliases(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.selective(true), 256, |job| {
-        let mut alias: *mut fid = null_mut();
-        let mut wanted = fi_alias {
-            fid: &mut alias,
-            flags: FI_TRANSMIT | FI_COMPLETION,
-        };
-        ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
-        let alias: *mut fid_ep = alias.cast();
-        let seen = super::station::name_of(alias)?;
-        ensure_eq!(seen, job.station.name()?, "the name");
-        let (to, at, key) = job.place(job.right(), 8);
-        let post = |ep: *mut fid_ep, context| {
-            job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))
-        };
-        post(alias, 4)?;
-        job.tx.of(4)?;
-        close(alias)?;
-        post(job.ep, 5)?;
-        until("the second operation", || {
-            job.tx.progress();
-            job.memory.get(8) == 2
-        })?;
-        job.tx.is_empty()
-    })
+fn aliases(job: &Job<'_>) -> Verdict {
+    let mut alias: *mut fid = null_mut();
+    let mut wanted = fi_alias {
+        fid: &mut alias,
+        flags: FI_TRANSMIT | FI_COMPLETION,
+    };
+    ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
+    let alias: *mut fid_ep = alias.cast();
+    let seen = super::station::name_of(alias)?;
+    ensure_eq!(seen, job.station.name()?, "the name");
+    let (to, at, key) = job.place(job.right(), 8);
+    let post = |ep: *mut fid_ep, context| {
+        job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))
+    };
+    post(alias, 4)?;
+    job.tx.of(4)?;
+    close(alias)?;
+    post(job.ep, 5)?;
+    until("the second operation", || {
+        job.tx.progress();
+        job.memory.get(8) == 2
+    })?;
+    job.tx.is_empty()
 }
 
 fn pending(ctx: &Ctx) -> Verdict {

@@ -4,17 +4,17 @@ use super::kit::*;
 use super::value::*;
 
 laws! {
-    base: "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],
+    whole given(Family::Base): "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],
         "each of the 11 operations of fi_atomic leaves at the target what its formula says, for every datatype";
-    fetch: "atomic.matrix.fetch", "fi_atomic(3) §4.2, §4.4", 2, [fetch_atomic],
+    whole given(Family::Fetch): "atomic.matrix.fetch", "fi_atomic(3) §4.2, §4.4", 2, [fetch_atomic],
         "each of the 12 operations of fi_fetch_atomic leaves what its formula says and gives the initial value";
-    compare: "atomic.matrix.compare", "fi_atomic(3) §4.2, §4.5", 2, [compare_atomic],
+    whole given(Family::Compare): "atomic.matrix.compare", "fi_atomic(3) §4.2, §4.5", 2, [compare_atomic],
         "each of the 7 operations of fi_compare_atomic leaves what its formula says and gives the initial value";
-    neighbours: "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
+    neighbours in_modes(1024): "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
         "bytes beside the elements stay as they are, at the target and in the buffers";
-    not_a_number: "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
+    not_a_number in_modes(256): "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
         "comparisons are those of C: nothing compares with NaN, and -0 equals 0";
-    padding: "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
+    padding in_modes(256): "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
         "the padding of a long double, where it has any, takes no part in comparisons";
 }
 
@@ -61,6 +61,20 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// A comparing operation on one element.
+    pub(super) fn compare(
+        what: (c_int, c_int),
+        to: (u64, u64, u64),
+        [operand, compare]: [&'a [u8]; 2],
+        result: &'a mut [u8],
+    ) -> Call<'a> {
+        Call {
+            family: Family::Compare,
+            compare,
+            ..Call::fetch(what, to, operand, result)
+        }
+    }
+
     pub(super) fn post(&mut self, ep: *mut fid_ep) -> isize {
         let (address, at, key) = self.to;
         let (ty, op) = self.what;
@@ -84,7 +98,7 @@ impl<'a> Call<'a> {
 fn whole(ctx: &Ctx, family: Family) -> Verdict {
     in_modes(ctx, 1024, |job| {
         let to = job.right();
-        let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
+        let mut random = ctx.random(u64::from(job.rank));
         for (datatype, ty) in (0..).zip(TYPES) {
             for op in (0..19).filter(|op| takes(family, *op) && ty.has(*op)) {
                 for _ in 0..4 {
@@ -103,7 +117,7 @@ fn whole(ctx: &Ctx, family: Family) -> Verdict {
                     let mut call = Call {
                         family,
                         what: (datatype, op),
-                        to: (peer.address, peer.base + AT as u64, peer.key),
+                        to: job.place(to, AT),
                         operand: &operands,
                         compare: &compares,
                         result: &mut result,
@@ -141,130 +155,96 @@ fn whole(ctx: &Ctx, family: Family) -> Verdict {
     })
 }
 
-fn base(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Base)
-}
-
-fn fetch(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Fetch)
-}
-
-fn compare(ctx: &Ctx) -> Verdict {
-    whole(ctx, Family::Compare)
-}
-
-fn neighbours(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 1024, |job| {
-        let to = job.right();
-        let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
-        job.memory.fill(0x77);
-        job.meet();
-        for (datatype, ty) in (0..).zip(TYPES) {
-            for count in [1, 2, 3] {
-                let len = count * ty.size();
-                let at = AT + ty.size() * (random.below(3) as usize);
-                let operand = vec![0u8; len];
-                let mut result = vec![0x11u8; len + 64];
-                let mut call = Call {
-                    count,
-                    ..Call::fetch(
-                        (datatype, WRITE),
-                        (peer.address, peer.base + at as u64, peer.key),
-                        &operand,
-                        &mut result[32..],
-                    )
-                };
-                job.done(|| call.post(job.ep))?;
-                let mut expected = vec![0x77; 512];
-                expected[at - 128..][..len].fill(0);
-                same(&job.read(to, 128, 512)?, &expected, "around the target")?;
-                same(&result[..32], &[0x11; 32], "before the result")?;
-                same(&result[32..32 + len], &vec![0x77; len], "the result")?;
-                same(&result[32 + len..], &[0x11; 32], "behind the result")?;
-                job.write(to, at, &vec![0x77; len])?;
-            }
+fn neighbours(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    let (peer, mut random) = (job.peer(to), job.ctx.random(u64::from(job.rank)));
+    job.memory.fill(0x77);
+    job.meet();
+    for (datatype, ty) in (0..).zip(TYPES) {
+        for count in [1, 2, 3] {
+            let len = count * ty.size();
+            let at = AT + ty.size() * (random.below(3) as usize);
+            let operand = vec![0u8; len];
+            let mut result = vec![0x11u8; len + 64];
+            let mut call = Call {
+                count,
+                ..Call::fetch(
+                    (datatype, WRITE),
+                    (peer.address, peer.base + at as u64, peer.key),
+                    &operand,
+                    &mut result[32..],
+                )
+            };
+            job.done(|| call.post(job.ep))?;
+            let mut expected = vec![0x77; 512];
+            expected[at - 128..][..len].fill(0);
+            same(&job.read(to, 128, 512)?, &expected, "around the target")?;
+            same(&result[..32], &[0x11; 32], "before the result")?;
+            same(&result[32..32 + len], &vec![0x77; len], "the result")?;
+            same(&result[32 + len..], &[0x11; 32], "behind the result")?;
+            job.write(to, at, &vec![0x77; len])?;
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// NaN and -0 with each real datatype. Rows: `(op, target, operand, comparand, after)`.
-fn not_a_number(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 256, |job| {
-        let to = job.right();
-        let peer = job.peer(to);
-        let nan = f64::NAN;
-        for (op, target, operand, compare, after) in [
-            ("MIN", 1.0, nan, 0.0, 1.0),
-            ("MAX", 1.0, nan, 0.0, 1.0),
-            ("CSWAP", 1.0, 2.0, nan, 1.0),
-            ("CSWAP_NE", 1.0, 2.0, nan, 2.0),
-            ("CSWAP_LE", 1.0, 2.0, nan, 1.0),
-            ("CSWAP_GE", 1.0, 2.0, nan, 1.0),
-            ("CSWAP", -0.0, 2.0, 0.0, 2.0),
-            ("CSWAP_NE", -0.0, 2.0, 0.0, -0.0),
-            ("CSWAP_LT", -0.0, 2.0, 0.0, -0.0),
-            ("MIN", 0.0, -0.0, 0.0, 0.0),
-        ] {
-            for datatype in [8, 9, 12] {
-                let ty = Type::of(datatype);
-                let number = |value| ty.encode(Value::Number(value, 0.0));
-                job.write(to, 64, &number(target))?;
-                let index = OPS.iter().position(|name| *name == op);
-                let op_number = index.expect("an operation") as c_int;
-                let family = match op.starts_with("CSWAP") {
-                    true => Family::Compare,
-                    false => Family::Base,
-                };
-                let mut result = vec![0; 16];
-                let mut call = Call {
-                    family,
-                    what: (datatype, op_number),
-                    to: (peer.address, peer.base + 64, peer.key),
-                    operand: &number(operand),
-                    compare: &number(compare),
-                    result: &mut result,
-                    count: 1,
-                };
-                job.done(|| call.post(job.ep))?;
-                let seen = job.read(to, 64, ty.size())?;
-                ensure!(
-                    ty.same(&seen, &number(after)),
-                    "{op} of {operand} on {target} (compare {compare}), datatype {datatype}: {seen:x?} instead of {after}"
-                );
-            }
-        }
-        Ok(())
-    })
-}
-
-fn padding(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 256, |job| {
-        let to = job.right();
-        let peer = job.peer(to);
-        let ty = Type::of(12);
-        for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
-            let number = |value, padding| {
-                let mut bytes = ty.encode(Value::Number(value, 0.0));
-                bytes[LONG_DOUBLE..].fill(padding);
-                bytes
-            };
-            job.write(to, 64, &number(3.0, 0xaa))?;
-            let mut result = vec![0; 16];
-            let mut call = Call {
-                family: Family::Compare,
-                what: (12, op),
-                to: (peer.address, peer.base + 64, peer.key),
-                operand: &number(5.0, 0x11),
-                compare: &number(3.0, 0x55),
-                result: &mut result,
-                count: 1,
+fn not_a_number(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    let nan = f64::NAN;
+    for (op, target, operand, compare, after) in [
+        ("MIN", 1.0, nan, 0.0, 1.0),
+        ("MAX", 1.0, nan, 0.0, 1.0),
+        ("CSWAP", 1.0, 2.0, nan, 1.0),
+        ("CSWAP_NE", 1.0, 2.0, nan, 2.0),
+        ("CSWAP_LE", 1.0, 2.0, nan, 1.0),
+        ("CSWAP_GE", 1.0, 2.0, nan, 1.0),
+        ("CSWAP", -0.0, 2.0, 0.0, 2.0),
+        ("CSWAP_NE", -0.0, 2.0, 0.0, -0.0),
+        ("CSWAP_LT", -0.0, 2.0, 0.0, -0.0),
+        ("MIN", 0.0, -0.0, 0.0, 0.0),
+    ] {
+        for datatype in [8, 9, 12] {
+            let ty = Type::of(datatype);
+            let number = |value| ty.encode(Value::Number(value, 0.0));
+            job.write(to, 64, &number(target))?;
+            let index = OPS.iter().position(|name| *name == op);
+            let op_number = index.expect("an operation") as c_int;
+            let (what, place, mut result) = ((datatype, op_number), job.place(to, 64), vec![0; 16]);
+            let operands = [&number(operand)[..], &number(compare)];
+            let mut call = match op.starts_with("CSWAP") {
+                true => Call::compare(what, place, operands, &mut result),
+                false => Call::base(what, place, operands[0]),
             };
             job.done(|| call.post(job.ep))?;
-            let expected = number(if swaps { 5.0 } else { 3.0 }, 0);
-            let seen = job.read(to, 64, 16)?;
-            ensure!(ty.same(&seen, &expected), "operation {op} gives {seen:x?}");
+            let seen = job.read(to, 64, ty.size())?;
+            ensure!(
+                ty.same(&seen, &number(after)),
+                "{op} of {operand} on {target} (compare {compare}), datatype {datatype}: {seen:x?} instead of {after}"
+            );
         }
-        Ok(())
-    })
+    }
+    Ok(())
+}
+
+fn padding(job: &Job<'_>) -> Verdict {
+    let to = job.right();
+    let ty = Type::of(12);
+    for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
+        let number = |value, padding| {
+            let mut bytes = ty.encode(Value::Number(value, 0.0));
+            bytes[LONG_DOUBLE..].fill(padding);
+            bytes
+        };
+        job.write(to, 64, &number(3.0, 0xaa))?;
+        let mut result = vec![0; 16];
+        let (operand, compare) = (number(5.0, 0x11), number(3.0, 0x55));
+        let operands = [&operand[..], &compare];
+        let mut call = Call::compare((12, op), job.place(to, 64), operands, &mut result);
+        job.done(|| call.post(job.ep))?;
+        let expected = number(if swaps { 5.0 } else { 3.0 }, 0);
+        let seen = job.read(to, 64, 16)?;
+        ensure!(ty.same(&seen, &expected), "operation {op} gives {seen:x?}");
+    }
+    Ok(())
 }

@@ -9,11 +9,11 @@ laws! {
         "in every mode of registration memory is reached by virtual address or offset, by the provider's key or the program's";
     offered: "mr.modes.offered", "fi_mr(3)", 1, [getinfo],
         "no mode is offered that was not asked for, and none is required";
-    many_regions: "mr.many", "fi_mr(3)", 2, [mr_reg, mr_regv, mr_regattr, close, fetch_atomic],
+    many_regions in_modes(256): "mr.many", "fi_mr(3)", 2, [mr_reg, mr_regv, mr_regattr, close, fetch_atomic],
         "hundreds of regions, by all three calls of registration, are each reached by their own key";
-    read_only: "mr.read-only", "fi_mr(3)", 2, [mr_reg, read, write, fetch_atomic],
+    read_only with(&Plan::DEFAULT, 256): "mr.read-only", "fi_mr(3)", 2, [mr_reg, read, write, fetch_atomic],
         "memory that its owner cannot write is registered for FI_REMOTE_READ and read; for FI_REMOTE_WRITE it is refused (FI_EINVAL)";
-    ranges: "mr.range", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, write, read],
+    ranges in_modes(256): "mr.range", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, write, read],
         "what does not lie in the region as a whole is refused (FI_EACCES), at both ends and where addresses overflow; nothing is changed";
 }
 
@@ -39,11 +39,8 @@ fn modes(ctx: &Ctx) -> Verdict {
             let given = unsafe { (*(*job.station.info.raw()).domain_attr).mr_mode };
             let basic = given & FI_MR_BASIC != 0;
             if !basic && given & FI_MR_PROV_KEY == 0 {
-                ensure_eq!(
-                    job.registered.key,
-                    7 + u64::from(job.rank),
-                    "mode {mr_mode:#x}: the key that was asked for"
-                );
+                let asked = 7 + u64::from(job.rank);
+                ensure_eq!(job.registered.key, asked, "mode {mr_mode:#x}: the key");
             }
             let rank = job.right();
             ensure_eq!(job.fetch(rank, 8, SUM, 5)?, 0, "mode {mr_mode:#x}");
@@ -132,107 +129,105 @@ pub(super) fn add(job: &Job<'_>, at: u64, key: u64, value: u64) -> Result<u64, S
     Ok(before)
 }
 
-fn many_regions(ctx: &Ctx) -> Verdict {
-    for mr_mode in [BASIC, 0] {
-        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
-            const COUNT: usize = 300;
-            let memory = Memory::new(16 * COUNT);
-            let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
-            let mut regions = Vec::new();
-            for nth in 0..COUNT {
-                let one = Memory {
-                    base: memory.at(16 * nth),
-                    len: 16,
-                };
-                regions.push(register(job, one, rights, 1000 + nth as u64, nth % 3)?);
-            }
-            let (key, base) = exchanged(job, regions[0]);
-            // Keys are consecutive, and the regions are adjacent in memory.
-            for nth in 0..COUNT as u64 {
-                let at = if base == 0 { 8 } else { base + 16 * nth + 8 };
-                ensure_eq!(add(job, at, key + nth, nth + 1)?, 0, "region {nth}");
-            }
-            job.meet();
-            for (nth, region) in regions.iter().enumerate() {
-                ensure_eq!(memory.get(16 * nth + 8), nth as u64 + 1, "region {nth}");
-                ensure_eq!(region.key, regions[0].key + nth as u64, "key {nth}");
-                close(region.mr)?;
-            }
-            memory.free();
-            Ok(())
-        })?;
+fn many_regions(job: &Job<'_>) -> Verdict {
+    const COUNT: usize = 300;
+    let memory = Memory::new(16 * COUNT);
+    let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let mut regions = Vec::new();
+    for nth in 0..COUNT {
+        let one = Memory {
+            base: memory.at(16 * nth),
+            len: 16,
+        };
+        regions.push(register(job, one, rights, 1000 + nth as u64, nth % 3)?);
     }
+    let (key, base) = exchanged(job, regions[0]);
+    // Keys are consecutive, and the regions are adjacent in memory.
+    for nth in 0..COUNT as u64 {
+        let at = if base == 0 { 8 } else { base + 16 * nth + 8 };
+        ensure_eq!(add(job, at, key + nth, nth + 1)?, 0, "region {nth}");
+    }
+    job.meet();
+    for (nth, region) in regions.iter().enumerate() {
+        ensure_eq!(memory.get(16 * nth + 8), nth as u64 + 1, "region {nth}");
+        ensure_eq!(region.key, regions[0].key + nth as u64, "key {nth}");
+        close(region.mr)?;
+    }
+    memory.free();
     Ok(())
 }
 
 static TABLE: [u64; 512] = [0x7ab1e; 512];
 
-fn read_only(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let table = Memory {
-            base: (&raw const TABLE).cast_mut().cast(),
-            len: 4096,
-        };
-        let mut refused = null_mut();
-        let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
-        ensure_eq!(code, -FI_EINVAL, "fi_mr_reg for writing");
-        let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
-        let (key, base) = exchanged(job, registered);
-        let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
-        let words = seen.as_mut_ptr();
-        job.done(|| call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())))?;
-        ensure_eq!(seen, [0x7ab1e; 64], "what was read");
-        job.post(|| call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))))?;
-        job.tx.fails(FI_EACCES, "a write")?;
-        job.meet();
-        ensure_eq!(TABLE[0], 0x7ab1e, "the table");
-        close(registered.mr)
-    })
+fn read_only(job: &Job<'_>) -> Verdict {
+    let table = Memory {
+        base: (&raw const TABLE).cast_mut().cast(),
+        len: 4096,
+    };
+    let mut refused = null_mut();
+    let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
+    ensure_eq!(code, -FI_EINVAL, "fi_mr_reg for writing");
+    let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
+    let (key, base) = exchanged(job, registered);
+    let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
+    let words = seen.as_mut_ptr();
+    job.done(
+        || call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())),
+    )?;
+    ensure_eq!(seen, [0x7ab1e; 64], "what was read");
+    job.fails(
+        FI_EACCES,
+        "a write",
+        || call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))),
+    )?;
+    job.meet();
+    ensure_eq!(TABLE[0], 0x7ab1e, "the table");
+    close(registered.mr)
 }
 
-fn ranges(ctx: &Ctx) -> Verdict {
-    for mr_mode in [BASIC, 0] {
-        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
-            job.memory.fill(0x21);
-            job.meet();
-            let (to, base, key) = job.place(job.right(), 0);
-            let (words, mut results, none) = ([1u64; 64], [0u64; 64], null_mut());
-            let (o, r) = (words.as_ptr().cast(), results.as_mut_ptr().cast());
-            for (at, count) in [
-                (base + 256, 1),
-                (base + 248, 2),
-                (base, 33),
-                (base.wrapping_sub(8), 1),
-                (base.wrapping_sub(8), 2),
-                (base + (1 << 40), 1),
-                (u64::MAX - 7, 1),
-                (u64::MAX - 7, 2),
-            ] {
-                job.post(
-                    || call!(atomic job.ep, write(o, count, none, to, at, key, UINT64, SUM, none)),
-                )?;
-                job.tx.fails(FI_EACCES, "fi_atomic")?;
-                job.post(|| call!(atomic job.ep, readwrite(o, count, none, r, none, to, at, key, UINT64, SUM, none)))?;
-                job.tx.fails(FI_EACCES, "fi_fetch_atomic")?;
-                job.post(|| call!(atomic job.ep, compwrite(o, count, none, o, none, r, none, to, at, key, UINT64, CSWAP + 1, none)))?;
-                job.tx.fails(FI_EACCES, "fi_compare_atomic")?;
-                job.post(|| call!(rma job.ep, write(o, 8 * count, none, to, at, key, none)))?;
-                job.tx.fails(FI_EACCES, "fi_write")?;
-                job.post(|| call!(rma job.ep, read(r, 8 * count, none, to, at, key, none)))?;
-                job.tx.fails(FI_EACCES, "fi_read")?;
-            }
-            ensure!(
-                results.iter().all(|result| *result == 0),
-                "something was read"
-            );
-            job.meet();
-            job.memory.holds(0, &[0x21; 256], "the memory")?;
-            job.meet();
-            // The last element is in the region.
-            job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
-                .map(drop)
-        })?;
+fn ranges(job: &Job<'_>) -> Verdict {
+    job.memory.fill(0x21);
+    job.meet();
+    let (to, base, key) = job.place(job.right(), 0);
+    let (words, mut results, none) = ([1u64; 64], [0u64; 64], null_mut());
+    let (o, r) = (words.as_ptr().cast(), results.as_mut_ptr().cast());
+    for (at, count) in [
+        (base + 256, 1),
+        (base + 248, 2),
+        (base, 33),
+        (base.wrapping_sub(8), 1),
+        (base.wrapping_sub(8), 2),
+        (base + (1 << 40), 1),
+        (u64::MAX - 7, 1),
+        (u64::MAX - 7, 2),
+    ] {
+        job.fails(
+            FI_EACCES,
+            "fi_atomic",
+            || call!(atomic job.ep, write(o, count, none, to, at, key, UINT64, SUM, none)),
+        )?;
+        job.fails(FI_EACCES, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, count, none, r, none, to, at, key, UINT64, SUM, none)))?;
+        job.fails(FI_EACCES, "fi_compare_atomic", || call!(atomic job.ep, compwrite(o, count, none, o, none, r, none, to, at, key, UINT64, CSWAP + 1, none)))?;
+        job.fails(
+            FI_EACCES,
+            "fi_write",
+            || call!(rma job.ep, write(o, 8 * count, none, to, at, key, none)),
+        )?;
+        job.fails(
+            FI_EACCES,
+            "fi_read",
+            || call!(rma job.ep, read(r, 8 * count, none, to, at, key, none)),
+        )?;
     }
-    Ok(())
+    ensure!(
+        results.iter().all(|result| *result == 0),
+        "something was read"
+    );
+    job.meet();
+    job.memory.holds(0, &[0x21; 256], "the memory")?;
+    job.meet();
+    // The last element is in the region.
+    job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
+        .map(drop)
 }

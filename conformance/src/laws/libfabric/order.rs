@@ -7,11 +7,12 @@ use super::station::Plan;
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],
         "every order that a program asks for is offered or refused, never left out; what nobody knows is refused";
-    second_sees_first: "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
+    atomics_in_order given(FI_ORDER_STRICT | FI_ORDER_ATOMIC): "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
         "with message and data order of atomics, each operation acts on the results of those posted before it";
-    writes: "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
+    writes_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA): "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
         "with the orders of RMA the last of several writes stays, and a read after a write sees it";
-    mixed: "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
+    all_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC):
+        "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
         "with strict order RMA and atomics to one peer follow one another";
     anyway: "order.anyway", "fi_endpoint(3) msg_order, max_order_raw_size", 2, [getinfo, atomic, write, fetch_atomic, read] + ordering,
         "without a request the order that holds is shown, and the sizes of ordered data with it; accesses keep to it";
@@ -63,29 +64,19 @@ fn told(_: &Ctx) -> Verdict {
 /// Fails unless each maximum ordered size is at least 8 if one of its orders is offered, and 0 otherwise.
 fn sizes_fit(info: &mut Info) -> Verdict {
     let (order, sizes) = (info.transmit().msg_order, *info.endpoint());
+    let raw = FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW;
+    let war = FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR;
+    let waw = FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW;
     for (size, orders) in [
-        (
-            sizes.max_order_raw_size,
-            FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW,
-        ),
-        (
-            sizes.max_order_war_size,
-            FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR,
-        ),
-        (
-            sizes.max_order_waw_size,
-            FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW,
-        ),
+        (sizes.max_order_raw_size, raw),
+        (sizes.max_order_war_size, war),
+        (sizes.max_order_waw_size, waw),
     ] {
-        let fits = if order & orders != 0 {
-            size >= 8
-        } else {
-            size == 0
+        let fits = match order & orders {
+            0 => size == 0,
+            _ => size >= 8,
         };
-        ensure!(
-            fits,
-            "data are ordered up to {size} bytes, with order {order:#x}"
-        );
+        ensure!(fits, "{size} bytes of data in order, with order {order:#x}");
     }
     Ok(())
 }
@@ -114,10 +105,6 @@ fn anyway(ctx: &Ctx) -> Verdict {
         .map_err(|code| format!("fi_getinfo with an ordered size gave {code}"))?;
     ensure!(info.endpoint().max_order_waw_size >= 8, "the ordered size");
     sizes_fit(&mut info)
-}
-
-fn second_sees_first(ctx: &Ctx) -> Verdict {
-    atomics_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_ATOMIC)
 }
 
 fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
@@ -160,10 +147,6 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
     })
 }
 
-fn writes(ctx: &Ctx) -> Verdict {
-    writes_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA)
-}
-
 fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
     with(ctx, &Plan::DEFAULT.order(order), 8192, |job| {
         let (to, at, key) = job.place(job.right(), 0);
@@ -184,10 +167,6 @@ fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
         }
         Ok(())
     })
-}
-
-fn mixed(ctx: &Ctx) -> Verdict {
-    all_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC)
 }
 
 fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
@@ -250,8 +229,11 @@ fn received(job: &Job<'_>, round: u64) -> Verdict {
 fn before_message(ctx: &Ctx) -> Verdict {
     let send = |job: &Job<'_>, round: u64| {
         let (to, word) = (job.peer(1).address, round);
-        job.post(|| call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))))?;
-        job.tx.of(2).map(drop)
+        job.told(
+            2,
+            || call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))),
+        )
+        .map(drop)
     };
     followed(ctx, &Plan::DEFAULT, true, send, received)
 }
@@ -259,8 +241,7 @@ fn before_message(ctx: &Ctx) -> Verdict {
 fn before_data(ctx: &Ctx) -> Verdict {
     let write = |job: &Job<'_>, round: u64| {
         let ((to, at, key), word) = (job.place(1, 64), round);
-        job.post(|| call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3))))?;
-        job.tx.of(3).map(drop)
+        job.told(3, || call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3)))).map(drop)
     };
     let notice = |job: &Job<'_>, round: u64| {
         let entry = job.rx.next()?;
@@ -276,8 +257,7 @@ fn before_fence(ctx: &Ctx) -> Verdict {
         let word = round;
         let part = iovec(&raw const word, 8);
         let msg = plain_msg(&part, job.peer(1).address, cx(2));
-        job.post(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
-        job.tx.next()?;
+        job.done(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
         job.tx.next().map(drop)
     };
     followed(ctx, &Plan::DEFAULT, false, send, received)

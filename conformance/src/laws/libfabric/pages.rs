@@ -20,7 +20,7 @@ laws! {
         "addresses can be registered before memory is there: reserved, not mapped, untouched, or mapped in part";
     all: "mr.pages.all", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
         "all addresses can be registered at once, and peers reach heap, static data, stack, and what is mapped later";
-    both: "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
+    both with(&Plan::DEFAULT, 256): "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
         "memory that is registered with FI_MR_ALLOCATED and without is the same memory, and operations by both ways are atomic with each other";
     in_place: "mr.pages.in-place", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, read, atomic, fetch_atomic, compare_atomic],
         "with UNIPGAS_MR_ALLOCATED=1 memory that exists is shared in place in each mode, and addresses without memory can be registered";
@@ -56,6 +56,13 @@ struct Kind {
 fn kind(name: &'static str, steps: &[Step]) -> Kind {
     let steps = steps.to_vec();
     Kind { name, steps }
+}
+
+/// Rows: `kind` or `used`, the name, and the steps.
+macro_rules! kinds {
+    ($($make:ident $name:literal: $(($change:expr, $sees:expr)),+;)+) => {
+        [$($make($name, &[$(($change, $sees)),+])),+]
+    };
 }
 
 const VALUE: u64 = 5;
@@ -169,13 +176,8 @@ fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
                 for (nth, (change, sees)) in steps.iter().enumerate() {
                     change(memory);
                     if *sees != Sees::Unseen {
-                        access(
-                            job,
-                            memory,
-                            theirs,
-                            *sees,
-                            &format!("mode {mr_mode:#x}, {name}, step {nth}"),
-                        )?;
+                        let what = format!("mode {mr_mode:#x}, {name}, step {nth}");
+                        access(job, memory, theirs, *sees, &what)?;
                     }
                 }
                 close(region.mr)?;
@@ -320,56 +322,25 @@ fn used(name: &'static str, steps: &[Step]) -> Kind {
 
 fn replaced(ctx: &Ctx) -> Verdict {
     use Sees::{All, Unseen};
-    let whole = [
-        used("nothing", &[(keep, All)]),
-        used("MADV_DONTNEED", &[(|m| advise(m, MADV_DONTNEED), All)]),
-        used("MADV_FREE", &[(|m| advise(m, MADV_FREE), All)]),
-        used("munmap and mmap", &[(unmap, Unseen), (anonymous, All)]),
-        used("MAP_FIXED", &[(anonymous, All)]),
-        used("mremap", &[(move_away, Unseen), (anonymous, All)]),
-        used(
-            "mprotect and back",
-            &[
-                (|m| protect(m, PROT_NONE), Unseen),
-                (|m| protect(m, BOTH), All),
-            ],
-        ),
-        used(
-            "a half",
-            &[
-                (|m| anonymous(half(m, 1)), All),
-                (|m| anonymous(half(m, 0)), All),
-            ],
-        ),
-        used("shmat", &[(attach, All), (anonymous, All)]),
-        used(
-            "a shared file",
-            &[(|m| with_file(m, m.len, MAP_SHARED), All), (anonymous, All)],
-        ),
-        used(
-            "a private file",
-            &[
-                (|m| with_file(m, m.len, MAP_PRIVATE), All),
-                (anonymous, All),
-            ],
-        ),
-        kind("shared memory", &[(map_shared, All), (anonymous, All)]),
-    ];
+    let whole = kinds! {
+        used "nothing": (keep, All);
+        used "MADV_DONTNEED": (|m| advise(m, MADV_DONTNEED), All);
+        used "MADV_FREE": (|m| advise(m, MADV_FREE), All);
+        used "munmap and mmap": (unmap, Unseen), (anonymous, All);
+        used "MAP_FIXED": (anonymous, All);
+        used "mremap": (move_away, Unseen), (anonymous, All);
+        used "mprotect and back": (|m| protect(m, PROT_NONE), Unseen), (|m| protect(m, BOTH), All);
+        used "a half": (|m| anonymous(half(m, 1)), All), (|m| anonymous(half(m, 0)), All);
+        used "shmat": (attach, All), (anonymous, All);
+        used "a shared file": (|m| with_file(m, m.len, MAP_SHARED), All), (anonymous, All);
+        used "a private file": (|m| with_file(m, m.len, MAP_PRIVATE), All), (anonymous, All);
+        kind "shared memory": (map_shared, All), (anonymous, All);
+    };
     table(ctx, small, &whole)?;
-    let large = [
-        kind(
-            "huge pages",
-            &[(anonymous, All), (huge, All), (anonymous, All)],
-        ),
-        kind(
-            "transparent huge pages",
-            &[
-                (transparent, All),
-                (|m| advise(m, MADV_DONTNEED), All),
-                (transparent, All),
-            ],
-        ),
-    ];
+    let large = kinds! {
+        kind "huge pages": (anonymous, All), (huge, All), (anonymous, All);
+        kind "transparent huge pages": (transparent, All), (|m| advise(m, MADV_DONTNEED), All), (transparent, All);
+    };
     table(ctx, aligned, &large)?;
     heap(ctx)
 }
@@ -400,38 +371,16 @@ fn heap(ctx: &Ctx) -> Verdict {
 }
 
 fn gone(ctx: &Ctx) -> Verdict {
-    use Sees::{All, Nothing, Reads};
-    table(
-        ctx,
-        small,
-        &[
-            used("munmap", &[(unmap, Nothing), (anonymous, All)]),
-            used("mremap", &[(move_away, Nothing), (anonymous, All)]),
-            used(
-                "PROT_NONE",
-                &[
-                    (|m| protect(m, PROT_NONE), Nothing),
-                    (|m| protect(m, BOTH), All),
-                ],
-            ),
-            kind(
-                "PROT_READ",
-                &[
-                    (fill, Sees::Unseen),
-                    (|m| protect(m, PROT_READ), Reads),
-                    (|m| protect(m, BOTH), All),
-                ],
-            ),
-            kind(
-                "a file that has become shorter",
-                &[
-                    (|m| with_file(m, m.len, MAP_SHARED), All),
-                    (|m| with_file(m, 0, MAP_SHARED), Nothing),
-                    (anonymous, All),
-                ],
-            ),
-        ],
-    )
+    use Sees::{All, Nothing, Reads, Unseen};
+    let kinds = kinds! {
+        used "munmap": (unmap, Nothing), (anonymous, All);
+        used "mremap": (move_away, Nothing), (anonymous, All);
+        used "PROT_NONE": (|m| protect(m, PROT_NONE), Nothing), (|m| protect(m, BOTH), All);
+        kind "PROT_READ": (fill, Unseen), (|m| protect(m, PROT_READ), Reads), (|m| protect(m, BOTH), All);
+        kind "a file that has become shorter":
+            (|m| with_file(m, m.len, MAP_SHARED), All), (|m| with_file(m, 0, MAP_SHARED), Nothing), (anonymous, All);
+    };
+    table(ctx, small, &kinds)
 }
 
 fn fill(memory: Memory) {
@@ -444,39 +393,21 @@ fn reserved() -> Memory {
 }
 
 fn before_memory(ctx: &Ctx) -> Verdict {
-    use Sees::{All, Nothing};
-    table(
-        ctx,
-        reserved,
-        &[
-            kind("reserved", &[(keep, Nothing), (|m| protect(m, BOTH), All)]),
-            kind("not touched", &[(anonymous, All)]),
-            kind(
-                "in part",
-                &[
-                    (|m| anonymous(half(m, 0)), Sees::Unseen),
-                    (|m| anonymous(half(m, 1)), All),
-                ],
-            ),
-            kind(
-                "a file that grows",
-                &[
-                    (|m| with_file(m, 0, MAP_SHARED), Nothing),
-                    (|m| with_file(m, m.len, MAP_SHARED), All),
-                ],
-            ),
-        ],
-    )?;
+    use Sees::{All, Nothing, Unseen};
+    let kinds = kinds! {
+        kind "reserved": (keep, Nothing), (|m| protect(m, BOTH), All);
+        kind "not touched": (anonymous, All);
+        kind "in part": (|m| anonymous(half(m, 0)), Unseen), (|m| anonymous(half(m, 1)), All);
+        kind "a file that grows": (|m| with_file(m, 0, MAP_SHARED), Nothing), (|m| with_file(m, m.len, MAP_SHARED), All);
+    };
+    table(ctx, reserved, &kinds)?;
     let nowhere = || {
         let memory = reserved();
         unmap(memory);
         memory
     };
-    table(
-        ctx,
-        nowhere,
-        &[kind("not mapped", &[(keep, Nothing), (anonymous, All)])],
-    )
+    let kinds = kinds! { kind "not mapped": (keep, Nothing), (anonymous, All); };
+    table(ctx, nowhere, &kinds)
 }
 
 static STATIC: [std::sync::atomic::AtomicU64; LEN / 8] =
@@ -509,13 +440,8 @@ fn all(ctx: &Ctx) -> Verdict {
                 };
                 let base = memory.base.expose_provenance() as u64;
                 let theirs = exchanged(job, super::station::Registered { base, ..region });
-                access(
-                    job,
-                    memory,
-                    theirs,
-                    sees,
-                    &format!("mode {mr_mode:#x}, {name}"),
-                )?;
+                let what = format!("mode {mr_mode:#x}, {name}");
+                access(job, memory, theirs, sees, &what)?;
             }
             close(region.mr)?;
             heap.free();
@@ -554,36 +480,34 @@ fn ranges(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn both(ctx: &Ctx) -> Verdict {
-    let each = many(ctx, 20);
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let plan = Plan::DEFAULT.mr_mode(FI_MR_VIRT_ADDR);
-        let other = Station::open(&plan)?;
-        let region = other.register(job.memory, 90)?;
-        ctx.tell(&other.name()?);
-        job.meet();
-        let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
-        let (_, at, key) = job.place(0, 8);
-        let mut last = 0;
-        for nth in 0..each {
-            let (to, key) = match nth % 2 {
-                0 => (job.peer(0).address, key),
-                _ => (to, region.key),
-            };
-            let mut count = 0u64;
-            let result = (&raw mut count).cast();
-            job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-            ensure!(nth == 0 || count > last, "{count} comes after {last}");
-            last = count;
-        }
-        job.meet();
-        if job.rank == 0 {
-            let sum = VALUE * each * u64::from(job.size);
-            ensure_eq!(job.memory.get(8), sum, "the sum");
-        }
-        close(region.mr)?;
-        other.close()
-    })
+fn both(job: &Job<'_>) -> Verdict {
+    let each = many(job.ctx, 20);
+    let plan = Plan::DEFAULT.mr_mode(FI_MR_VIRT_ADDR);
+    let other = Station::open(&plan)?;
+    let region = other.register(job.memory, 90)?;
+    job.ctx.tell(&other.name()?);
+    job.meet();
+    let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
+    let (_, at, key) = job.place(0, 8);
+    let mut last = 0;
+    for nth in 0..each {
+        let (to, key) = match nth % 2 {
+            0 => (job.peer(0).address, key),
+            _ => (to, region.key),
+        };
+        let mut count = 0u64;
+        let result = (&raw mut count).cast();
+        job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+        ensure!(nth == 0 || count > last, "{count} comes after {last}");
+        last = count;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let sum = VALUE * each * u64::from(job.size);
+        ensure_eq!(job.memory.get(8), sum, "the sum");
+    }
+    close(region.mr)?;
+    other.close()
 }
 
 fn in_place(ctx: &Ctx) -> Verdict {
@@ -591,14 +515,10 @@ fn in_place(ctx: &Ctx) -> Verdict {
     // SAFETY:
     // - the threads of laws read the environment only through the standard library, which locks it.
     unsafe { std::env::set_var(NAME, "1") };
-    let seen = table(ctx, small, &[kind("nothing", &[(keep, Sees::All)])])
-        .and_then(|()| {
-            table(
-                ctx,
-                reserved,
-                &[kind("reserved", &[(|m| protect(m, BOTH), Sees::All)])],
-            )
-        })
+    let nothing = kinds! { kind "nothing": (keep, Sees::All); };
+    let protected = kinds! { kind "reserved": (|m| protect(m, BOTH), Sees::All); };
+    let seen = table(ctx, small, &nothing)
+        .and_then(|()| table(ctx, reserved, &protected))
         .and_then(|()| {
             with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
                 let memory = small();

@@ -4,11 +4,12 @@ use super::kit::*;
 use super::station::{Plan, close};
 
 laws! {
-    news: "poll.news", "fi_poll(3)", 2, [poll_open, poll_add, poll_del, poll, send, recv, cntr_read],
+    news with(&Plan::DEFAULT.counters(&[FI_SEND | FI_RECV]), 256):
+        "poll.news", "fi_poll(3)", 2, [poll_open, poll_add, poll_del, poll, send, recv, cntr_read],
         "a poll moves everything on, and names the queues that are not empty and the counters that have changed";
-    few: "poll.few", "fi_poll(3)", 1, [poll, cntr_add],
+    few with(&Plan::DEFAULT, 256): "poll.few", "fi_poll(3)", 1, [poll, cntr_add],
         "no more contexts are given than there is room for, and each has its turn";
-    refused: "poll.refused", "fi_poll(3)", 1, [poll_open, poll_add, poll_del],
+    refused with(&Plan::DEFAULT, 256): "poll.refused", "fi_poll(3)", 1, [poll_open, poll_add, poll_del],
         "members are named once, of the set's domain, and keep both sides from being closed";
 }
 
@@ -26,109 +27,94 @@ fn named(job: &Job<'_>, context: usize) -> Result<*mut fid_cntr, String> {
     Ok(counter)
 }
 
-fn news(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.counters(&[FI_SEND | FI_RECV]);
-    with(ctx, &plan, 256, |job| {
-        let (set, counter) = (open(job)?, job.station.counters[0]);
-        // SAFETY:
-        // - the law has opened the objects; their contexts belong to the program.
-        unsafe {
-            (*job.rx.0).fid.context = cx(1);
-            (*counter).fid.context = cx(2);
-        }
-        ok!(obj set, poll_add(job.rx.0.cast(), 0));
-        ok!(obj set, poll_add(counter.cast(), 0));
-        let mut found = [null_mut::<c_void>(); 4];
-        let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
-        ensure_eq!(seen, 0, "nothing new");
-        job.meet();
-        let (mut word, none) = (0u64, null_mut());
-        job.post(
-            || call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)),
-        )?;
-        job.done(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, none, job.peer(job.right()).address, none)))?;
-        // Polls alone make progress on the message.
-        let (mut queues, mut counts) = (0, 0);
-        until("the message", || {
-            let code = call!(obj set, poll(found.as_mut_ptr(), 4));
-            for context in found.iter().take(code.max(0) as usize) {
-                queues += u32::from(context.addr() == 1);
-                counts += u32::from(context.addr() == 2);
-            }
-            queues > 0 && value_of(counter) == 2
-        })?;
+fn news(job: &Job<'_>) -> Verdict {
+    let (set, counter) = (open(job)?, job.station.counters[0]);
+    // SAFETY:
+    // - the law has opened the objects; their contexts belong to the program.
+    unsafe {
+        (*job.rx.0).fid.context = cx(1);
+        (*counter).fid.context = cx(2);
+    }
+    ok!(obj set, poll_add(job.rx.0.cast(), 0));
+    ok!(obj set, poll_add(counter.cast(), 0));
+    let mut found = [null_mut::<c_void>(); 4];
+    let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
+    ensure_eq!(seen, 0, "nothing new");
+    job.meet();
+    let (mut word, none) = (0u64, null_mut());
+    job.post(|| call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)))?;
+    job.done(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, none, job.peer(job.right()).address, none)))?;
+    // Polls alone make progress on the message.
+    let (mut queues, mut counts) = (0, 0);
+    until("the message", || {
         let code = call!(obj set, poll(found.as_mut_ptr(), 4));
-        let named = &found[..code.max(0) as usize];
-        ensure_eq!(named.contains(&cx(1)), true, "the queue is not empty");
-        let seen = counts > 0 || named.contains(&cx(2));
-        ensure_eq!(seen, true, "the counter has changed");
-        job.rx.next()?;
-        call!(obj set, poll(found.as_mut_ptr(), 4));
-        let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
-        ensure_eq!(seen, 0, "nothing new after all was read");
-        ok!(obj set, poll_del(counter.cast(), 0));
-        ok!(obj set, poll_del(job.rx.0.cast(), 0));
-        close(set)
-    })
+        for context in found.iter().take(code.max(0) as usize) {
+            queues += u32::from(context.addr() == 1);
+            counts += u32::from(context.addr() == 2);
+        }
+        queues > 0 && value_of(counter) == 2
+    })?;
+    let code = call!(obj set, poll(found.as_mut_ptr(), 4));
+    let named = &found[..code.max(0) as usize];
+    ensure_eq!(named.contains(&cx(1)), true, "the queue is not empty");
+    let seen = counts > 0 || named.contains(&cx(2));
+    ensure_eq!(seen, true, "the counter has changed");
+    job.rx.next()?;
+    call!(obj set, poll(found.as_mut_ptr(), 4));
+    let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
+    ensure_eq!(seen, 0, "nothing new after all was read");
+    ok!(obj set, poll_del(counter.cast(), 0));
+    ok!(obj set, poll_del(job.rx.0.cast(), 0));
+    close(set)
 }
 
 static ONE: u64 = 1;
 
-fn few(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let set = open(job)?;
-        let counters = [named(job, 1)?, named(job, 2)?, named(job, 3)?];
-        for counter in counters {
-            ok!(obj set, poll_add(counter.cast(), 0));
-            ok!(obj counter, add(1));
-        }
-        let mut seen = Vec::new();
-        for _ in 0..3 {
-            let mut found = [null_mut::<c_void>(); 1];
-            ensure_eq!(
-                call!(obj set, poll(found.as_mut_ptr(), 1)),
-                1,
-                "one of those"
-            );
-            seen.push(found[0].addr());
-        }
-        seen.sort_unstable();
-        ensure_eq!(seen, [1, 2, 3], "the contexts");
-        let mut found = [null_mut::<c_void>(); 1];
-        ensure_eq!(
-            call!(obj set, poll(found.as_mut_ptr(), 1)),
-            0,
-            "nothing is left"
-        );
-        ensure_eq!(call!(obj set, poll(null_mut(), 0)), 0, "no room");
-        for counter in counters {
-            ok!(obj set, poll_del(counter.cast(), 0));
-            close(counter)?;
-        }
-        close(set)
-    })
-}
-
-fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut set: *mut fid_poll = null_mut();
-        let mut attr = fi_poll_attr { flags: 1 };
-        gives!(FI_EINVAL, obj job.station.domain, poll_open(&mut attr, &mut set));
-        gives!(FI_EINVAL, obj job.station.domain, poll_open(null_mut(), null_mut()));
-        let (set, counter) = (open(job)?, named(job, 1)?);
-        gives!(FI_EINVAL, obj set, poll_add(null_mut(), 0));
-        gives!(FI_EINVAL, obj set, poll_add(job.station.av.cast(), 0));
-        gives!(FI_EBADFLAGS, obj set, poll_add(counter.cast(), 1));
-        gives!(FI_EINVAL, obj set, poll_del(counter.cast(), 0));
+fn few(job: &Job<'_>) -> Verdict {
+    let set = open(job)?;
+    let counters = [named(job, 1)?, named(job, 2)?, named(job, 3)?];
+    for counter in counters {
         ok!(obj set, poll_add(counter.cast(), 0));
-        gives!(FI_EINVAL, obj set, poll_add(counter.cast(), 0));
-        gives!(FI_EBUSY, fid counter, close());
-        gives!(FI_EBUSY, fid set, close());
+        ok!(obj counter, add(1));
+    }
+    let mut seen = Vec::new();
+    for _ in 0..3 {
         let mut found = [null_mut::<c_void>(); 1];
-        gives!(FI_EINVAL, obj set, poll(null_mut(), 1));
-        gives!(FI_EINVAL, obj set, poll(found.as_mut_ptr(), -1));
+        let count = call!(obj set, poll(found.as_mut_ptr(), 1));
+        ensure_eq!(count, 1, "one of those");
+        seen.push(found[0].addr());
+    }
+    seen.sort_unstable();
+    ensure_eq!(seen, [1, 2, 3], "the contexts");
+    let mut found = [null_mut::<c_void>(); 1];
+    let count = call!(obj set, poll(found.as_mut_ptr(), 1));
+    ensure_eq!(count, 0, "nothing is left");
+    ensure_eq!(call!(obj set, poll(null_mut(), 0)), 0, "no room");
+    for counter in counters {
         ok!(obj set, poll_del(counter.cast(), 0));
         close(counter)?;
-        close(set)
-    })
+    }
+    close(set)
+}
+
+fn refused(job: &Job<'_>) -> Verdict {
+    let mut set: *mut fid_poll = null_mut();
+    let mut attr = fi_poll_attr { flags: 1 };
+    gives!(FI_EINVAL, obj job.station.domain, poll_open(&mut attr, &mut set));
+    gives!(FI_EINVAL, obj job.station.domain, poll_open(null_mut(), null_mut()));
+    let (set, counter) = (open(job)?, named(job, 1)?);
+    gives!(FI_EINVAL, obj set, poll_add(null_mut(), 0));
+    gives!(FI_EINVAL, obj set, poll_add(job.station.av.cast(), 0));
+    gives!(FI_EBADFLAGS, obj set, poll_add(counter.cast(), 1));
+    gives!(FI_EINVAL, obj set, poll_del(counter.cast(), 0));
+    ok!(obj set, poll_add(counter.cast(), 0));
+    gives!(FI_EINVAL, obj set, poll_add(counter.cast(), 0));
+    gives!(FI_EBUSY, fid counter, close());
+    gives!(FI_EBUSY, fid set, close());
+    let mut found = [null_mut::<c_void>(); 1];
+    gives!(FI_EINVAL, obj set, poll(null_mut(), 1));
+    gives!(FI_EINVAL, obj set, poll(found.as_mut_ptr(), -1));
+    ok!(obj set, poll_del(counter.cast(), 0));
+    close(counter)?;
+    close(set)
 }

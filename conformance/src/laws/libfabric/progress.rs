@@ -4,21 +4,23 @@ use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    silent_target: "progress.target", "fi_domain(3), fi_atomic(3) §4.3", 3, [atomic, fetch_atomic, compare_atomic, write, read],
+    silent_target with(&Plan::DEFAULT, 256):
+        "progress.target", "fi_domain(3), fi_atomic(3) §4.3", 3, [atomic, fetch_atomic, compare_atomic, write, read],
         "a target that makes no calls serves atomics, reads and writes; it sees them in its memory";
-    sleeping_target: "progress.asleep", "fi_domain(3)", 2, [fetch_atomic, write, read],
+    sleeping_target with(&Plan::DEFAULT, 256): "progress.asleep", "fi_domain(3)", 2, [fetch_atomic, write, read],
         "so does one that sleeps all the time, and nobody waits for it";
-    stopped_target: "progress.stopped", "fi_domain(3)", 2, [fetch_atomic, write],
+    stopped_target with(&Plan::DEFAULT, 256): "progress.stopped", "fi_domain(3)", 2, [fetch_atomic, write],
         "so does one that is held by a computation in all of its threads";
     said: "progress.said", "fi_getinfo(3)", 1, [getinfo],
         "memory alone is offered with automatic progress, and what is asked for is what is offered";
-    automatic: "progress.messages", "fi_domain(3)", 2, [send, recv, getinfo],
+    automatic with(&Plan::DEFAULT.progress(FI_PROGRESS_AUTO), 256): "progress.messages", "fi_domain(3)", 2, [send, recv, getinfo],
         "with FI_PROGRESS_AUTO a large message gets through while the receiver makes no calls";
-    alone: "progress.memory", "fi_domain(3)", 2, [inject_writedata, getinfo],
+    alone with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC).progress(FI_PROGRESS_AUTO), 256):
+        "progress.memory", "fi_domain(3)", 2, [inject_writedata, getinfo],
         "writes with data come to their end at the target while their initiator, who has memory alone and so FI_PROGRESS_AUTO, makes no calls";
-    events: "progress.events", "fi_domain(3)", 2, [writedata, atomic],
+    events with(&Plan::DEFAULT, 256): "progress.events", "fi_domain(3)", 2, [writedata, atomic],
         "more remote writes with data than an inbox holds come to their end when the target looks, and none is lost";
-    threads: "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
+    threads with(&Plan::DEFAULT, 256): "progress.threads", "fi_domain(3)", 2, [fetch_atomic, atomic, cq_read],
         "threads use one endpoint at the same time (FI_THREAD_SAFE): each operation is done once and told once";
 }
 
@@ -38,55 +40,49 @@ fn served(job: &Job<'_>, rank: u32, rounds: u64) -> Verdict {
     Ok(())
 }
 
-fn silent_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let rounds = many(ctx, 10);
-        if job.rank > 0 {
-            served(job, 0, rounds)?;
-            job.meet();
-            return Ok(());
-        }
-        for other in 1..3 {
-            job.await_word(64 * other, 2 * rounds)?;
-        }
+fn silent_target(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 10);
+    if job.rank > 0 {
+        served(job, 0, rounds)?;
         job.meet();
-        for other in 1..3 {
-            let seen = job.memory.get(64 * other + 8);
-            ensure_eq!(seen, rounds + 6, "the word of rank {other}");
-            job.memory.holds(
-                64 * other + 16,
-                &[(rounds - 1) as u8; 24],
-                "what was written",
-            )?;
-        }
-        Ok(())
-    })
+        return Ok(());
+    }
+    for other in 1..3 {
+        job.await_word(64 * other, 2 * rounds)?;
+    }
+    job.meet();
+    for other in 1..3 {
+        let seen = job.memory.get(64 * other + 8);
+        ensure_eq!(seen, rounds + 6, "the word of rank {other}");
+        job.memory.holds(
+            64 * other + 16,
+            &[(rounds - 1) as u8; 24],
+            "what was written",
+        )?;
+    }
+    Ok(())
 }
 
-fn sleeping_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        // The target makes no libfabric call until all operations are done.
-        if job.rank == 1 {
-            served(job, 0, 20)?;
-        }
-        job.meet();
-        Ok(())
-    })
+fn sleeping_target(job: &Job<'_>) -> Verdict {
+    // The target makes no libfabric call until all operations are done.
+    if job.rank == 1 {
+        served(job, 0, 20)?;
+    }
+    job.meet();
+    Ok(())
 }
 
-fn stopped_target(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        if job.rank == 0 {
-            let mut turns = 0u64;
-            while job.memory.get(128) == 0 {
-                turns = std::hint::black_box(turns.wrapping_mul(3) + 1);
-            }
-        } else {
-            served(job, 0, 20)?;
-            job.update(0, 128, WRITE, 1)?;
+fn stopped_target(job: &Job<'_>) -> Verdict {
+    if job.rank == 0 {
+        let mut turns = 0u64;
+        while job.memory.get(128) == 0 {
+            turns = std::hint::black_box(turns.wrapping_mul(3) + 1);
         }
-        Ok(())
-    })
+    } else {
+        served(job, 0, 20)?;
+        job.update(0, 128, WRITE, 1)?;
+    }
+    Ok(())
 }
 
 fn said(_: &Ctx) -> Verdict {
@@ -112,88 +108,78 @@ fn said(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn automatic(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.progress(FI_PROGRESS_AUTO), 256, |job| {
-        const LEN: usize = 3 << 20;
-        if job.rank == 0 {
-            let mut buffer = vec![0u8; LEN];
-            super::message::receive(job, &mut buffer, 1)?;
-            job.meet();
-            // No libfabric call until the whole message has arrived.
-            let last = (&raw const buffer[LEN - 1]).cast::<std::sync::atomic::AtomicU8>();
-            until("the last byte of a message, without calls", || {
-                pause(1);
-                // SAFETY:
-                // - a byte of the buffer, which lives until the receive is complete.
-                unsafe { &*last }.load(std::sync::atomic::Ordering::Acquire) == 9
-            })?;
-            job.rx.of(1)?;
-            ensure!(buffer.iter().all(|byte| *byte == 9), "the message");
-        } else {
-            job.meet();
-            let bytes = vec![9; LEN];
-            super::message::send(job, 0, &bytes, 2)?;
-            job.tx.of(2)?;
-        }
-        Ok(())
-    })
+fn automatic(job: &Job<'_>) -> Verdict {
+    const LEN: usize = 3 << 20;
+    if job.rank == 0 {
+        let mut buffer = vec![0u8; LEN];
+        super::message::receive(job, &mut buffer, 1)?;
+        job.meet();
+        // No libfabric call until the whole message has arrived.
+        let last = (&raw const buffer[LEN - 1]).cast::<std::sync::atomic::AtomicU8>();
+        until("the last byte of a message, without calls", || {
+            pause(1);
+            // SAFETY:
+            // - a byte of the buffer, which lives until the receive is complete.
+            unsafe { &*last }.load(std::sync::atomic::Ordering::Acquire) == 9
+        })?;
+        job.rx.of(1)?;
+        ensure!(buffer.iter().all(|byte| *byte == 9), "the message");
+    } else {
+        job.meet();
+        let bytes = vec![9; LEN];
+        super::message::send_and_wait(job, 0, &bytes, 2)?;
+    }
+    Ok(())
 }
 
-fn alone(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .caps(FI_RMA | FI_ATOMIC)
-        .progress(FI_PROGRESS_AUTO);
-    with(ctx, &plan, 256, |job| {
-        for nth in 0..many(ctx, 10) {
-            if job.rank == 0 {
-                let (to, at, key) = job.place(1, 8);
-                let word = (&raw const nth).cast();
-                job.post(|| call!(rma job.ep, injectdata(word, 8, nth, to, at, key)))?;
-            } else {
-                ensure_eq!(job.rx.next()?.data, nth, "the data");
-                ensure_eq!(job.memory.get(8), nth, "the word");
-            }
-            // No libfabric call.
-            job.meet();
-        }
-        Ok(())
-    })
-}
-
-fn events(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        const COUNT: u64 = 6000;
-        static WORD: u64 = 3;
+fn alone(job: &Job<'_>) -> Verdict {
+    for nth in 0..many(job.ctx, 10) {
         if job.rank == 0 {
             let (to, at, key) = job.place(1, 8);
-            let (mut posted, mut told) = (0, 0);
-            let mut looks = Looks::new();
-            while told < COUNT {
-                if posted < COUNT {
-                    match call!(rma job.ep, writedata((&raw const WORD).cast(), 8, null_mut(), posted, to, at, key, null_mut()))
-                    {
-                        0 => posted += 1,
-                        AGAIN => {}
-                        code => return Err(format!("posting gave {}", code_name(code))),
-                    }
-                }
-                match job.tx.read() {
-                    (1, _) => told += 1,
-                    (AGAIN, _) => looks.again(),
-                    (code, _) => return Err(format!("reading gave {}", code_name(code))),
-                }
-            }
+            let word = (&raw const nth).cast();
+            job.post(|| call!(rma job.ep, injectdata(word, 8, nth, to, at, key)))?;
         } else {
-            pause(100);
-            let mut sum = 0;
-            for _ in 0..COUNT {
-                sum += job.rx.next()?.data;
-            }
-            ensure_eq!(sum, COUNT * (COUNT - 1) / 2, "all data together");
-            job.rx.is_empty()?;
+            ensure_eq!(job.rx.next()?.data, nth, "the data");
+            ensure_eq!(job.memory.get(8), nth, "the word");
         }
-        Ok(())
-    })
+        // No libfabric call.
+        job.meet();
+    }
+    Ok(())
+}
+
+fn events(job: &Job<'_>) -> Verdict {
+    const COUNT: u64 = 6000;
+    static WORD: u64 = 3;
+    if job.rank == 0 {
+        let (to, at, key) = job.place(1, 8);
+        let (mut posted, mut told) = (0, 0);
+        let mut looks = Looks::new();
+        while told < COUNT {
+            if posted < COUNT {
+                match call!(rma job.ep, writedata((&raw const WORD).cast(), 8, null_mut(), posted, to, at, key, null_mut()))
+                {
+                    0 => posted += 1,
+                    AGAIN => {}
+                    code => return Err(format!("posting gave {}", code_name(code))),
+                }
+            }
+            match job.tx.read() {
+                (1, _) => told += 1,
+                (AGAIN, _) => looks.again(),
+                (code, _) => return Err(format!("reading gave {}", code_name(code))),
+            }
+        }
+    } else {
+        pause(100);
+        let mut sum = 0;
+        for _ in 0..COUNT {
+            sum += job.rx.next()?.data;
+        }
+        ensure_eq!(sum, COUNT * (COUNT - 1) / 2, "all data together");
+        job.rx.is_empty()?;
+    }
+    Ok(())
 }
 
 /// A job that threads share.
@@ -203,48 +189,46 @@ struct Shared<'a>(&'a Job<'a>);
 // - the endpoint and its queue are opened with FI_THREAD_SAFE.
 unsafe impl Sync for Shared<'_> {}
 
-fn threads(ctx: &Ctx) -> Verdict {
+fn threads(job: &Job<'_>) -> Verdict {
     const THREADS: usize = 3;
-    let each = many(ctx, 20) as usize;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let shared = Shared(job);
-        let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
-        let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
-            let work = |thread: usize| {
-                let (shared, told) = (&shared, &told);
-                scope.spawn(move || -> Verdict {
-                    static ONE: u64 = 1;
-                    let job = shared.0;
-                    let (to, at, key) = job.place(job.right(), 8);
-                    for nth in 0..each {
-                        let context = cx(thread * each + nth);
-                        job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
-                        // Each thread takes completions of any thread.
-                        if let (1, entry) = job.tx.read() {
-                            told.lock()[entry.op_context.addr()] += 1;
-                        }
+    let each = many(job.ctx, 20) as usize;
+    let shared = Shared(job);
+    let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
+    let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let (shared, told) = (&shared, &told);
+            scope.spawn(move || -> Verdict {
+                static ONE: u64 = 1;
+                let job = shared.0;
+                let (to, at, key) = job.place(job.right(), 8);
+                for nth in 0..each {
+                    let context = cx(thread * each + nth);
+                    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
+                    // Each thread takes completions of any thread.
+                    if let (1, entry) = job.tx.read() {
+                        told.lock()[entry.op_context.addr()] += 1;
                     }
-                    Ok(())
-                })
-            };
-            let all: Vec<_> = (0..THREADS).map(work).collect();
-            all.into_iter()
-                .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
-                .collect()
-        });
-        verdicts.into_iter().collect::<Verdict>()?;
-        let mut told = told.into_inner();
-        let done: usize = told.iter().map(|n| usize::from(*n)).sum();
-        for _ in done..THREADS * each {
-            told[job.tx.next()?.op_context.addr()] += 1;
-        }
-        ensure!(
-            told.iter().all(|n| *n == 1),
-            "how often each was told: {told:?}"
-        );
-        job.tx.is_empty()?;
-        job.meet();
-        ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
-        Ok(())
-    })
+                }
+                Ok(())
+            })
+        };
+        let all: Vec<_> = (0..THREADS).map(work).collect();
+        all.into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .collect()
+    });
+    verdicts.into_iter().collect::<Verdict>()?;
+    let mut told = told.into_inner();
+    let done: usize = told.iter().map(|n| usize::from(*n)).sum();
+    for _ in done..THREADS * each {
+        told[job.tx.next()?.op_context.addr()] += 1;
+    }
+    ensure!(
+        told.iter().all(|n| *n == 1),
+        "how often each was told: {told:?}"
+    );
+    job.tx.is_empty()?;
+    job.meet();
+    ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
+    Ok(())
 }

@@ -1,35 +1,36 @@
 //! Matching of messages to receives, and its time (fi_msg(3)).
 
 use super::kit::*;
-use super::message::{pattern, receive, send};
+use super::message::{pattern, receive, send, send_and_wait};
 use super::station::Plan;
 
 laws! {
-    cut: "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],
+    cut with(&Plan::DEFAULT, 256): "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],
         "a message longer than the buffer is a failure (FI_ETRUNC) with what was left out; the buffer is filled, what is behind it left alone";
     sources: "msg.source", "fi_cq(3)", 3, [recv, cq_readfrom, av_remove],
         "with FI_SOURCE a completion tells the sender's address; without an address FI_ADDR_NOTAVAIL";
-    directed: "msg.directed", "fi_msg(3)", 3, [recv, send],
+    directed with(&Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV), 256): "msg.directed", "fi_msg(3)", 3, [recv, send],
         "with FI_DIRECTED_RECV a receive takes messages of the sender it names only";
-    cancelled: "msg.cancel", "fi_endpoint(3)", 2, [cancel, recv, trecv],
+    cancelled with(&Plan::DEFAULT, 256): "msg.cancel", "fi_endpoint(3)", 2, [cancel, recv, trecv],
         "a receive that is cancelled ends with FI_ECANCELED and takes no message; what is not there cannot be cancelled";
-    delivered: "msg.delivery", "fi_msg(3)", 2, [sendmsg, recv],
+    delivered with(&Plan::DEFAULT, 256): "msg.delivery", "fi_msg(3)", 2, [sendmsg, recv],
         "with FI_DELIVERY_COMPLETE there is no completion before the message has been received";
-    buffered: "msg.completion", "fi_msg(3)", 2, [send, recv],
+    buffered with(&Plan::DEFAULT, 256): "msg.completion", "fi_msg(3)", 2, [send, recv],
         "without it a small message is complete though nobody receives yet";
-    multi: "msg.multi", "fi_msg(3)", 2, [recvmsg, send, setopt, getopt],
+    multi with(&Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV), 256): "msg.multi", "fi_msg(3)", 2, [recvmsg, send, setopt, getopt],
         "a buffer with FI_MULTI_RECV takes message after message, without gaps, until less than the least room is left, and says so with the last";
-    multi_selective: "msg.multi.selective", "fi_msg(3)", 2, [recvmsg, send, ep_bind],
+    multi_selective with(&Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV).selective(true), 256):
+        "msg.multi.selective", "fi_msg(3)", 2, [recvmsg, send, ep_bind],
         "that a buffer with FI_MULTI_RECV is used up is told even if completions are told on request only";
-    multi_order: "msg.multi.order", "fi_msg(3)", 3, [recvmsg, recv, send],
+    multi_order with(&MULTI, 256): "msg.multi.order", "fi_msg(3)", 3, [recvmsg, recv, send],
         "a buffer with FI_MULTI_RECV takes all that comes until it is used up, whoever sends; receives that were posted later take what comes then";
-    multi_unexpected: "msg.multi.unexpected", "fi_msg(3)", 2, [recvmsg, recv, send],
+    multi_unexpected with(&MULTI, 256): "msg.multi.unexpected", "fi_msg(3)", 2, [recvmsg, recv, send],
         "so do messages that came before it, short and long, and one that is too long for the rest";
-    multi_cancelled: "msg.multi.cancel", "fi_endpoint(3), fi_cq(3)", 2, [cancel, recvmsg, send],
+    multi_cancelled with(&MULTI, 256): "msg.multi.cancel", "fi_endpoint(3), fi_cq(3)", 2, [cancel, recvmsg, send],
         "a buffer with FI_MULTI_RECV that is cancelled, used or not, ends with FI_ECANCELED and FI_MULTI_RECV, and takes nothing more";
-    transmit_complete: "msg.recv.transmit", "fi_msg(3)", 2, [recvmsg, trecvmsg, control],
+    transmit_complete with(&Plan::DEFAULT, 256): "msg.recv.transmit", "fi_msg(3)", 2, [recvmsg, trecvmsg, control],
         "receives take FI_TRANSMIT_COMPLETE, from the call and from the endpoint";
-    many_senders: "msg.crowd", "fi_msg(3)", 4, [send, recv] + ordering,
+    many_senders with(&Plan::DEFAULT, 256): "msg.crowd", "fi_msg(3)", 4, [send, recv] + ordering,
         "messages of several senders at once are all received, each once";
 }
 
@@ -51,8 +52,7 @@ fn sources(ctx: &Ctx) -> Verdict {
         };
         let own = u64::from(job.rank).to_le_bytes();
         for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-            send(job, rank, &own, 2)?;
-            job.tx.of(2)?;
+            send_and_wait(job, rank, &own, 2)?;
         }
         hear(None)?;
         hear(None)?;
@@ -61,154 +61,138 @@ fn sources(ctx: &Ctx) -> Verdict {
         if job.rank == 1 {
             ok!(obj job.station.av, remove(&mut address, 1, 0));
         }
-        send(job, job.right(), &own, 2)?;
-        job.tx.of(2)?;
+        send_and_wait(job, job.right(), &own, 2)?;
         hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
     })
 }
 
-fn directed(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV);
-    with(ctx, &plan, 256, |job| {
-        if job.rank > 0 {
-            if job.rank == 1 {
-                pause(20);
-            }
-            let own = u64::from(job.rank).to_le_bytes();
-            send(job, 0, &own, 2)?;
-            job.tx.of(2)?;
-            return Ok(());
+fn directed(job: &Job<'_>) -> Verdict {
+    if job.rank > 0 {
+        if job.rank == 1 {
+            pause(20);
         }
-        let mut buffers = [[0u8; 8]; 2];
-        for (nth, buffer) in buffers.iter_mut().enumerate() {
-            // The first receive is for the message that comes later.
-            let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
-            ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
+        let own = u64::from(job.rank).to_le_bytes();
+        send_and_wait(job, 0, &own, 2)?;
+        return Ok(());
+    }
+    let mut buffers = [[0u8; 8]; 2];
+    for (nth, buffer) in buffers.iter_mut().enumerate() {
+        // The first receive is for the message that comes later.
+        let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
+        ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
+    }
+    job.rx.next()?;
+    job.rx.next()?;
+    // SAFETY:
+    // - valid memory; the provider writes it through a pointer.
+    let seen = unsafe { (&raw const buffers).read_volatile() };
+    ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
+    gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+    Ok(())
+}
+
+fn cancelled(job: &Job<'_>) -> Verdict {
+    let (mut gone, mut kept) = ([0u8; 8], [0u8; 8]);
+    receive(job, &mut gone, 5)?;
+    receive(job, &mut kept, 6)?;
+    ok!(obj job.ep, cancel(cx(5)));
+    let error = job.rx.fails(FI_ECANCELED, "the receive")?;
+    let seen = (error.op_context.addr(), error.flags);
+    ensure_eq!(seen, (5, FI_MSG | FI_RECV), "context and flags");
+    gives!(FI_ENOENT, obj job.ep, cancel(cx(5)));
+    gives!(FI_ENOENT, obj job.ep, cancel(cx(99)));
+    ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
+    ok!(obj job.ep, cancel(cx(8)));
+    let error = job.rx.fails(FI_ECANCELED, "the tagged receive")?;
+    let seen = (error.op_context.addr(), error.flags);
+    ensure_eq!(seen, (8, FI_TAGGED | FI_RECV), "context and flags");
+    job.meet();
+    send(job, job.right(), &[9; 8], 7)?;
+    job.rx.of(6)?;
+    job.tx.of(7)?;
+    gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
+    // SAFETY:
+    // - valid memory; the provider may write it through a pointer.
+    let seen = unsafe {
+        (
+            (&raw const gone).read_volatile(),
+            (&raw const kept).read_volatile(),
+        )
+    };
+    ensure_eq!(seen, ([0; 8], [9; 8]), "both buffers");
+    Ok(())
+}
+
+fn delivered(job: &Job<'_>) -> Verdict {
+    let bytes = [4u8; 32];
+    let part = iovec(bytes.as_ptr(), 32);
+    let msg = plain_msg(&part, job.peer(1).address, cx(3));
+    if job.rank == 0 {
+        job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))?;
+        for _ in 0..20 {
+            pause(2);
+            job.tx.is_empty()?;
         }
-        job.rx.next()?;
-        job.rx.next()?;
+        job.meet();
+        job.tx.of(3)?;
+    } else {
+        job.meet();
+        let mut buffer = [0u8; 32];
+        receive(job, &mut buffer, 1)?;
+        job.rx.of(1)?;
+    }
+    Ok(())
+}
+
+fn buffered(job: &Job<'_>) -> Verdict {
+    for nth in 0..8 {
+        let bytes = [nth as u8; 64];
+        send_and_wait(job, job.right(), &bytes, nth)?;
+    }
+    job.meet();
+    for nth in 0..8 {
+        let mut buffer = [0u8; 64];
+        receive(job, &mut buffer, nth)?;
+        job.rx.of(nth)?;
+        same(&buffer, &[nth as u8; 64], "a message")?;
+    }
+    Ok(())
+}
+
+fn multi(job: &Job<'_>) -> Verdict {
+    let (least, mut seen, mut len) = (100usize, 0usize, size_of::<usize>());
+    ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
+    ok!(obj job.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
+    ensure_eq!(seen, 100, "the option");
+    let mut buffer = vec![0u8; 512];
+    let part = iovec(buffer.as_mut_ptr(), 512);
+    let msg = plain_msg(&part, FI_ADDR_UNSPEC, cx(4));
+    let base = buffer.as_mut_ptr();
+    ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
+    job.meet();
+    for nth in 0..6u8 {
+        let sent = [nth + 1; 100];
+        send_and_wait(job, job.right(), &sent, 9)?;
+        let entry = job.rx.of(4)?;
+        ensure_eq!(entry.len, 100, "the length");
+        let at = entry.buf.addr() - base.addr();
+        ensure_eq!(at, 100 * usize::from(nth), "the place of message {nth}");
         // SAFETY:
-        // - valid memory; the provider writes it through a pointer.
-        let seen = unsafe { (&raw const buffers).read_volatile() };
-        ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
-        gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
-        Ok(())
-    })
-}
-
-fn cancelled(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (mut gone, mut kept) = ([0u8; 8], [0u8; 8]);
-        receive(job, &mut gone, 5)?;
-        receive(job, &mut kept, 6)?;
-        ok!(obj job.ep, cancel(cx(5)));
-        let error = job.rx.fails(FI_ECANCELED, "the receive")?;
-        let seen = (error.op_context.addr(), error.flags);
-        ensure_eq!(seen, (5, FI_MSG | FI_RECV), "context and flags");
-        gives!(FI_ENOENT, obj job.ep, cancel(cx(5)));
-        gives!(FI_ENOENT, obj job.ep, cancel(cx(99)));
-        ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
-        ok!(obj job.ep, cancel(cx(8)));
-        let error = job.rx.fails(FI_ECANCELED, "the tagged receive")?;
-        let seen = (error.op_context.addr(), error.flags);
-        ensure_eq!(seen, (8, FI_TAGGED | FI_RECV), "context and flags");
-        job.meet();
-        send(job, job.right(), &[9; 8], 7)?;
-        job.rx.of(6)?;
-        job.tx.of(7)?;
-        gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
-        // SAFETY:
-        // - valid memory; the provider may write it through a pointer.
-        let seen = unsafe {
-            (
-                (&raw const gone).read_volatile(),
-                (&raw const kept).read_volatile(),
-            )
-        };
-        ensure_eq!(seen, ([0; 8], [9; 8]), "both buffers");
-        Ok(())
-    })
-}
-
-fn delivered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let bytes = [4u8; 32];
-        let part = iovec(bytes.as_ptr(), 32);
-        let msg = plain_msg(&part, job.peer(1).address, cx(3));
-        if job.rank == 0 {
-            job.post(|| call!(msg job.ep, sendmsg(&msg, FI_DELIVERY_COMPLETE)))?;
-            for _ in 0..20 {
-                pause(2);
-                job.tx.is_empty()?;
-            }
-            job.meet();
-            job.tx.of(3)?;
-        } else {
-            job.meet();
-            let mut buffer = [0u8; 32];
-            receive(job, &mut buffer, 1)?;
-            job.rx.of(1)?;
+        // - inside the buffer, as just checked.
+        let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
+        same(bytes, &[nth + 1; 100], "the message")?;
+        let over = entry.flags & FI_MULTI_RECV != 0;
+        // Five messages fit without gaps. Then the room is too small.
+        ensure_eq!(
+            over,
+            nth == 4,
+            "whether the buffer is given back with message {nth}"
+        );
+        if over {
+            break;
         }
-        Ok(())
-    })
-}
-
-fn buffered(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for nth in 0..8 {
-            let bytes = [nth as u8; 64];
-            send(job, job.right(), &bytes, nth)?;
-            job.tx.of(nth)?;
-        }
-        job.meet();
-        for nth in 0..8 {
-            let mut buffer = [0u8; 64];
-            receive(job, &mut buffer, nth)?;
-            job.rx.of(nth)?;
-            same(&buffer, &[nth as u8; 64], "a message")?;
-        }
-        Ok(())
-    })
-}
-
-fn multi(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV);
-    with(ctx, &plan, 256, |job| {
-        let (least, mut seen, mut len) = (100usize, 0usize, size_of::<usize>());
-        ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
-        ok!(obj job.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut seen).cast(), &mut len));
-        ensure_eq!(seen, 100, "the option");
-        let mut buffer = vec![0u8; 512];
-        let part = iovec(buffer.as_mut_ptr(), 512);
-        let msg = plain_msg(&part, FI_ADDR_UNSPEC, cx(4));
-        let base = buffer.as_mut_ptr();
-        ok!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
-        job.meet();
-        for nth in 0..6u8 {
-            let sent = [nth + 1; 100];
-            send(job, job.right(), &sent, 9)?;
-            job.tx.of(9)?;
-            let entry = job.rx.of(4)?;
-            ensure_eq!(entry.len, 100, "the length");
-            let at = entry.buf.addr() - base.addr();
-            ensure_eq!(at, 100 * usize::from(nth), "the place of message {nth}");
-            // SAFETY:
-            // - inside the buffer, as just checked.
-            let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
-            same(bytes, &[nth + 1; 100], "the message")?;
-            let over = entry.flags & FI_MULTI_RECV != 0;
-            // Five messages fit without gaps. Then the room is too small.
-            ensure_eq!(
-                over,
-                nth == 4,
-                "whether the buffer is given back with message {nth}"
-            );
-            if over {
-                break;
-            }
-        }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// A receive into `part`, for fi_recvmsg.
@@ -216,234 +200,221 @@ fn message(part: &libc::iovec, context: usize) -> fi_msg {
     plain_msg(part, FI_ADDR_UNSPEC, cx(context))
 }
 
-fn multi_selective(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV).selective(true);
-    with(ctx, &plan, 256, |job| {
-        let buffer = Memory::new(256);
-        let part = iovec(buffer.base, 256);
-        ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
-        job.meet();
-        for nth in 0..4u8 {
-            let sent = [nth + 1; 64];
-            job.post(|| call!(msg job.ep, inject(sent.as_ptr().cast(), 64, job.peer(job.right()).address)))?;
-        }
-        let entry = job.rx.of(4)?;
-        ensure_eq!(entry.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
-        job.rx.is_empty()?;
-        for nth in 0..4u8 {
-            buffer.holds(64 * usize::from(nth), &[nth + 1; 64], "a message")?;
-        }
-        buffer.free();
-        Ok(())
-    })
+fn multi_selective(job: &Job<'_>) -> Verdict {
+    let buffer = Memory::new(256);
+    let part = iovec(buffer.base, 256);
+    ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+    job.meet();
+    for nth in 0..4u8 {
+        let sent = [nth + 1; 64];
+        job.post(
+            || call!(msg job.ep, inject(sent.as_ptr().cast(), 64, job.peer(job.right()).address)),
+        )?;
+    }
+    let entry = job.rx.of(4)?;
+    ensure_eq!(entry.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
+    job.rx.is_empty()?;
+    for nth in 0..4u8 {
+        buffer.holds(64 * usize::from(nth), &[nth + 1; 64], "a message")?;
+    }
+    buffer.free();
+    Ok(())
 }
 
 const MULTI: Plan<'static> = Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV);
 
-fn multi_order(ctx: &Ctx) -> Verdict {
-    with(ctx, &MULTI, 256, |job| {
-        const EACH: usize = 8;
-        if job.rank > 0 {
-            for _ in 0..EACH {
-                send(job, 0, &[job.rank as u8; 64], 9)?;
-                job.tx.of(9)?;
-            }
-            return Ok(());
-        }
-        // The first buffer takes half of the messages, the second a quarter, and plain receives the rest.
-        let (buffers, plain) = (
-            [Memory::new(8 * 64), Memory::new(4 * 64)],
-            Memory::new(4 * 64),
-        );
-        for (nth, buffer) in buffers.iter().enumerate() {
-            let part = iovec(buffer.base, buffer.len);
-            ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
-        }
-        for nth in 0..4 {
-            ok!(msg job.ep, recv(plain.at(64 * nth).cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(2 + nth)));
-        }
-        let mut seen = Vec::new();
-        for nth in 0..2 * EACH {
-            let entry = job.rx.next()?;
-            ensure_eq!(entry.len, 64, "the length");
-            let over = entry.flags & FI_MULTI_RECV != 0;
-            ensure_eq!(over, nth == 7 || nth == 11, "message {nth}: the flag");
-            seen.push(entry.op_context.addr());
-        }
-        let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4, 5];
-        ensure_eq!(seen, expected, "who took the messages");
-        let all = buffers
-            .iter()
-            .chain([&plain])
-            .flat_map(|memory| memory.load(0, memory.len));
-        let from_one = all.filter(|byte| *byte == 1).count();
-        ensure_eq!(from_one, EACH * 64, "the bytes of the first sender");
-        buffers.into_iter().chain([plain]).for_each(Memory::free);
-        Ok(())
-    })
-}
-
-fn multi_unexpected(ctx: &Ctx) -> Verdict {
-    with(ctx, &MULTI, 256, |job| {
-        let lens = [5, 100_000, 64, 0, 300_000, 50_000, 40];
-        let sent: Vec<_> = (0..)
-            .zip(lens)
-            .map(|(nth, len)| pattern(nth, len))
-            .collect();
-        for bytes in &sent {
-            send(job, job.right(), bytes, 9)?;
-        }
-        job.meet();
-        let buffer = Memory::new(420_000);
-        let (mut last, part) = ([0u8; 40], iovec(buffer.base, 420_000));
-        ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
-        receive(job, &mut last, 5)?;
-        let (mut fitting, mut given_back, mut next) = (0, false, false);
-        while !(given_back && next) {
-            // Receives may complete in another order. A failure is reported before earlier successes, so it does not give the buffer back.
-            let (code, entry) = job.rx.read();
-            if code == AVAIL {
-                let error = job.rx.fails(FI_ETRUNC, "the long message")?;
-                ensure_eq!(error.olen + error.len, 50_000, "its length");
-                ensure_eq!(error.flags, FI_MSG | FI_RECV, "its flags");
-            }
-            if code != 1 {
-                std::thread::yield_now();
-                continue;
-            }
-            if entry.op_context.addr() == 5 {
-                next = true;
-                continue;
-            }
-            ensure!(!given_back, "a message after the buffer was given back");
-            given_back = entry.flags & FI_MULTI_RECV != 0;
-            if entry.flags & FI_RECV != 0 {
-                let at = entry.buf.addr() - buffer.base.addr();
-                let which = sent.iter().find(|bytes| bytes.len() == entry.len);
-                buffer.holds(at, which.ok_or("an unknown length")?, "a message")?;
-                fitting += 1;
-            }
-        }
-        ensure_eq!(fitting, 5, "messages in the buffer when it is given back");
-        same(&last, &sent[6], "the one after them")?;
-        job.tx.successes_of(9, lens)?;
-        buffer.free();
-        Ok(())
-    })
-}
-
-fn multi_cancelled(ctx: &Ctx) -> Verdict {
-    with(ctx, &MULTI, 256, |job| {
-        let (buffer, plain) = (Memory::new(256), Memory::new(64));
-        let part = iovec(buffer.base, 256);
-        for used in [false, true] {
-            ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
-            job.meet();
-            if used {
-                send(job, job.right(), &[1; 64], 9)?;
-                job.tx.of(9)?;
-                ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
-            }
-            ok!(obj job.ep, cancel(cx(4)));
-            let error = job.rx.fails(FI_ECANCELED, "the buffer")?;
-            ensure_eq!(error.op_context.addr(), 4, "the context");
-            ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
-            gives!(FI_ENOENT, obj job.ep, cancel(cx(4)));
-            job.meet();
-            buffer.fill(7);
-            send(job, job.right(), &[2; 64], 9)?;
+fn multi_order(job: &Job<'_>) -> Verdict {
+    const EACH: usize = 8;
+    if job.rank > 0 {
+        for _ in 0..EACH {
+            send(job, 0, &[job.rank as u8; 64], 9)?;
             job.tx.of(9)?;
-            ok!(msg job.ep, recv(plain.base.cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(5)));
-            job.rx.of(5)?;
-            plain.holds(0, &[2; 64], "the message")?;
-            buffer.holds(0, &[7; 256], "the buffer")?;
         }
-        buffer.free();
-        plain.free();
-        Ok(())
-    })
+        return Ok(());
+    }
+    // The first buffer takes half of the messages, the second a quarter, and plain receives the rest.
+    let (buffers, plain) = (
+        [Memory::new(8 * 64), Memory::new(4 * 64)],
+        Memory::new(4 * 64),
+    );
+    for (nth, buffer) in buffers.iter().enumerate() {
+        let part = iovec(buffer.base, buffer.len);
+        ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
+    }
+    for nth in 0..4 {
+        ok!(msg job.ep, recv(plain.at(64 * nth).cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(2 + nth)));
+    }
+    let mut seen = Vec::new();
+    for nth in 0..2 * EACH {
+        let entry = job.rx.next()?;
+        ensure_eq!(entry.len, 64, "the length");
+        let over = entry.flags & FI_MULTI_RECV != 0;
+        ensure_eq!(over, nth == 7 || nth == 11, "message {nth}: the flag");
+        seen.push(entry.op_context.addr());
+    }
+    let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4, 5];
+    ensure_eq!(seen, expected, "who took the messages");
+    let all = buffers
+        .iter()
+        .chain([&plain])
+        .flat_map(|memory| memory.load(0, memory.len));
+    let from_one = all.filter(|byte| *byte == 1).count();
+    ensure_eq!(from_one, EACH * 64, "the bytes of the first sender");
+    buffers.into_iter().chain([plain]).for_each(Memory::free);
+    Ok(())
 }
 
-fn transmit_complete(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let buffer = Memory::new(8);
-        let part = iovec(buffer.base, 8);
-        let tagged = tagged_msg(&part, FI_ADDR_UNSPEC, 5, cx(2));
-        let to = job.peer(job.right()).address;
-        ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
-        job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
-        job.rx.of(1)?;
-        ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
-        job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
-        job.rx.of(2)?;
-        let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
-        ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
-        ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
-        job.post(|| call!(msg job.ep, inject([3u8; 8].as_ptr().cast(), 8, to)))?;
-        job.rx.of(3)?;
-        buffer.holds(0, &[3; 8], "the message")?;
-        buffer.free();
-        let mut hints = Plan::DEFAULT.hints();
-        hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
-        let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
-        ensure!(info.is_ok(), "the flag as one of the receiving side");
-        Ok(())
-    })
+fn multi_unexpected(job: &Job<'_>) -> Verdict {
+    let lens = [5, 100_000, 64, 0, 300_000, 50_000, 40];
+    let sent: Vec<_> = (0..)
+        .zip(lens)
+        .map(|(nth, len)| pattern(nth, len))
+        .collect();
+    for bytes in &sent {
+        send(job, job.right(), bytes, 9)?;
+    }
+    job.meet();
+    let buffer = Memory::new(420_000);
+    let (mut last, part) = ([0u8; 40], iovec(buffer.base, 420_000));
+    ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+    receive(job, &mut last, 5)?;
+    let (mut fitting, mut given_back, mut next) = (0, false, false);
+    while !(given_back && next) {
+        // Receives may complete in another order. A failure is reported before earlier successes, so it does not give the buffer back.
+        let (code, entry) = job.rx.read();
+        if code == AVAIL {
+            let error = job.rx.fails(FI_ETRUNC, "the long message")?;
+            ensure_eq!(error.olen + error.len, 50_000, "its length");
+            ensure_eq!(error.flags, FI_MSG | FI_RECV, "its flags");
+        }
+        if code != 1 {
+            std::thread::yield_now();
+            continue;
+        }
+        if entry.op_context.addr() == 5 {
+            next = true;
+            continue;
+        }
+        ensure!(!given_back, "a message after the buffer was given back");
+        given_back = entry.flags & FI_MULTI_RECV != 0;
+        if entry.flags & FI_RECV != 0 {
+            let at = entry.buf.addr() - buffer.base.addr();
+            let which = sent.iter().find(|bytes| bytes.len() == entry.len);
+            buffer.holds(at, which.ok_or("an unknown length")?, "a message")?;
+            fitting += 1;
+        }
+    }
+    ensure_eq!(fitting, 5, "messages in the buffer when it is given back");
+    same(&last, &sent[6], "the one after them")?;
+    job.tx.successes_of(9, lens)?;
+    buffer.free();
+    Ok(())
 }
 
-fn many_senders(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (each, others) = (many(ctx, 8), u64::from(job.size) - 1);
-        let mut received = vec![0u64; (each * others) as usize];
-        for (nth, word) in received.iter_mut().enumerate() {
-            let base = (&raw mut *word).cast();
-            ok!(msg job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+fn multi_cancelled(job: &Job<'_>) -> Verdict {
+    let (buffer, plain) = (Memory::new(256), Memory::new(64));
+    let part = iovec(buffer.base, 256);
+    for used in [false, true] {
+        ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
+        job.meet();
+        if used {
+            send(job, job.right(), &[1; 64], 9)?;
+            job.tx.of(9)?;
+            ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
         }
-        let words: Vec<[u8; 8]> = (0..each)
-            .map(|nth| (u64::from(job.rank) << 32 | nth).to_le_bytes())
-            .collect();
-        for word in &words {
-            for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-                send(job, rank, word, 0)?;
-            }
-            job.tx.successes(0..others)?;
-        }
-        job.rx.successes(0..each * others)?;
-        received.sort_unstable();
-        let ranks = (0..job.size)
-            .filter(|rank| *rank != job.rank)
-            .map(u64::from);
-        let expected: Vec<u64> = ranks
-            .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
-            .collect();
-        ensure_eq!(received, expected, "all messages");
-        Ok(())
-    })
+        ok!(obj job.ep, cancel(cx(4)));
+        let error = job.rx.fails(FI_ECANCELED, "the buffer")?;
+        ensure_eq!(error.op_context.addr(), 4, "the context");
+        ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
+        gives!(FI_ENOENT, obj job.ep, cancel(cx(4)));
+        job.meet();
+        buffer.fill(7);
+        send(job, job.right(), &[2; 64], 9)?;
+        job.tx.of(9)?;
+        ok!(msg job.ep, recv(plain.base.cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(5)));
+        job.rx.of(5)?;
+        plain.holds(0, &[2; 64], "the message")?;
+        buffer.holds(0, &[7; 256], "the buffer")?;
+    }
+    buffer.free();
+    plain.free();
+    Ok(())
 }
 
-fn cut(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
-            for early in [true, false] {
-                let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
-                if early {
-                    receive(job, &mut buffer[..room], 4)?;
-                    job.meet();
-                }
-                send(job, job.right(), &bytes, 6)?;
-                if !early {
-                    job.meet();
-                    receive(job, &mut buffer[..room], 4)?;
-                }
-                let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-                let seen = (error.op_context.addr(), error.len, error.olen);
-                ensure_eq!(seen, (4, room, len - room), "context, length and excess");
-                same(&buffer[..room], &bytes[..room], "the beginning")?;
-                same(&buffer[room..], &[0xab; 16], "what is behind it")?;
-                job.tx.of(6)?;
+fn transmit_complete(job: &Job<'_>) -> Verdict {
+    let buffer = Memory::new(8);
+    let part = iovec(buffer.base, 8);
+    let tagged = tagged_msg(&part, FI_ADDR_UNSPEC, 5, cx(2));
+    let to = job.peer(job.right()).address;
+    ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
+    job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
+    job.rx.of(1)?;
+    ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
+    job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
+    job.rx.of(2)?;
+    let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
+    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
+    job.post(|| call!(msg job.ep, inject([3u8; 8].as_ptr().cast(), 8, to)))?;
+    job.rx.of(3)?;
+    buffer.holds(0, &[3; 8], "the message")?;
+    buffer.free();
+    let mut hints = Plan::DEFAULT.hints();
+    hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
+    let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
+    ensure!(info.is_ok(), "the flag as one of the receiving side");
+    Ok(())
+}
+
+fn many_senders(job: &Job<'_>) -> Verdict {
+    let (each, others) = (many(job.ctx, 8), u64::from(job.size) - 1);
+    let mut received = vec![0u64; (each * others) as usize];
+    for (nth, word) in received.iter_mut().enumerate() {
+        let base = (&raw mut *word).cast();
+        ok!(msg job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+    }
+    let words: Vec<[u8; 8]> = (0..each)
+        .map(|nth| (u64::from(job.rank) << 32 | nth).to_le_bytes())
+        .collect();
+    for word in &words {
+        for rank in (0..job.size).filter(|rank| *rank != job.rank) {
+            send(job, rank, word, 0)?;
+        }
+        job.tx.successes(0..others)?;
+    }
+    job.rx.successes(0..each * others)?;
+    received.sort_unstable();
+    let ranks = (0..job.size)
+        .filter(|rank| *rank != job.rank)
+        .map(u64::from);
+    let expected: Vec<u64> = ranks
+        .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
+        .collect();
+    ensure_eq!(received, expected, "all messages");
+    Ok(())
+}
+
+fn cut(job: &Job<'_>) -> Verdict {
+    for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
+        for early in [true, false] {
+            let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
+            if early {
+                receive(job, &mut buffer[..room], 4)?;
                 job.meet();
             }
+            send(job, job.right(), &bytes, 6)?;
+            if !early {
+                job.meet();
+                receive(job, &mut buffer[..room], 4)?;
+            }
+            let error = job.rx.fails(FI_ETRUNC, "a long message")?;
+            let seen = (error.op_context.addr(), error.len, error.olen);
+            ensure_eq!(seen, (4, room, len - room), "context, length and excess");
+            same(&buffer[..room], &bytes[..room], "the beginning")?;
+            same(&buffer[room..], &[0xab; 16], "what is behind it")?;
+            job.tx.of(6)?;
+            job.meet();
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }

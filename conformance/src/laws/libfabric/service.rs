@@ -45,20 +45,8 @@ fn side(service: &CString, plan: &Plan<'_>, server: bool, format: u32) -> Result
         false => (Some(c"localhost"), 0),
     };
     let info = getinfo_at(plan.version, [node, Some(service)], flags, Some(&hints));
-    Station::of(
-        info.map_err(|code| format!("fi_getinfo gave {code}"))?,
-        plan,
-    )
-}
-
-fn enabled(station: &Station, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
-    let ep = station.endpoint(plan)?;
-    ok!(fid ep, control(FI_ENABLE, null_mut()));
-    Ok(ep)
-}
-
-fn insert(station: &Station, name: &[u8]) -> Result<u64, String> {
-    station.insert(name)
+    let info = info.map_err(|code| format!("fi_getinfo gave {code}"))?;
+    Station::of(info, plan)
 }
 
 /// Receives 8 bytes from any sender.
@@ -96,34 +84,28 @@ fn talk(ctx: &Ctx) -> Verdict {
             if !server_first {
                 ctx.sync();
             }
-            station.ep = enabled(&station, &plan)?;
+            station.ep = station.enabled(&plan)?;
             if server_first {
                 ctx.sync();
             }
             let found = station.name()?.to_vec();
             ensure_eq!(found, ends.0, "the server's name and its source");
-            ctx.tell(
-                &[
-                    &ends.0[..],
-                    &registered.key.to_le_bytes(),
-                    &registered.base.to_le_bytes(),
-                ]
-                .concat(),
-            );
+            let region = [registered.key, registered.base].map(u64::to_le_bytes);
+            ctx.tell(&[&ends.0[..], region.as_flattened()].concat());
             ctx.sync();
             // The client sends its name.
             let name = Memory::new(NAME);
             ok!(msg station.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, cx(5)));
             station.rx.of(5)?;
-            let client = insert(&station, &name.load(0, NAME))?;
+            let client = station.insert(&name.load(0, NAME))?;
             say(&station, client, b"welcome!")?;
             name.free();
         } else {
-            station.ep = enabled(&station, &plan)?;
+            station.ep = station.enabled(&plan)?;
             if server_first {
                 ctx.sync();
             }
-            let to = insert(&station, &ends.1)?;
+            let to = station.insert(&ends.1)?;
             let (mut seen, mut len) = ([0u8; NAME], NAME);
             ok!(obj station.av, lookup(to, seen.as_mut_ptr().cast(), &mut len));
             ensure_eq!(seen.to_vec(), ends.1, "what fi_av_lookup gives");
@@ -168,13 +150,13 @@ fn sources(ctx: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT.caps(FI_MSG | FI_SOURCE);
     let service = service(ctx);
     let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
-    station.ep = enabled(&station, &plan)?;
+    station.ep = station.enabled(&plan)?;
     if ctx.rank == 1 {
         ctx.tell(&station.name()?);
     }
     ctx.sync();
     if ctx.rank == 0 {
-        let client = insert(&station, &ctx.told(1).unwrap_or_default())?;
+        let client = station.insert(&ctx.told(1).unwrap_or_default())?;
         say(&station, client, b"who am I")?;
     } else {
         let mut address = 77;
@@ -212,7 +194,7 @@ fn taken(ctx: &Ctx) -> Verdict {
     };
     for turn in 0..2 {
         if ctx.rank == turn {
-            let ep = enabled(&station, &plan)?;
+            let ep = station.enabled(&plan)?;
             refused()?;
             ctx.sync();
             ctx.sync();
@@ -231,8 +213,8 @@ fn any(ctx: &Ctx) -> Verdict {
     let (service, plan) = (c"0".to_owned(), Plan::DEFAULT);
     let mut first = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     let mut second = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
-    first.ep = enabled(&first, &plan)?;
-    second.ep = enabled(&second, &plan)?;
+    first.ep = first.enabled(&plan)?;
+    second.ep = second.enabled(&plan)?;
     ctx.tell(&[first.name()?, second.name()?].concat());
     ctx.sync();
     let all = [0, 1].map(|rank| ctx.told(rank).unwrap_or_default());
@@ -249,7 +231,7 @@ fn name(ctx: &Ctx) -> Verdict {
     let (service, plan) = (service(ctx), Plan::DEFAULT);
     let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 0 {
-        station.ep = enabled(&station, &plan)?;
+        station.ep = station.enabled(&plan)?;
         ctx.tell(&station.name()?);
         ctx.sync();
         hear(&station, b"found it")?;
@@ -264,8 +246,8 @@ fn name(ctx: &Ctx) -> Verdict {
             station.close_the_rest()?;
             station = side(&service, &plan, false, FI_FORMAT_UNSPEC)?;
         }
-        station.ep = enabled(&station, &plan)?;
-        let to = insert(&station, &ctx.told(0).unwrap_or_default())?;
+        station.ep = station.enabled(&plan)?;
+        let to = station.insert(&ctx.told(0).unwrap_or_default())?;
         say(&station, to, b"found it")?;
     }
     ctx.sync();
@@ -277,7 +259,7 @@ fn again(ctx: &Ctx) -> Verdict {
     let mut station = side(&service, &plan, ctx.rank == 0, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 0 {
         for round in 0..3u8 {
-            station.ep = enabled(&station, &plan)?;
+            station.ep = station.enabled(&plan)?;
             ctx.sync();
             hear(&station, &[round; 8])?;
             close(station.ep)?;
@@ -286,11 +268,11 @@ fn again(ctx: &Ctx) -> Verdict {
         }
         return station.close_the_rest();
     }
-    station.ep = enabled(&station, &plan)?;
+    station.ep = station.enabled(&plan)?;
     let name = station.info.end(false);
     for round in 0..3u8 {
         ctx.sync();
-        let mut to = insert(&station, &name)?;
+        let mut to = station.insert(&name)?;
         say(&station, to, &[round; 8])?;
         ctx.sync();
         let bytes = [9u8; 8];
@@ -306,7 +288,7 @@ fn left(ctx: &Ctx) -> Verdict {
     let (service, plan) = (service(ctx), Plan::DEFAULT);
     let mut station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     if ctx.rank == 2 {
-        station.ep = enabled(&station, &plan)?;
+        station.ep = station.enabled(&plan)?;
         ctx.sync();
         ctx.dies();
     }
@@ -329,7 +311,7 @@ fn texts(ctx: &Ctx) -> Verdict {
     let server = ctx.rank == 0;
     let mut station = side(&service, &plan, server, FI_ADDR_STR)?;
     ensure_eq!(station.info.info().addr_format, FI_ADDR_STR, "the format");
-    station.ep = enabled(&station, &plan)?;
+    station.ep = station.enabled(&plan)?;
     let ends = (station.info.end(true), station.info.end(false));
     let (mut name, mut len) = ([1u8; 128], 128);
     ok!(cm station.ep, getname(name.as_mut_ptr().cast(), &mut len));
@@ -352,17 +334,12 @@ fn texts(ctx: &Ctx) -> Verdict {
     ensure_eq!(less, len, "the length that is needed");
     ctx.tell(name);
     ctx.sync();
-    let both = [
-        ctx.told(0).unwrap_or_default(),
-        ctx.told(1).unwrap_or_default(),
-    ];
+    let both = [0, 1].map(|rank| ctx.told(rank).unwrap_or_default());
     if !server {
         ensure_eq!(both[0], ends.1, "the server's name and the destination");
     }
-    let (mut addresses, list) = (
-        [77u64; 3],
-        [&both[0][..], &both[1][..], b"fi_shm://7\0"].concat(),
-    );
+    let mut addresses = [77u64; 3];
+    let list = [&both[0][..], &both[1][..], b"fi_shm://7\0"].concat();
     let count = call!(obj station.av, insert(list.as_ptr().cast(), 3, addresses.as_mut_ptr(), 0, null_mut()));
     ensure_eq!(
         (count, addresses[2]),

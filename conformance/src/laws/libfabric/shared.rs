@@ -2,6 +2,7 @@
 
 use std::ptr::null;
 
+use super::death::survived;
 use super::kit::*;
 use super::message::pattern;
 use super::srx::*;
@@ -24,7 +25,7 @@ laws! {
         "receives that one thread posts while another one takes messages from the queues are all found";
     atomics: "srx.atomic", "fi_atomic(3)", 2, [srx_context, trecv, fetch_atomic],
         "an atomic operation on a tagged buffer finds it among the shared receives";
-    dead: "srx.dead", "fi_cq(3)", 3, [srx_context, recv, cq_readerr] + needs_kill,
+    dead survived(&DIRECTED): "srx.dead", "fi_cq(3)", 3, [srx_context, recv, cq_readerr] + needs_kill,
         "a shared receive from a peer that has died ends with FI_ECONNRESET";
 }
 
@@ -403,10 +404,10 @@ fn atomics(ctx: &Ctx) -> Verdict {
                 desc: none.cast(),
                 ..atomic_msg(&from, to, &fetch, SUM, cx(2))
             };
-            job.post(
+            job.told(
+                2,
                 || call!(atomic job.ep, readwritemsg(&msg, &mut into, null_mut(), 1, FI_TAGGED)),
             )?;
-            job.tx.of(2)?;
             ensure_eq!(value.get(0), 37, "the value before");
             value.free();
             return Ok(());
@@ -430,16 +431,15 @@ fn atomics(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn dead(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &DIRECTED, 256)?;
+fn dead(job: &Job<'_>) -> Verdict {
     let shared = match job.rank {
-        0 => Some(Shared::open(&job, &DIRECTED, 2)?),
+        0 => Some(Shared::open(job, &DIRECTED, 2)?),
         _ => None,
     };
     job.meet();
-    let victim = super::death::victim(&job);
+    let victim = super::death::victim(job);
     if job.rank == victim {
-        ctx.dies();
+        job.ctx.dies();
     }
     if let Some(shared) = shared {
         let buffer = Memory::new(8);
@@ -460,5 +460,5 @@ fn dead(ctx: &Ctx) -> Verdict {
         buffer.free();
         shared.close()?;
     }
-    super::death::ended(job)
+    Ok(())
 }

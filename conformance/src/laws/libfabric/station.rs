@@ -107,8 +107,7 @@ impl Station {
     /// Opens fabric, domain, vector, queues, counters, and an enabled endpoint that is bound to them.
     pub(crate) fn open(plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station::without_endpoint(plan)?;
-        station.ep = station.endpoint(plan)?;
-        ok!(fid station.ep, control(FI_ENABLE, null_mut()));
+        station.ep = station.enabled(plan)?;
         Ok(station)
     }
 
@@ -171,10 +170,16 @@ impl Station {
         Ok(counter)
     }
 
+    /// An endpoint without bindings.
+    pub(crate) fn bare(&self) -> Result<*mut fid_ep, String> {
+        let mut ep = null_mut();
+        ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
+        Ok(ep)
+    }
+
     /// An endpoint with all bindings, not enabled.
     pub(crate) fn endpoint(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
+        let ep = self.bare()?;
         ok!(fid ep, bind(self.av.cast(), 0));
         if plan.queues {
             let selective = if plan.selective {
@@ -189,6 +194,19 @@ impl Station {
             ok!(fid ep, bind(counter.cast(), *counted));
         }
         Ok(ep)
+    }
+
+    /// As [`Station::endpoint`], enabled.
+    pub(crate) fn enabled(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
+        let ep = self.endpoint(plan)?;
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        Ok(ep)
+    }
+
+    /// The counters, of which the plan has this number.
+    pub(crate) fn counted<const N: usize>(&self) -> Result<[*mut fid_cntr; N], String> {
+        let counters = self.counters[..].try_into();
+        counters.map_err(|_| format!("{} counters instead of {N}", self.counters.len()))
     }
 
     /// The sizes of the transmit and the receive context.

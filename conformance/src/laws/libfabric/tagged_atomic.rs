@@ -1,18 +1,19 @@
 //! Atomics on tagged receive buffers (fi_atomic(3), FI_TAGGED).
 
-use super::death::{WAITS, ended, victim, waited};
+use super::death::{WAITS, survived, victim, waited};
 use super::kit::*;
 use super::station::Plan;
 use super::tagged::{trecv, tsend};
 
 laws! {
-    counted: "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
+    counted with(&Plan::DEFAULT, 256): "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
         "each takes the first receive whose tag agrees, which then ends; additions of all peers are counted, and each fetches another value";
-    matched: "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
+    matched with(&Plan::DEFAULT, 256):
+        "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
         "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
     failing: "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
         "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
-    dead: "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
+    dead survived(&WAITS): "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
         "one that waits for a buffer of a process that is killed ends with a failure";
 }
 
@@ -34,11 +35,7 @@ impl Call {
             compare: [0; 4],
             result: [0; 4],
             count: operand.len(),
-            remote: fi_rma_ioc {
-                addr: offset,
-                count: operand.len(),
-                key: tag,
-            },
+            remote: rma_ioc(offset, operand.len(), tag),
         };
         call.operand[..operand.len()].copy_from_slice(operand);
         call
@@ -86,95 +83,90 @@ fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     Ok(entry.op_context.addr())
 }
 
-fn counted(ctx: &Ctx) -> Verdict {
+fn counted(job: &Job<'_>) -> Verdict {
     const EACH: u64 = 20;
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        if job.rank == 0 {
-            let mut words = [0u64; 3];
-            let operations = 2 * EACH * u64::from(ctx.size - 1);
-            for nth in 0..operations {
-                trecv(job, buffer_of(&mut words), (9, 0), nth as usize)?;
-                ensure_eq!(used(job, 8)?, nth as usize, "the receive");
-                ensure_eq!(seen(&words, 1), nth + 1, "the counter");
-            }
-            let found = (seen(&words, 0), seen(&words, 2));
-            ensure_eq!(found, (0, 0), "beside the counter");
-        } else {
-            let mut last = None;
-            for _ in 0..EACH {
-                let mut call = Call::new(9, 8, &[1]);
-                call.post(job, 0, SUM, true)?;
-                job.tx.of(MINE)?;
-                let before = call.before(0);
-                ensure!(last < Some(before), "{before} was fetched after {last:?}");
-                last = Some(before);
-                let mut call = Call::new(9, 8, &[1]);
-                call.post(job, 0, SUM, false)?;
-                let entry = job.tx.of(MINE)?;
-                ensure_eq!(entry.flags, FI_ATOMIC | FI_TAGGED | FI_WRITE, "the flags");
-            }
+    if job.rank == 0 {
+        let mut words = [0u64; 3];
+        let operations = 2 * EACH * u64::from(job.ctx.size - 1);
+        for nth in 0..operations {
+            trecv(job, buffer_of(&mut words), (9, 0), nth as usize)?;
+            ensure_eq!(used(job, 8)?, nth as usize, "the receive");
+            ensure_eq!(seen(&words, 1), nth + 1, "the counter");
         }
-        job.meet();
-        Ok(())
-    })
+        let found = (seen(&words, 0), seen(&words, 2));
+        ensure_eq!(found, (0, 0), "beside the counter");
+    } else {
+        let mut last = None;
+        for _ in 0..EACH {
+            let mut call = Call::new(9, 8, &[1]);
+            call.post(job, 0, SUM, true)?;
+            job.tx.of(MINE)?;
+            let before = call.before(0);
+            ensure!(last < Some(before), "{before} was fetched after {last:?}");
+            last = Some(before);
+            let mut call = Call::new(9, 8, &[1]);
+            call.post(job, 0, SUM, false)?;
+            let entry = job.tx.of(MINE)?;
+            ensure_eq!(entry.flags, FI_ATOMIC | FI_TAGGED | FI_WRITE, "the flags");
+        }
+    }
+    job.meet();
+    Ok(())
 }
 
-fn matched(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let mut random = ctx.random(3);
-        for round in 0..many(ctx, 2) {
-            // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
-            let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
-            let tag = round << 8;
-            if job.rank == 0 {
-                let mut words = [[10, 20, 30, 40u64]; 2];
-                let mut message = [0u8; 8];
-                let [one, two] = &mut words;
-                let mut receive = |nth: usize| match nth {
-                    0 => trecv(job, buffer_of(one), (tag, 0), 0),
-                    1 => trecv(job, &mut message, (tag | 1, 0), 1),
-                    _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
-                };
-                (0..3)
-                    .filter(|nth| early[*nth])
-                    .try_for_each(&mut receive)?;
-                job.meet();
-                job.meet();
-                (0..3)
-                    .filter(|nth| !early[*nth])
-                    .try_for_each(&mut receive)?;
-                let mut ends = [false; 3];
-                for _ in 0..3 {
-                    let entry = job.rx.next()?;
-                    let nth = entry.op_context.addr();
-                    ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
-                    let kind = if nth == 1 { 0 } else { FI_ATOMIC };
-                    let found = entry.flags;
-                    ensure_eq!(found, kind | FI_TAGGED | FI_RECV, "flags of receive {nth}");
-                    ends[nth] = true;
-                }
-                ensure_eq!(ends, [true; 3], "receives that have ended");
-                let all = |words: &[u64; 4]| [0, 1, 2, 3].map(|nth| seen(words, nth));
-                ensure_eq!(all(&words[0]), [10, 21, 32, 40], "the sums");
-                ensure_eq!(all(&words[1]), [10, 20, 30, 7], "the swap");
-                ensure_eq!(message, round.to_le_bytes(), "the message between");
-            } else {
-                job.meet();
-                let (mut sum, mut swap) =
-                    (Call::new(tag, 8, &[1, 2]), Call::new(tag | 2, 24, &[7]));
-                swap.compare[0] = 40;
-                sum.post(job, 0, SUM, true)?;
-                tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
-                swap.post(job, 0, CSWAP, true)?;
-                job.meet();
-                job.tx.successes(0..3)?;
-                ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
-                ensure_eq!(swap.before(0), 40, "before the swap");
-            }
+fn matched(job: &Job<'_>) -> Verdict {
+    let mut random = job.ctx.random(3);
+    for round in 0..many(job.ctx, 2) {
+        // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
+        let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
+        let tag = round << 8;
+        if job.rank == 0 {
+            let mut words = [[10, 20, 30, 40u64]; 2];
+            let mut message = [0u8; 8];
+            let [one, two] = &mut words;
+            let mut receive = |nth: usize| match nth {
+                0 => trecv(job, buffer_of(one), (tag, 0), 0),
+                1 => trecv(job, &mut message, (tag | 1, 0), 1),
+                _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
+            };
+            (0..3)
+                .filter(|nth| early[*nth])
+                .try_for_each(&mut receive)?;
             job.meet();
+            job.meet();
+            (0..3)
+                .filter(|nth| !early[*nth])
+                .try_for_each(&mut receive)?;
+            let mut ends = [false; 3];
+            for _ in 0..3 {
+                let entry = job.rx.next()?;
+                let nth = entry.op_context.addr();
+                ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
+                let kind = if nth == 1 { 0 } else { FI_ATOMIC };
+                let found = entry.flags;
+                ensure_eq!(found, kind | FI_TAGGED | FI_RECV, "flags of receive {nth}");
+                ends[nth] = true;
+            }
+            ensure_eq!(ends, [true; 3], "receives that have ended");
+            let all = |words: &[u64; 4]| [0, 1, 2, 3].map(|nth| seen(words, nth));
+            ensure_eq!(all(&words[0]), [10, 21, 32, 40], "the sums");
+            ensure_eq!(all(&words[1]), [10, 20, 30, 7], "the swap");
+            ensure_eq!(message, round.to_le_bytes(), "the message between");
+        } else {
+            job.meet();
+            let (mut sum, mut swap) = (Call::new(tag, 8, &[1, 2]), Call::new(tag | 2, 24, &[7]));
+            swap.compare[0] = 40;
+            sum.post(job, 0, SUM, true)?;
+            tsend(job, tag | 1, &round.to_le_bytes(), 1)?;
+            swap.post(job, 0, CSWAP, true)?;
+            job.meet();
+            job.tx.successes(0..3)?;
+            ensure_eq!((sum.before(0), sum.before(1)), (20, 30), "before the sums");
+            ensure_eq!(swap.before(0), 40, "before the swap");
         }
-        Ok(())
-    })
+        job.meet();
+    }
+    Ok(())
 }
 
 fn failing(ctx: &Ctx) -> Verdict {
@@ -215,16 +207,15 @@ fn failing(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn dead(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &WAITS, 256)?;
-    if job.rank == victim(&job) {
+fn dead(job: &Job<'_>) -> Verdict {
+    if job.rank == victim(job) {
         pause(150);
-        ctx.dies();
+        job.ctx.dies();
     }
     let mut call = Call::new(3, 0, &[1]);
-    call.post(&job, victim(&job), SUM, true)?;
-    let error = waited(&job, "an atomic that nobody has a buffer for", job.tx)?;
+    call.post(job, victim(job), SUM, true)?;
+    let error = waited(job, "an atomic that nobody has a buffer for", job.tx)?;
     ensure_eq!(error.op_context.addr(), MINE, "the context");
     ensure_eq!(call.before(0), 0, "the result");
-    ended(job)
+    Ok(())
 }

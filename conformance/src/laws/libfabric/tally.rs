@@ -4,17 +4,20 @@ use super::kit::*;
 use super::station::{Plan, Registered, close};
 
 laws! {
-    endpoint: "cntr.remote.silent", "fi_endpoint(3), fi_ep_bind", 3,
+    endpoint with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC).counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]), 256):
+        "cntr.remote.silent", "fi_endpoint(3), fi_ep_bind", 3,
         [ep_bind, cntr_read, write, inject_write, writedata, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
         "counters bound to an endpoint count writes and base atomics, and reads and fetching atomics, each once, though the target calls nothing";
     memory: "cntr.memory", "fi_mr(3), fi_mr_bind", 3,
         [mr_bind, cntr_read, write, inject_write, writemsg, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
         "a counter bound to memory counts each operation that modifies it once, whatever its parts, and none on other memory";
-    woken: "cntr.memory.woken", "fi_mr(3), fi_cntr(3)", 2, [mr_bind, cntr_wait, write] + ordering,
+    woken with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT), 256):
+        "cntr.memory.woken", "fi_mr(3), fi_cntr(3)", 2, [mr_bind, cntr_wait, write] + ordering,
         "a wait for a memory region's counter ends when peers have written, and then the data is there";
-    refused: "cntr.memory.refused", "fi_mr(3), fi_cntr(3)", 1, [mr_bind, cntr_open],
+    refused with(&Plan::DEFAULT, 256): "cntr.memory.refused", "fi_mr(3), fi_cntr(3)", 1, [mr_bind, cntr_open],
         "a counter is bound to memory once, with known flags, and is not closed before it";
-    set_again: "cntr.remote.set", "fi_cntr(3)", 2, [cntr_set, cntr_add, cntr_read, write],
+    set_again with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC).counters(&[FI_WRITE | FI_REMOTE_WRITE]), 256):
+        "cntr.remote.set", "fi_cntr(3)", 2, [cntr_set, cntr_add, cntr_read, write],
         "what the program sets and adds goes together with what peers count";
 }
 
@@ -56,40 +59,36 @@ pub(super) fn change_and_read(job: &Job<'_>, (to, at, key): (u64, u64, u64)) -> 
     Ok(())
 }
 
-fn endpoint(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .caps(FI_RMA | FI_ATOMIC)
-        .counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]);
-    with(ctx, &plan, 256, |job| {
-        let rounds = many(ctx, 5);
-        let [writes, reads] = job.station.counters[..] else {
-            return Err("not two counters".into());
-        };
-        if job.rank > 0 {
-            let (to, at, key) = job.place(0, 8);
-            let (o, none) = ((&raw const ONE).cast(), null_mut());
-            for _ in 0..rounds {
-                change_and_read(job, (to, at, key))?;
-                job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
-            }
-            // Refused operations are not counted.
-            job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
-            job.tx.fails(FI_ENOKEY, "a write to no memory")?;
-            settle(job)?;
+fn endpoint(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 5);
+    let [writes, reads] = job.station.counted()?;
+    if job.rank > 0 {
+        let (to, at, key) = job.place(0, 8);
+        let (o, none) = ((&raw const ONE).cast(), null_mut());
+        for _ in 0..rounds {
+            change_and_read(job, (to, at, key))?;
+            job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
         }
-        job.meet();
-        if job.rank == 0 {
-            let others = u64::from(job.size) - 1;
-            ensure_eq!(
-                (value_of(writes), value_of(reads)),
-                (5 * others * rounds, (3 * rounds + 1) * others),
-                "writes and reads, at the first look"
-            );
-            ensure_eq!((errors_of(writes), errors_of(reads)), (0, 0), "failures");
-            job.rx.successes(0..others * rounds)?;
-        }
-        Ok(())
-    })
+        // Refused operations are not counted.
+        job.fails(
+            FI_ENOKEY,
+            "a write to no memory",
+            || call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)),
+        )?;
+        settle(job)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let others = u64::from(job.size) - 1;
+        ensure_eq!(
+            (value_of(writes), value_of(reads)),
+            (5 * others * rounds, (3 * rounds + 1) * others),
+            "writes and reads, at the first look"
+        );
+        ensure_eq!((errors_of(writes), errors_of(reads)), (0, 0), "failures");
+        job.rx.successes(0..others * rounds)?;
+    }
+    Ok(())
 }
 
 /// Waits for the end of operations that were injected for rank 0: a fenced read completes after them.
@@ -177,87 +176,77 @@ fn memory(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn woken(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
-    with(ctx, &plan, 256, |job| {
-        let rounds = many(ctx, 5);
-        let memory = Memory::new(256);
-        let (mut registered, mut bound) = (Vec::new(), null_mut());
+fn woken(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 5);
+    let memory = Memory::new(256);
+    let (mut registered, mut bound) = (Vec::new(), null_mut());
+    if job.rank == 0 {
+        registered.push(job.station.register(memory, 100)?);
+        bound = job.station.counter()?;
+        ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_WRITE));
+    }
+    let places = spread(job, &registered)?;
+    for round in 1..=rounds {
         if job.rank == 0 {
-            registered.push(job.station.register(memory, 100)?);
-            bound = job.station.counter()?;
-            ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_WRITE));
+            ok!(obj bound, wait(round, -1));
+            ensure_eq!(memory.get(8), round, "what is there when it is counted");
+            // The other rank continues when it has seen this write.
+            job.write(1, 0, &round.to_le_bytes())?;
+        } else {
+            let (at, key) = places[0];
+            let to = job.peer(0).address;
+            let word = (&raw const round).cast();
+            job.done(
+                || call!(rma job.ep, write(word, 8, null_mut(), to, at + 8, key, null_mut())),
+            )?;
+            job.await_word(0, round)?;
         }
-        let places = spread(job, &registered)?;
-        for round in 1..=rounds {
-            if job.rank == 0 {
-                ok!(obj bound, wait(round, -1));
-                ensure_eq!(memory.get(8), round, "what is there when it is counted");
-                // The other rank continues when it has seen this write.
-                job.write(1, 0, &round.to_le_bytes())?;
-            } else {
-                let (at, key) = places[0];
-                let to = job.peer(0).address;
-                let word = (&raw const round).cast();
-                job.done(
-                    || call!(rma job.ep, write(word, 8, null_mut(), to, at + 8, key, null_mut())),
-                )?;
-                job.await_word(0, round)?;
-            }
-        }
-        job.meet();
-        for one in registered {
-            close(one.mr)?;
-            close(bound)?;
-        }
-        memory.free();
-        Ok(())
-    })
+    }
+    job.meet();
+    for one in registered {
+        close(one.mr)?;
+        close(bound)?;
+    }
+    memory.free();
+    Ok(())
 }
 
-fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
-        gives!(FI_EINVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
+fn refused(job: &Job<'_>) -> Verdict {
+    let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
+    gives!(FI_EINVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
+    let registered = job.station.register(memory, 100)?;
+    let bound = job.station.counter()?;
+    gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), 0));
+    gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
+    ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+    gives!(FI_EINVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+    gives!(FI_EBUSY, fid bound, close());
+    ensure_eq!(value_of(bound), 0, "a counter of what was not done");
+    close(registered.mr)?;
+    close(bound)?;
+    // The number of regions and counters over a domain's lifetime is unlimited.
+    for _ in 0..3000 {
         let registered = job.station.register(memory, 100)?;
         let bound = job.station.counter()?;
-        gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), 0));
-        gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
         ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
-        gives!(FI_EINVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
-        gives!(FI_EBUSY, fid bound, close());
-        ensure_eq!(value_of(bound), 0, "a counter of what was not done");
         close(registered.mr)?;
         close(bound)?;
-        // The number of regions and counters over a domain's lifetime is unlimited.
-        for _ in 0..3000 {
-            let registered = job.station.register(memory, 100)?;
-            let bound = job.station.counter()?;
-            ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
-            close(registered.mr)?;
-            close(bound)?;
-        }
-        memory.free();
-        Ok(())
-    })
+    }
+    memory.free();
+    Ok(())
 }
 
-fn set_again(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .caps(FI_RMA | FI_ATOMIC)
-        .counters(&[FI_WRITE | FI_REMOTE_WRITE]);
-    with(ctx, &plan, 256, |job| {
-        let counter = job.station.counters[0];
-        job.write(job.right(), 0, &[1; 8])?;
-        job.meet();
-        ensure_eq!(value_of(counter), 2, "one there, one here");
-        ok!(obj counter, set(10));
-        ensure_eq!(value_of(counter), 10, "after fi_cntr_set");
-        job.meet();
-        job.write(job.right(), 0, &[2; 8])?;
-        job.meet();
-        ok!(obj counter, add(5));
-        ensure_eq!(value_of(counter), 17, "after another, and fi_cntr_add");
-        Ok(())
-    })
+fn set_again(job: &Job<'_>) -> Verdict {
+    let counter = job.station.counters[0];
+    job.write(job.right(), 0, &[1; 8])?;
+    job.meet();
+    ensure_eq!(value_of(counter), 2, "one there, one here");
+    ok!(obj counter, set(10));
+    ensure_eq!(value_of(counter), 10, "after fi_cntr_set");
+    job.meet();
+    job.write(job.right(), 0, &[2; 8])?;
+    job.meet();
+    ok!(obj counter, add(5));
+    ensure_eq!(value_of(counter), 17, "after another, and fi_cntr_add");
+    Ok(())
 }

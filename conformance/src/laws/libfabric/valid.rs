@@ -7,17 +7,18 @@ use super::value::*;
 use crate::law::not_offered;
 
 laws! {
-    undefined: "atomic.undefined", "fi_atomic(3) §7", 1,
+    undefined with(&Plan::DEFAULT, 1024): "atomic.undefined", "fi_atomic(3) §7", 1,
         [atomic, atomicv, atomicmsg, inject_atomic, fetch_atomic, fetch_atomicv, fetch_atomicmsg, compare_atomic, compare_atomicv,
          compare_atomicmsg],
         "what is not defined for a datatype or a family, and what is no datatype or operation, is -FI_EOPNOTSUPP in every call";
-    validity: "atomic.valid", "fi_atomic(3) §4.6", 1, [atomicvalid, fetch_atomicvalid, compare_atomicvalid],
+    validity with(&Plan::DEFAULT, 256): "atomic.valid", "fi_atomic(3) §4.6", 1, [atomicvalid, fetch_atomicvalid, compare_atomicvalid],
         "the valid calls give 0 and a count for what is defined, -FI_EOPNOTSUPP for all else";
-    query: "atomic.query", "fi_atomic(3) §4.7", 1, [query_atomic],
+    query with(&Plan::DEFAULT, 256): "atomic.query", "fi_atomic(3) §4.7", 1, [query_atomic],
         "fi_query_atomic agrees with the valid calls by its flags, and tells the size; both flags, or unknown ones, are refused";
-    counts: "atomic.count", "fi_atomic(3) §8", 2, [atomic, fetch_atomic, compare_atomic, atomicvalid],
+    counts with(&Plan::DEFAULT, 8 << 20): "atomic.count", "fi_atomic(3) §8", 2, [atomic, fetch_atomic, compare_atomic, atomicvalid],
         "a call operates on 1 to the maximum of elements; one more is -FI_EMSGSIZE, none is refused, and nothing is changed";
-    every_element: "atomic.count.maximum", "fi_atomic(3) §4.6, §8", 2, [fetch_atomic, compare_atomic, fetch_atomicvalid],
+    every_element with(&Plan::DEFAULT, 8 << 20):
+        "atomic.count.maximum", "fi_atomic(3) §4.6, §8", 2, [fetch_atomic, compare_atomic, fetch_atomicvalid],
         "at the maximum count every element is operated on, the first and the last included";
 }
 
@@ -39,45 +40,43 @@ fn is_valid(family: Family, (ty, op, exists): (c_int, c_int, bool)) -> bool {
     exists && takes(family, op) && Type::of(ty).has(op)
 }
 
-fn undefined(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 1024, |job| {
-        let peer = job.peer(0);
-        let (to, at, key) = (peer.address, peer.base, peer.key);
-        job.memory.fill(0x3c);
-        let mut room = [[0u8; 64]; 3];
-        let [a, b, c] = &mut room;
-        let (a, b, c) = (a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr());
-        let ioc = |addr: *mut u8| ioc(addr, 1);
-        let (av, bv, mut cv) = (ioc(a), ioc(b), ioc(c));
-        let remote = rma_ioc(at, 1, key);
-        let none = null_mut();
-        let nones = null_mut();
-        for (ty, op, exists) in pairs() {
-            let msg = fi_msg_atomic {
-                desc: nones,
-                datatype: ty,
-                ..atomic_msg(&av, to, &remote, op, none)
-            };
-            if !is_valid(Family::Base, (ty, op, exists)) {
-                gives!(FI_EOPNOTSUPP, atomic job.ep, write(a.cast(), 1, none, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, writev(&av, nones, 1, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, writemsg(&msg, 0));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, inject(a.cast(), 1, to, at, key, ty, op));
-            }
-            if !is_valid(Family::Fetch, (ty, op, exists)) {
-                gives!(FI_EOPNOTSUPP, atomic job.ep, readwrite(a.cast(), 1, none, c.cast(), none, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, readwritev(&av, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, readwritemsg(&msg, &mut cv, nones, 1, 0));
-            }
-            if !is_valid(Family::Compare, (ty, op, exists)) {
-                gives!(FI_EOPNOTSUPP, atomic job.ep, compwrite(a.cast(), 1, none, b.cast(), none, c.cast(), none, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, compwritev(&av, nones, 1, &bv, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
-                gives!(FI_EOPNOTSUPP, atomic job.ep, compwritemsg(&msg, &bv, nones, 1, &mut cv, nones, 1, 0));
-            }
+fn undefined(job: &Job<'_>) -> Verdict {
+    let peer = job.peer(0);
+    let (to, at, key) = (peer.address, peer.base, peer.key);
+    job.memory.fill(0x3c);
+    let mut room = [[0u8; 64]; 3];
+    let [a, b, c] = &mut room;
+    let (a, b, c) = (a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr());
+    let ioc = |addr: *mut u8| ioc(addr, 1);
+    let (av, bv, mut cv) = (ioc(a), ioc(b), ioc(c));
+    let remote = rma_ioc(at, 1, key);
+    let none = null_mut();
+    let nones = null_mut();
+    for (ty, op, exists) in pairs() {
+        let msg = fi_msg_atomic {
+            desc: nones,
+            datatype: ty,
+            ..atomic_msg(&av, to, &remote, op, none)
+        };
+        if !is_valid(Family::Base, (ty, op, exists)) {
+            gives!(FI_EOPNOTSUPP, atomic job.ep, write(a.cast(), 1, none, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, writev(&av, nones, 1, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, writemsg(&msg, 0));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, inject(a.cast(), 1, to, at, key, ty, op));
         }
-        job.tx.is_empty()?;
-        job.memory.holds(0, &[0x3c; 1024], "the memory")
-    })
+        if !is_valid(Family::Fetch, (ty, op, exists)) {
+            gives!(FI_EOPNOTSUPP, atomic job.ep, readwrite(a.cast(), 1, none, c.cast(), none, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, readwritev(&av, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, readwritemsg(&msg, &mut cv, nones, 1, 0));
+        }
+        if !is_valid(Family::Compare, (ty, op, exists)) {
+            gives!(FI_EOPNOTSUPP, atomic job.ep, compwrite(a.cast(), 1, none, b.cast(), none, c.cast(), none, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, compwritev(&av, nones, 1, &bv, nones, 1, &mut cv, nones, 1, to, at, key, ty, op, none));
+            gives!(FI_EOPNOTSUPP, atomic job.ep, compwritemsg(&msg, &bv, nones, 1, &mut cv, nones, 1, 0));
+        }
+    }
+    job.tx.is_empty()?;
+    job.memory.holds(0, &[0x3c; 1024], "the memory")
 }
 
 fn ask(ep: *mut fid_ep, family: Family, ty: c_int, op: c_int, count: &mut usize) -> c_int {
@@ -88,160 +87,130 @@ fn ask(ep: *mut fid_ep, family: Family, ty: c_int, op: c_int, count: &mut usize)
     }
 }
 
-fn validity(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for (ty, op, exists) in pairs() {
-            for family in FAMILIES {
-                let mut count = 12345;
-                let code = ask(job.ep, family, ty, op, &mut count);
-                let expected = match is_valid(family, (ty, op, exists)) {
-                    true => 0,
-                    false => -FI_EOPNOTSUPP,
-                };
-                ensure_eq!(code, expected, "datatype {ty}, operation {op}, {family:?}");
-                ensure!(code != 0 || count > 0 && count != 12345, "no count");
-                ensure!(code == 0 || count == 12345, "a count with an error");
-            }
+fn validity(job: &Job<'_>) -> Verdict {
+    for (ty, op, exists) in pairs() {
+        for family in FAMILIES {
+            let mut count = 12345;
+            let code = ask(job.ep, family, ty, op, &mut count);
+            let expected = match is_valid(family, (ty, op, exists)) {
+                true => 0,
+                false => -FI_EOPNOTSUPP,
+            };
+            ensure_eq!(code, expected, "datatype {ty}, operation {op}, {family:?}");
+            ensure!(code != 0 || count > 0 && count != 12345, "no count");
+            ensure!(code == 0 || count == 12345, "a count with an error");
         }
-        gives!(FI_EINVAL, atomic job.ep, writevalid(UINT64, SUM, null_mut()));
-        Ok(())
-    })
+    }
+    gives!(FI_EINVAL, atomic job.ep, writevalid(UINT64, SUM, null_mut()));
+    Ok(())
 }
 
-fn query(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let domain = job.station.domain;
-        for (ty, op, _) in pairs() {
-            for (family, flags) in FAMILIES
-                .into_iter()
-                .zip([0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC])
-            {
-                let (mut count, mut attr) = (0, fi_atomic_attr { count: 0, size: 0 });
-                let code = ask(job.ep, family, ty, op, &mut count);
-                let seen = call!(obj domain, query_atomic(ty, op, &mut attr, flags));
-                ensure_eq!(seen, code, "datatype {ty}, operation {op}, {family:?}");
-                if code == 0 {
-                    let expected = (count, Type::of(ty).size());
-                    ensure_eq!((attr.count, attr.size), expected, "count and size of {ty}");
-                }
-                // Tagged buffers support the same pairs, with a smaller maximum count.
-                let tagged = flags | FI_TAGGED;
-                let seen = call!(obj domain, query_atomic(ty, op, &mut attr, tagged));
-                ensure_eq!(
-                    seen,
-                    code,
-                    "datatype {ty}, operation {op}, {family:?}, tagged"
-                );
-                if code == 0 {
-                    ensure_eq!(attr.size, Type::of(ty).size(), "size of {ty}, tagged");
-                    ensure!(
-                        (1..=count).contains(&attr.count),
-                        "{} of {ty}, tagged",
-                        attr.count
-                    );
-                }
+fn query(job: &Job<'_>) -> Verdict {
+    let domain = job.station.domain;
+    for (ty, op, _) in pairs() {
+        for (family, flags) in FAMILIES
+            .into_iter()
+            .zip([0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC])
+        {
+            let (mut count, mut attr) = (0, fi_atomic_attr { count: 0, size: 0 });
+            let code = ask(job.ep, family, ty, op, &mut count);
+            let seen = call!(obj domain, query_atomic(ty, op, &mut attr, flags));
+            ensure_eq!(seen, code, "datatype {ty}, operation {op}, {family:?}");
+            if code == 0 {
+                let expected = (count, Type::of(ty).size());
+                ensure_eq!((attr.count, attr.size), expected, "count and size of {ty}");
+            }
+            // Tagged buffers support the same pairs, with a smaller maximum count.
+            let tagged = flags | FI_TAGGED;
+            let seen = call!(obj domain, query_atomic(ty, op, &mut attr, tagged));
+            ensure_eq!(seen, code, "tagged {ty}, operation {op}, {family:?}");
+            if code == 0 {
+                ensure_eq!(attr.size, Type::of(ty).size(), "size of {ty}, tagged");
+                let fits = (1..=count).contains(&attr.count);
+                ensure!(fits, "{} of {ty}, tagged", attr.count);
             }
         }
-        let mut attr = fi_atomic_attr { count: 0, size: 0 };
-        gives!(FI_EBADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC));
-        gives!(FI_EBADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_MORE));
-        gives!(FI_EINVAL, obj domain, query_atomic(UINT64, SUM, null_mut(), 0));
-        Ok(())
-    })
+    }
+    let mut attr = fi_atomic_attr { count: 0, size: 0 };
+    gives!(FI_EBADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC));
+    gives!(FI_EBADFLAGS, obj domain, query_atomic(UINT64, SUM, &mut attr, FI_MORE));
+    gives!(FI_EINVAL, obj domain, query_atomic(UINT64, SUM, null_mut(), 0));
+    Ok(())
 }
 
 /// The maximum count of a family for u32, and the operation for it.
 fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
-    let op = if family == Family::Compare {
-        CSWAP
-    } else {
-        SUM
-    };
+    let op = super::vector::op(family);
     let mut count = 0;
     let code = ask(job.ep, family, UINT32, op, &mut count);
     ensure_eq!(code, 0, "the valid call");
     Ok((count, op))
 }
 
-fn counts(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 8 << 20, |job| {
-        let peer = job.peer(job.right());
-        for family in FAMILIES {
-            let (most, op) = at_most(job, family)?;
-            if (most + 1) * 4 > job.memory.len {
-                return not_offered("the maximum count is larger than the law's memory");
-            }
-            let operand = vec![1u8; (most + 1) * 4];
-            let mut result = vec![0u8; (most + 1) * 4];
-            for (count, expected) in [
-                (most + 1, FI_EMSGSIZE),
-                (usize::MAX / 2, FI_EMSGSIZE),
-                (0, FI_EINVAL),
-            ] {
-                let mut call = Call {
-                    family,
-                    what: (UINT32, op),
-                    to: (peer.address, peer.base, peer.key),
-                    operand: &operand,
-                    compare: &operand,
-                    result: &mut result,
-                    count,
-                };
-                ensure_eq!(
-                    call.post(job.ep),
-                    -(expected as isize),
-                    "{family:?} with {count} elements"
-                );
-            }
-            job.tx.is_empty()?;
+fn counts(job: &Job<'_>) -> Verdict {
+    let peer = job.peer(job.right());
+    for family in FAMILIES {
+        let (most, op) = at_most(job, family)?;
+        if (most + 1) * 4 > job.memory.len {
+            return not_offered("the maximum count is larger than the law's memory");
         }
-        job.meet();
-        ensure!(
-            job.memory
-                .load(0, job.memory.len)
-                .iter()
-                .all(|byte| *byte == 0),
-            "something was changed"
-        );
-        Ok(())
-    })
-}
-
-fn every_element(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 8 << 20, |job| {
-        let peer = job.peer(job.right());
-        for family in [Family::Fetch, Family::Compare] {
-            let (most, op) = at_most(job, family)?;
-            job.meet();
-            job.memory.fill(0);
-            for i in 0..most {
-                job.memory.store(4 * i, &(i as u32).to_le_bytes());
-            }
-            job.meet();
-            let numbers: Vec<u8> = (0..most as u32).flat_map(u32::to_le_bytes).collect();
-            let doubles: Vec<u8> = (0..most as u32)
-                .flat_map(|i| (2 * i).to_le_bytes())
-                .collect();
-            let mut result = vec![0xffu8; 4 * most];
+        let operand = vec![1u8; (most + 1) * 4];
+        let mut result = vec![0u8; (most + 1) * 4];
+        for (count, expected) in [
+            (most + 1, FI_EMSGSIZE),
+            (usize::MAX / 2, FI_EMSGSIZE),
+            (0, FI_EINVAL),
+        ] {
             let mut call = Call {
                 family,
                 what: (UINT32, op),
                 to: (peer.address, peer.base, peer.key),
-                operand: if family == Family::Fetch {
-                    &numbers
-                } else {
-                    &doubles
-                },
-                compare: &numbers,
+                operand: &operand,
+                compare: &operand,
                 result: &mut result,
-                count: most,
+                count,
             };
-            job.done(|| call.post(job.ep))?;
-            same(&result, &numbers, "what was fetched")?;
-            job.meet();
-            job.memory.holds(0, &doubles, "the target")?;
-            job.memory.holds(4 * most, &[0; 64], "what is behind it")?;
+            ensure_eq!(
+                call.post(job.ep),
+                -(expected as isize),
+                "{family:?} with {count} elements"
+            );
         }
-        Ok(())
-    })
+        job.tx.is_empty()?;
+    }
+    job.meet();
+    job.memory.all(0, job.memory.len, 0, "the memory")
+}
+
+fn every_element(job: &Job<'_>) -> Verdict {
+    let peer = job.peer(job.right());
+    for family in [Family::Fetch, Family::Compare] {
+        let (most, op) = at_most(job, family)?;
+        job.meet();
+        job.memory.fill(0);
+        for i in 0..most {
+            job.memory.store(4 * i, &(i as u32).to_le_bytes());
+        }
+        job.meet();
+        let numbers: Vec<u8> = (0..most as u32).flat_map(u32::to_le_bytes).collect();
+        let doubles: Vec<u8> = (0..most as u32)
+            .flat_map(|i| (2 * i).to_le_bytes())
+            .collect();
+        let mut result = vec![0xffu8; 4 * most];
+        let mut call = Call {
+            family,
+            what: (UINT32, op),
+            to: (peer.address, peer.base, peer.key),
+            operand: [&doubles, &numbers][usize::from(family == Family::Fetch)],
+            compare: &numbers,
+            result: &mut result,
+            count: most,
+        };
+        job.done(|| call.post(job.ep))?;
+        same(&result, &numbers, "what was fetched")?;
+        job.meet();
+        job.memory.holds(0, &doubles, "the target")?;
+        job.memory.holds(4 * most, &[0; 64], "what is behind it")?;
+    }
+    Ok(())
 }

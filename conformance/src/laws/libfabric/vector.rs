@@ -5,9 +5,9 @@ use super::value::{FAMILIES, Family};
 use crate::law::Random;
 
 laws! {
-    vectors: "atomic.vector", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicv, fetch_atomicv, compare_atomicv],
+    vectors in_modes(1024): "atomic.vector", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicv, fetch_atomicv, compare_atomicv],
         "however operands, comparands and results are divided into vectors, the elements are those of the call without";
-    messages: "atomic.msg", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
+    messages in_modes(1024): "atomic.msg", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
         "the calls with msg do the same on several pieces of remote memory, under keys of their own";
 }
 
@@ -81,11 +81,11 @@ fn bytes(values: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-fn op(family: Family) -> c_int {
-    if family == Family::Compare {
-        CSWAP
-    } else {
-        SUM
+/// An operation of the family.
+pub(super) fn op(family: Family) -> c_int {
+    match family {
+        Family::Compare => CSWAP,
+        _ => SUM,
     }
 }
 
@@ -102,117 +102,87 @@ fn expected(family: Family, [before, operand, compare]: &[Vec<u64>; 3]) -> Vec<u
     all.map(|((b, o), c)| after(family, *b, *o, *c)).collect()
 }
 
-fn vectors(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 1024, |job| {
-        let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
-        let (to, at, key) = job.place(rank, 64);
-        for _ in 0..20 {
-            for family in FAMILIES {
-                let all = values(&mut random);
-                job.write(rank, 64, &bytes(&all[0]))?;
-                let (a, b, c) = (
-                    division(&mut random),
-                    division(&mut random),
-                    division(&mut random),
-                );
-                let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
-                let mut result = Pieces::of(&[0; COUNT], &c);
-                let (oi, ci, ri) = (
-                    operand.list.as_ptr(),
-                    compare.list.as_ptr(),
-                    result.list.as_mut_ptr(),
-                );
-                let (none, op) = (null_mut(), op(family));
-                job.done(|| match family {
-                    Family::Base => call!(atomic job.ep, writev(oi, none, a.len(), to, at, key, UINT64, op, cx(5))),
-                    Family::Fetch => call!(atomic job.ep, readwritev(oi, none, a.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
-                    Family::Compare => call!(atomic job.ep, compwritev(oi, none, a.len(), ci, none, b.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
-                })?;
-                same(
-                    &job.read(rank, 64, 8 * COUNT)?,
-                    &bytes(&expected(family, &all)),
-                    "the target",
-                )?;
-                if family != Family::Base {
-                    ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
-                }
+fn vectors(job: &Job<'_>) -> Verdict {
+    let (rank, mut random) = (job.right(), job.ctx.random(job.rank.into()));
+    let (to, at, key) = job.place(rank, 64);
+    for _ in 0..20 {
+        for family in FAMILIES {
+            let all = values(&mut random);
+            job.write(rank, 64, &bytes(&all[0]))?;
+            let [a, b, c] = [(); 3].map(|()| division(&mut random));
+            let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
+            let mut result = Pieces::of(&[0; COUNT], &c);
+            let [oi, ci] = [&operand, &compare].map(|pieces| pieces.list.as_ptr());
+            let ri = result.list.as_mut_ptr();
+            let (none, op) = (null_mut(), op(family));
+            job.done(|| match family {
+                Family::Base => call!(atomic job.ep, writev(oi, none, a.len(), to, at, key, UINT64, op, cx(5))),
+                Family::Fetch => call!(atomic job.ep, readwritev(oi, none, a.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
+                Family::Compare => call!(atomic job.ep, compwritev(oi, none, a.len(), ci, none, b.len(), ri, none, c.len(), to, at, key, UINT64, op, cx(5))),
+            })?;
+            let seen = job.read(rank, 64, 8 * COUNT)?;
+            same(&seen, &bytes(&expected(family, &all)), "the target")?;
+            if family != Family::Base {
+                ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
-fn messages(ctx: &Ctx) -> Verdict {
-    in_modes(ctx, 1024, |job| {
-        // A second region, with a different key.
-        let second = Memory::new(1024);
-        let registered = job.station.register(second, 100 + u64::from(job.rank))?;
-        job.meet();
-        job.ctx.tell(&bytes(&[registered.key, registered.base]));
-        job.meet();
-        let rank = job.right();
-        let told = ctx.told(rank).unwrap_or_default();
-        let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
-        let (other_key, other_base) = (word(0), word(8));
-        let (to, at, key) = job.place(rank, 64);
-        let mut random = ctx.random(job.rank.into());
-        for _ in 0..20 {
-            for family in FAMILIES {
-                let all = values(&mut random);
-                let (a, b, c, d) = (
-                    division(&mut random),
-                    division(&mut random),
-                    division(&mut random),
-                    division(&mut random),
-                );
-                let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
-                let mut result = Pieces::of(&[0; COUNT], &c);
-                let mut done = 0;
-                let mut remote = Vec::new();
-                for (nth, len) in d.iter().enumerate() {
-                    let (addr, key) = match nth % 2 {
-                        0 => (at + 8 * done as u64, key),
-                        _ => (other_base + 256 + 8 * done as u64, other_key),
-                    };
-                    remote.push(rma_ioc(addr, *len, key));
-                    let start = bytes(&all[0][done..done + len]);
-                    job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
-                    done += len;
-                }
-                let msg = fi_msg_atomic {
-                    msg_iov: operand.list.as_ptr(),
-                    desc: null_mut(),
-                    iov_count: a.len(),
-                    addr: to,
-                    rma_iov: remote.as_ptr(),
-                    rma_iov_count: remote.len(),
-                    datatype: UINT64,
-                    op: op(family),
-                    context: cx(77),
-                    data: 0,
+fn messages(job: &Job<'_>) -> Verdict {
+    // A second region, with a different key.
+    let second = Memory::new(1024);
+    let registered = job.station.register(second, 100 + u64::from(job.rank))?;
+    job.meet();
+    job.ctx.tell(&bytes(&[registered.key, registered.base]));
+    job.meet();
+    let rank = job.right();
+    let told = job.ctx.told(rank).unwrap_or_default();
+    let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
+    let (other_key, other_base) = (word(0), word(8));
+    let (to, at, key) = job.place(rank, 64);
+    let mut random = job.ctx.random(job.rank.into());
+    for _ in 0..20 {
+        for family in FAMILIES {
+            let all = values(&mut random);
+            let [a, b, c, d] = [(); 4].map(|()| division(&mut random));
+            let (operand, compare) = (Pieces::of(&all[1], &a), Pieces::of(&all[2], &b));
+            let mut result = Pieces::of(&[0; COUNT], &c);
+            let mut done = 0;
+            let mut remote = Vec::new();
+            for (nth, len) in d.iter().enumerate() {
+                let (addr, key) = match nth % 2 {
+                    0 => (at + 8 * done as u64, key),
+                    _ => (other_base + 256 + 8 * done as u64, other_key),
                 };
-                let (ci, ri, none) = (compare.list.as_ptr(), result.list.as_mut_ptr(), null_mut());
-                let entry = job.done(|| match family {
-                    Family::Base => call!(atomic job.ep, writemsg(&msg, 0)),
-                    Family::Fetch => call!(atomic job.ep, readwritemsg(&msg, ri, none, c.len(), 0)),
-                    Family::Compare => call!(atomic job.ep, compwritemsg(&msg, ci, none, b.len(), ri, none, c.len(), 0)),
-                })?;
-                ensure_eq!(entry.op_context.addr(), 77, "the context");
-                let mut seen = Vec::new();
-                for place in &remote {
-                    let mut piece = vec![0u8; 8 * place.count];
-                    job.done(|| call!(rma job.ep, read(piece.as_mut_ptr().cast(), piece.len(), null_mut(), to, place.addr, place.key, null_mut())))?;
-                    seen.extend(piece);
-                }
-                same(&seen, &bytes(&expected(family, &all)), "the target")?;
-                if family != Family::Base {
-                    ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
-                }
+                remote.push(rma_ioc(addr, *len, key));
+                let start = bytes(&all[0][done..done + len]);
+                job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
+                done += len;
+            }
+            let msg = atomic_list(&operand.list, to, &remote, op(family), cx(77));
+            let (ci, ri, none) = (compare.list.as_ptr(), result.list.as_mut_ptr(), null_mut());
+            let entry = job.done(|| match family {
+                Family::Base => call!(atomic job.ep, writemsg(&msg, 0)),
+                Family::Fetch => call!(atomic job.ep, readwritemsg(&msg, ri, none, c.len(), 0)),
+                Family::Compare => call!(atomic job.ep, compwritemsg(&msg, ci, none, b.len(), ri, none, c.len(), 0)),
+            })?;
+            ensure_eq!(entry.op_context.addr(), 77, "the context");
+            let mut seen = Vec::new();
+            for place in &remote {
+                let mut piece = vec![0u8; 8 * place.count];
+                job.done(|| call!(rma job.ep, read(piece.as_mut_ptr().cast(), piece.len(), null_mut(), to, place.addr, place.key, null_mut())))?;
+                seen.extend(piece);
+            }
+            same(&seen, &bytes(&expected(family, &all)), "the target")?;
+            if family != Family::Base {
+                ensure_eq!(result.values(&c), all[0], "{family:?}: the results");
             }
         }
-        job.meet();
-        super::station::close(registered.mr)?;
-        second.free();
-        Ok(())
-    })
+    }
+    job.meet();
+    super::station::close(registered.mr)?;
+    second.free();
+    Ok(())
 }

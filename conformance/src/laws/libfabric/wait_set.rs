@@ -2,19 +2,22 @@
 
 use std::ptr::null;
 
+use super::death::survived;
 use super::kit::*;
 use super::station::{Plan, Station, close};
 
 laws! {
-    news: "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
+    news with(&Plan::DEFAULT, 256): "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
         "a wait for a set ends when a message comes, and when a counter changes, for queues of any endpoint";
-    local: "wait.local", "fi_poll(3)", 1, [wait, cntr_add, eq_write],
+    local with(&Plan::DEFAULT, 256): "wait.local", "fi_poll(3)", 1, [wait, cntr_add, eq_write],
         "so it does when another thread counts, or tells of an event; and with -FI_ETIMEDOUT when nothing comes";
-    dead: "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
+    dead survived(&Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV)): "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
         "so it does when the peer that is waited for has died";
-    refused: "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
+    refused with(&Plan::DEFAULT, 256):
+        "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
         "what belongs to a set cannot be waited for alone, and keeps it from being closed; unknown attributes and sets of other fabrics are refused";
-    closed: "wait.closed", "fi_cq(3), fi_cntr(3), fi_eq(3), fi_poll(3)", 1, [close, cq_sread, cntr_wait, eq_sread, wait],
+    closed with(&Plan::DEFAULT, 256):
+        "wait.closed", "fi_cq(3), fi_cntr(3), fi_eq(3), fi_poll(3)", 1, [close, cq_sread, cntr_wait, eq_sread, wait],
         "closing a queue, counter, event queue or set ends the wait of another thread with -FI_ECANCELED, and frees nothing before";
 }
 
@@ -73,8 +76,7 @@ impl Listener {
     fn open(job: &Job<'_>) -> Result<Listener, String> {
         let set = open(job)?;
         let (rx, counter) = (queue(job, set)?, counter(job, set)?);
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj job.station.domain, endpoint(job.station.info.raw(), &mut ep, null_mut()));
+        let ep = job.station.bare()?;
         ok!(fid ep, bind(job.station.av.cast(), 0));
         ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
         ok!(fid ep, bind(rx.0.cast(), FI_RECV));
@@ -96,159 +98,143 @@ impl Listener {
     }
 }
 
-fn news(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let listener = Listener::open(job)?;
-        ctx.tell(&super::station::name_of(listener.ep)?);
-        job.meet();
-        let told = ctx.told(job.right()).unwrap_or_default();
-        let to = job.station.insert(&told)?;
-        let word = Memory::new(8);
-        for round in 0..3u64 {
-            ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
-            job.meet();
-            // The right neighbour of rank 0 waits before its message is sent.
-            if job.rank == 0 {
-                pause(2);
-            }
-            let bytes = (round + 1).to_le_bytes();
-            job.post(|| call!(msg job.ep, inject(bytes.as_ptr().cast(), 8, to)))?;
-            let mut entry = blank();
-            loop {
-                ok!(obj listener.set, wait(LONG));
-                if call!(obj listener.rx.0, read((&raw mut entry).cast(), 1)) == 1 {
-                    break;
-                }
-            }
-            ensure_eq!(entry.op_context.addr(), 4, "the receive");
-            word.holds(0, &bytes, "the message")?;
-            ensure_eq!(value_of(listener.counter), round + 1, "the counter");
-        }
-        word.free();
-        job.meet();
-        listener.close()
-    })
-}
-
-fn closed(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (domain, fabric) = (job.station.domain, job.station.fabric);
-        for round in 0..12u64 {
-            let (mut queue, mut counter) = (null_mut(), null_mut());
-            let mut events: *mut fid_eq = null_mut();
-            let mut attr = fi_cq_attr {
-                wait_obj: FI_WAIT_UNSPEC,
-                ..queue_attr(null_mut())
-            };
-            let object: *mut fid = match round % 4 {
-                0 => {
-                    ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
-                    queue.cast()
-                }
-                1 => {
-                    ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
-                    counter.cast()
-                }
-                2 => {
-                    ok!(obj fabric, eq_open(null_mut(), &mut events, null_mut()));
-                    events.cast()
-                }
-                _ => open(job)?.cast(),
-            };
-            let at = object.addr();
-            let code = std::thread::scope(|scope| {
-                let waits = scope.spawn(move || {
-                    let (mut room, mut kind) = ([0u64; 16], 0);
-                    let room = room.as_mut_ptr().cast();
-                    match round % 4 {
-                        0 => {
-                            let queue = at as *mut fid_cq;
-                            call!(obj queue, sread(room, 1, std::ptr::null(), -1))
-                        }
-                        1 => {
-                            let counter = at as *mut fid_cntr;
-                            call!(obj counter, wait(1, -1)) as isize
-                        }
-                        2 => {
-                            let events = at as *mut fid_eq;
-                            call!(obj events, sread(&mut kind, room, 64, -1, 0))
-                        }
-                        _ => {
-                            let set = at as *mut fid_wait;
-                            call!(obj set, wait(-1)) as isize
-                        }
-                    }
-                });
-                // Calls after the close are undefined: the pause lets the wait begin.
-                pause(40 + round);
-                close(at as *mut fid)?;
-                waits
-                    .join()
-                    .map_err(|_| String::from("the other thread panics"))
-            })?;
-            ensure_eq!(code, -(FI_ECANCELED as isize), "the wait of round {round}");
-        }
-        Ok(())
-    })
-}
-
-fn local(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let set = open(job)?;
-        let counter = counter(job, set)?;
-        let mut attr = fi_eq_attr {
-            size: 0,
-            flags: FI_WRITE,
-            wait_obj: FI_WAIT_SET,
-            signaling_vector: 0,
-            wait_set: set.cast(),
-        };
-        let mut events: *mut fid_eq = null_mut();
-        ok!(obj job.station.fabric, eq_open(&mut attr, &mut events, null_mut()));
-        for timeout in [0, 5] {
-            gives!(FI_ETIMEDOUT, obj set, wait(timeout));
-        }
-        let (there, of_events) = (counter.addr(), events.addr());
-        for counts in [true, false, true] {
-            std::thread::scope(|scope| {
-                let other = scope.spawn(move || {
-                    pause(2);
-                    let (counter, events) = (there as *mut fid_cntr, of_events as *mut fid_eq);
-                    match counts {
-                        true => call!(obj counter, add(1)) as isize,
-                        false => call!(obj events, write(7, (&raw const counts).cast(), 1, 0)),
-                    }
-                });
-                ok!(obj set, wait(LONG));
-                let code = other.join().map_err(|_| "the other thread panics")?;
-                let expected = isize::from(!counts);
-                ensure_eq!(code, expected, "what the other thread's call gives");
-                Ok::<_, String>(())
-            })?;
-            if !counts {
-                // An unread event ends the next wait at once.
-                ok!(obj set, wait(0));
-                let (mut kind, mut byte) = (0, 9u8);
-                let got = call!(obj events, read(&mut kind, (&raw mut byte).cast(), 1, 0));
-                ensure_eq!((got, kind), (1, 7), "the event");
-            }
-            gives!(FI_ETIMEDOUT, obj set, wait(0));
-        }
-        close(events)?;
-        close(counter)?;
-        close(set)
-    })
-}
-
-fn dead(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV);
-    let job = opened(ctx, &plan, 256)?;
+fn news(job: &Job<'_>) -> Verdict {
+    let listener = Listener::open(job)?;
+    job.ctx.tell(&super::station::name_of(listener.ep)?);
     job.meet();
-    let victim = super::death::victim(&job);
-    if job.rank == victim {
-        ctx.dies();
+    let told = job.ctx.told(job.right()).unwrap_or_default();
+    let to = job.station.insert(&told)?;
+    let word = Memory::new(8);
+    for round in 0..3u64 {
+        ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
+        job.meet();
+        // The right neighbour of rank 0 waits before its message is sent.
+        if job.rank == 0 {
+            pause(2);
+        }
+        let bytes = (round + 1).to_le_bytes();
+        job.post(|| call!(msg job.ep, inject(bytes.as_ptr().cast(), 8, to)))?;
+        let mut entry = blank();
+        loop {
+            ok!(obj listener.set, wait(LONG));
+            if call!(obj listener.rx.0, read((&raw mut entry).cast(), 1)) == 1 {
+                break;
+            }
+        }
+        ensure_eq!(entry.op_context.addr(), 4, "the receive");
+        word.holds(0, &bytes, "the message")?;
+        ensure_eq!(value_of(listener.counter), round + 1, "the counter");
     }
-    let listener = Listener::open(&job)?;
+    word.free();
+    job.meet();
+    listener.close()
+}
+
+fn closed(job: &Job<'_>) -> Verdict {
+    let (domain, fabric) = (job.station.domain, job.station.fabric);
+    for round in 0..12u64 {
+        let (mut queue, mut counter) = (null_mut(), null_mut());
+        let mut events: *mut fid_eq = null_mut();
+        let mut attr = fi_cq_attr {
+            wait_obj: FI_WAIT_UNSPEC,
+            ..queue_attr(null_mut())
+        };
+        let object: *mut fid = match round % 4 {
+            0 => {
+                ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
+                queue.cast()
+            }
+            1 => {
+                ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
+                counter.cast()
+            }
+            2 => {
+                ok!(obj fabric, eq_open(null_mut(), &mut events, null_mut()));
+                events.cast()
+            }
+            _ => open(job)?.cast(),
+        };
+        let at = object.addr();
+        let code = std::thread::scope(|scope| {
+            let waits = scope.spawn(move || {
+                let (mut room, mut kind) = ([0u64; 16], 0);
+                let room = room.as_mut_ptr().cast();
+                match round % 4 {
+                    0 => {
+                        let queue = at as *mut fid_cq;
+                        call!(obj queue, sread(room, 1, std::ptr::null(), -1))
+                    }
+                    1 => {
+                        let counter = at as *mut fid_cntr;
+                        call!(obj counter, wait(1, -1)) as isize
+                    }
+                    2 => {
+                        let events = at as *mut fid_eq;
+                        call!(obj events, sread(&mut kind, room, 64, -1, 0))
+                    }
+                    _ => {
+                        let set = at as *mut fid_wait;
+                        call!(obj set, wait(-1)) as isize
+                    }
+                }
+            });
+            // Calls after the close are undefined: the pause lets the wait begin.
+            pause(40 + round);
+            close(at as *mut fid)?;
+            waits
+                .join()
+                .map_err(|_| String::from("the other thread panics"))
+        })?;
+        ensure_eq!(code, -(FI_ECANCELED as isize), "the wait of round {round}");
+    }
+    Ok(())
+}
+
+fn local(job: &Job<'_>) -> Verdict {
+    let set = open(job)?;
+    let counter = counter(job, set)?;
+    let events = super::event::open_sized(job, 0, FI_WAIT_SET, set)?;
+    for timeout in [0, 5] {
+        gives!(FI_ETIMEDOUT, obj set, wait(timeout));
+    }
+    let (there, of_events) = (counter.addr(), events.addr());
+    for counts in [true, false, true] {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                pause(2);
+                let (counter, events) = (there as *mut fid_cntr, of_events as *mut fid_eq);
+                match counts {
+                    true => call!(obj counter, add(1)) as isize,
+                    false => call!(obj events, write(7, (&raw const counts).cast(), 1, 0)),
+                }
+            });
+            ok!(obj set, wait(LONG));
+            let code = other.join().map_err(|_| "the other thread panics")?;
+            let expected = isize::from(!counts);
+            ensure_eq!(code, expected, "what the other thread's call gives");
+            Ok::<_, String>(())
+        })?;
+        if !counts {
+            // An unread event ends the next wait at once.
+            ok!(obj set, wait(0));
+            let (mut kind, mut byte) = (0, 9u8);
+            let got = call!(obj events, read(&mut kind, (&raw mut byte).cast(), 1, 0));
+            ensure_eq!((got, kind), (1, 7), "the event");
+        }
+        gives!(FI_ETIMEDOUT, obj set, wait(0));
+    }
+    close(events)?;
+    close(counter)?;
+    close(set)
+}
+
+fn dead(job: &Job<'_>) -> Verdict {
+    job.meet();
+    let victim = super::death::victim(job);
+    if job.rank == victim {
+        job.ctx.dies();
+    }
+    let listener = Listener::open(job)?;
     let (word, from) = (Memory::new(8), job.peer(victim).address);
     ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
     loop {
@@ -262,52 +248,50 @@ fn dead(ctx: &Ctx) -> Verdict {
     ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
     word.free();
     listener.close()?;
-    super::death::ended(job)
+    Ok(())
 }
 
-fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let (fabric, domain, none) = (job.station.fabric, job.station.domain, null_mut());
-        let mut set: *mut fid_wait = null_mut();
-        gives!(FI_EINVAL, obj fabric, wait_open(null_mut(), null_mut()));
-        for (wait_obj, flags, code) in [
-            (FI_WAIT_UNSPEC, 1, FI_EINVAL),
-            (FI_WAIT_NONE, 0, FI_EINVAL),
-            (FI_WAIT_SET, 0, FI_EINVAL),
-            (FI_WAIT_FD, 0, FI_ENOSYS),
-            (99, 0, FI_ENOSYS),
-        ] {
-            let mut attr = fi_wait_attr { wait_obj, flags };
-            let seen = call!(obj fabric, wait_open(&mut attr, &mut set));
-            ensure_eq!(seen, -code, "wait object {wait_obj}, flags {flags}");
-        }
-        // Attributes are optional.
-        ok!(obj fabric, wait_open(null_mut(), &mut set));
-        let mut kind = 0i32;
-        ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
-        ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
-        gives!(FI_ENODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
-        gives!(FI_ENOSYS, fid set, control(9999, null_mut()));
+fn refused(job: &Job<'_>) -> Verdict {
+    let (fabric, domain, none) = (job.station.fabric, job.station.domain, null_mut());
+    let mut set: *mut fid_wait = null_mut();
+    gives!(FI_EINVAL, obj fabric, wait_open(null_mut(), null_mut()));
+    for (wait_obj, flags, code) in [
+        (FI_WAIT_UNSPEC, 1, FI_EINVAL),
+        (FI_WAIT_NONE, 0, FI_EINVAL),
+        (FI_WAIT_SET, 0, FI_EINVAL),
+        (FI_WAIT_FD, 0, FI_ENOSYS),
+        (99, 0, FI_ENOSYS),
+    ] {
+        let mut attr = fi_wait_attr { wait_obj, flags };
+        let seen = call!(obj fabric, wait_open(&mut attr, &mut set));
+        ensure_eq!(seen, -code, "wait object {wait_obj}, flags {flags}");
+    }
+    // Attributes are optional.
+    ok!(obj fabric, wait_open(null_mut(), &mut set));
+    let mut kind = 0i32;
+    ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
+    gives!(FI_ENODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
+    gives!(FI_ENOSYS, fid set, control(9999, null_mut()));
 
-        let (mut cq, mut cntr): (*mut fid_cq, *mut fid_cntr) = (null_mut(), null_mut());
-        gives!(FI_EINVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
-        gives!(FI_EINVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
-        let other = Station::open(&Plan::DEFAULT)?;
-        gives!(FI_EINVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
-        gives!(FI_EINVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
-        other.close()?;
+    let (mut cq, mut cntr): (*mut fid_cq, *mut fid_cntr) = (null_mut(), null_mut());
+    gives!(FI_EINVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
+    gives!(FI_EINVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
+    let other = Station::open(&Plan::DEFAULT)?;
+    gives!(FI_EINVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
+    gives!(FI_EINVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
+    other.close()?;
 
-        let (rx, counter) = (queue(job, set)?, counter(job, set)?);
-        ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
-        ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
-        let mut entry = blank();
-        gives!(FI_EINVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
-        gives!(FI_EINVAL, obj counter, wait(0, 0));
-        gives!(FI_EBUSY, fid set, close());
-        close(rx.0)?;
-        gives!(FI_EBUSY, fid set, close());
-        close(counter)?;
-        ensure!(!set.is_null(), "the set");
-        close(set)
-    })
+    let (rx, counter) = (queue(job, set)?, counter(job, set)?);
+    ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
+    let mut entry = blank();
+    gives!(FI_EINVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
+    gives!(FI_EINVAL, obj counter, wait(0, 0));
+    gives!(FI_EBUSY, fid set, close());
+    close(rx.0)?;
+    gives!(FI_EBUSY, fid set, close());
+    close(counter)?;
+    ensure!(!set.is_null(), "the set");
+    close(set)
 }

@@ -7,15 +7,16 @@ use super::kit::*;
 use super::station::Plan;
 
 laws! {
-    waits: "cq.sread", "fi_cq(3)", 2, [cq_sread, cq_sreadfrom, atomic, senddata],
+    waits with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256): "cq.sread", "fi_cq(3)", 2, [cq_sread, cq_sreadfrom, atomic, senddata],
         "a wait ends when there is something, for what this side does and for what comes";
-    threshold: "cq.threshold", "fi_cq(3)", 2, [cq_sread, atomic] + ordering,
+    threshold with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC).condition(FI_CQ_COND_THRESHOLD), 256):
+        "cq.threshold", "fi_cq(3)", 2, [cq_sread, atomic] + ordering,
         "with FI_CQ_COND_THRESHOLD a wait ends when there are as many entries as asked for";
-    signal: "cq.signal", "fi_cq(3)", 1, [cq_signal, cq_sread],
+    signal with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256): "cq.signal", "fi_cq(3)", 1, [cq_signal, cq_sread],
         "fi_cq_signal ends a wait";
-    descriptor: "cq.fd", "fi_cq(3), fi_poll(3)", 2, [control, trywait, cq_read, write],
+    descriptor with(&Plan::DEFAULT.wait(FI_WAIT_FD), 256): "cq.fd", "fi_cq(3), fi_poll(3)", 2, [control, trywait, cq_read, write],
         "a descriptor that fi_trywait has found nothing behind becomes readable when there is something";
-    full: "cq.full", "fi_cq(3)", 2, [cq_open, atomic, cq_read],
+    full with(&Plan::DEFAULT.entries(8), 256): "cq.full", "fi_cq(3)", 2, [cq_open, atomic, cq_read],
         "operations without room for their completions are -FI_EAGAIN until some are read; none is lost";
 }
 
@@ -40,129 +41,118 @@ pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
     unsafe { libc::poll(&mut wanted, 1, ms) == 1 }
 }
 
-fn waits(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256, |job| {
-        let to = job.peer(job.right()).address;
-        for nth in 0..20usize {
-            let mut entry = blank();
-            add(job, nth, 0)?;
-            let count = call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
-            let seen = (count, entry.op_context.addr());
-            ensure_eq!(seen, (1, nth), "what a wait for an atomic gives");
-            let mut buffer = 0u64;
-            job.post(|| call!(msg job.ep, recv((&raw mut buffer).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3))))?;
-            if job.rank == 0 {
-                pause(2);
-            }
-            job.post(|| call!(msg job.ep, senddata((&raw const ONE).cast(), 8, null_mut(), 6, to, cx(4))))?;
-            let mut source = 0;
-            let count = call!(obj job.rx.0, sreadfrom((&raw mut entry).cast(), 1, &mut source, null(), LONG));
-            let seen = (count, entry.op_context.addr(), entry.data);
-            ensure_eq!(seen, (1, 3, 6), "what a wait for a message gives");
-            job.tx.of(4)?;
+fn waits(job: &Job<'_>) -> Verdict {
+    let to = job.peer(job.right()).address;
+    for nth in 0..20usize {
+        let mut entry = blank();
+        add(job, nth, 0)?;
+        let count = call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
+        let seen = (count, entry.op_context.addr());
+        ensure_eq!(seen, (1, nth), "what a wait for an atomic gives");
+        let mut buffer = 0u64;
+        job.post(|| call!(msg job.ep, recv((&raw mut buffer).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3))))?;
+        if job.rank == 0 {
+            pause(2);
         }
-        Ok(())
-    })
+        job.post(
+            || call!(msg job.ep, senddata((&raw const ONE).cast(), 8, null_mut(), 6, to, cx(4))),
+        )?;
+        let mut source = 0;
+        let count =
+            call!(obj job.rx.0, sreadfrom((&raw mut entry).cast(), 1, &mut source, null(), LONG));
+        let seen = (count, entry.op_context.addr(), entry.data);
+        ensure_eq!(seen, (1, 3, 6), "what a wait for a message gives");
+        job.tx.of(4)?;
+    }
+    Ok(())
 }
 
-fn threshold(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT
-        .wait(FI_WAIT_UNSPEC)
-        .condition(FI_CQ_COND_THRESHOLD);
-    with(ctx, &plan, 256, |job| {
-        for count in [1usize, 3, 7] {
-            for nth in 0..count {
-                add(job, nth, 0)?;
-            }
-            let mut entries = [blank(); 8];
-            let seen = call!(obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(count), LONG));
-            ensure_eq!(seen, count as isize, "entries of a wait for {count}");
+fn threshold(job: &Job<'_>) -> Verdict {
+    for count in [1usize, 3, 7] {
+        for nth in 0..count {
+            add(job, nth, 0)?;
         }
         let mut entries = [blank(); 8];
-        add(job, 1, 0)?;
-        let start = Instant::now();
-        gives!(FI_EAGAIN, obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(2), 60));
-        ensure!(
-            start.elapsed() >= Duration::from_millis(60),
-            "a wait for two ended early"
-        );
-        job.tx.of(1).map(drop)
-    })
+        let seen = call!(obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(count), LONG));
+        ensure_eq!(seen, count as isize, "entries of a wait for {count}");
+    }
+    let mut entries = [blank(); 8];
+    add(job, 1, 0)?;
+    let start = Instant::now();
+    gives!(FI_EAGAIN, obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(2), 60));
+    ensure!(
+        start.elapsed() >= Duration::from_millis(60),
+        "a wait for two ended early"
+    );
+    job.tx.of(1).map(drop)
 }
 
-fn signal(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256, |job| {
-        let queue = job.tx.0.addr();
-        for _ in 0..5 {
-            let code = std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    pause(30);
-                    let queue = queue as *mut fid_cq;
-                    let _ = call!(obj queue, signal());
-                });
-                let mut entry = blank();
-                call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG))
+fn signal(job: &Job<'_>) -> Verdict {
+    let queue = job.tx.0.addr();
+    for _ in 0..5 {
+        let code = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                pause(30);
+                let queue = queue as *mut fid_cq;
+                let _ = call!(obj queue, signal());
             });
-            ensure_eq!(code, AGAIN, "a wait that was ended");
-        }
-        Ok(())
-    })
+            let mut entry = blank();
+            call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG))
+        });
+        ensure_eq!(code, AGAIN, "a wait that was ended");
+    }
+    Ok(())
 }
 
-fn descriptor(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.wait(FI_WAIT_FD), 256, |job| {
-        let mut descriptor = -1;
-        ok!(fid job.rx.0, control(FI_GETWAIT, (&raw mut descriptor).cast()));
-        let mut list = [job.rx.0.cast::<fid>()];
-        let (to, at, key) = job.place(job.right(), 8);
-        for round in 0..6u64 {
-            ok!(obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
-            ensure!(!readable(descriptor, 0), "readable with nothing behind it");
-            job.meet();
-            if job.rank == 0 {
-                pause(20);
-            }
-            job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), round, to, at, key, null_mut())))?;
-            ensure!(readable(descriptor, LONG), "round {round}: never readable");
-            ensure_eq!(job.rx.next()?.data, round, "the data");
-            job.tx.next()?;
-            job.meet();
+fn descriptor(job: &Job<'_>) -> Verdict {
+    let mut descriptor = -1;
+    ok!(fid job.rx.0, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+    let mut list = [job.rx.0.cast::<fid>()];
+    let (to, at, key) = job.place(job.right(), 8);
+    for round in 0..6u64 {
+        ok!(obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
+        ensure!(!readable(descriptor, 0), "readable with nothing behind it");
+        job.meet();
+        if job.rank == 0 {
+            pause(20);
         }
-        // fi_trywait reports an existing entry at once.
-        job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
+        job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), round, to, at, key, null_mut())))?;
+        ensure!(readable(descriptor, LONG), "round {round}: never readable");
+        ensure_eq!(job.rx.next()?.data, round, "the data");
         job.tx.next()?;
         job.meet();
-        gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
-        job.rx.next().map(drop)
-    })
+    }
+    // fi_trywait reports an existing entry at once.
+    job.done(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
+    job.meet();
+    gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
+    job.rx.next().map(drop)
 }
 
-fn full(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.entries(8), 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
-        let (mut posted, mut seen) = (0usize, 0usize);
-        // On a backend with slow operations, the queue fills up while the loop posts.
-        while posted < 5000 {
-            match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
-            {
-                0 => posted += 1,
-                AGAIN => break,
-                code => return Err(format!("posting gave {}", code_name(code))),
-            }
+fn full(job: &Job<'_>) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 8);
+    let (mut posted, mut seen) = (0usize, 0usize);
+    // On a backend with slow operations, the queue fills up while the loop posts.
+    while posted < 5000 {
+        match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
+        {
+            0 => posted += 1,
+            AGAIN => break,
+            code => return Err(format!("posting gave {}", code_name(code))),
         }
-        ensure!(
-            (8..5000).contains(&posted),
-            "{posted} operations were posted on a queue of 8"
-        );
-        while seen < posted {
-            job.tx.next()?;
-            seen += 1;
-        }
-        job.tx.is_empty()?;
-        add(job, 5, 0)?;
-        job.tx.of(5)?;
-        let found = job.fetch(job.right(), 8, READ, 0)?;
-        ensure_eq!(found, posted as u64 + 1, "operations done");
-        Ok(())
-    })
+    }
+    ensure!(
+        (8..5000).contains(&posted),
+        "{posted} operations were posted on a queue of 8"
+    );
+    while seen < posted {
+        job.tx.next()?;
+        seen += 1;
+    }
+    job.tx.is_empty()?;
+    add(job, 5, 0)?;
+    job.tx.of(5)?;
+    let found = job.fetch(job.right(), 8, READ, 0)?;
+    ensure_eq!(found, posted as u64 + 1, "operations done");
+    Ok(())
 }

@@ -56,20 +56,10 @@ impl Word {
     pub(super) fn new(job: &Job<'_>, rank: u32, at: usize, local: *mut u64) -> Word {
         let (to, addr, key) = job.place(rank, at);
         Word {
-            iov: libc::iovec {
-                iov_base: local.cast(),
-                iov_len: 8,
-            },
-            ioc: fi_ioc {
-                addr: local.cast(),
-                count: 1,
-            },
+            iov: iovec(local, 8),
+            ioc: ioc(local, 1),
             remote: fi_rma_iov { addr, len: 8, key },
-            elements: fi_rma_ioc {
-                addr,
-                count: 1,
-                key,
-            },
+            elements: rma_ioc(addr, 1, key),
             to,
         }
     }

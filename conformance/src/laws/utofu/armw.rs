@@ -27,17 +27,6 @@ laws! {
         "without notices the operation is done all the same";
 }
 
-/// An operation on 8 bytes at a rank; returns the previous value.
-fn armw8(job: &Job<'_>, op: u32, value: u64, rank: u32, at: usize) -> Result<u64, String> {
-    post::armw8(job.hdl, job.vcq(rank), op, value, job.at(rank, at)).ok(0, LOCAL, 0)?;
-    Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
-}
-
-fn armw4(job: &Job<'_>, op: u32, value: u32, rank: u32, at: usize) -> Result<u64, String> {
-    post::armw4(job.hdl, job.vcq(rank), op, value, job.at(rank, at)).ok(0, LOCAL, 0)?;
-    Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
-}
-
 fn apply(op: u32, old: u64, value: u64) -> u64 {
     match op {
         SWAP => value,
@@ -65,12 +54,12 @@ fn words(job: &Job<'_>) -> Verdict {
     for round in 0..40 {
         for op in [SWAP, ADD, XOR, AND, OR] {
             let value = if round == 0 { u64::MAX } else { random.next() };
-            let old = armw8(job, op, value, job.right(), at)?;
+            let old = job.armw8(job.right(), at, op, value).before()?;
             ensure_eq!(old, expected, "value before operation {op}");
             expected = apply(op, old, value);
         }
     }
-    let old = armw8(job, ADD, 0, job.right(), at)?;
+    let old = job.armw8(job.right(), at, ADD, 0).before()?;
     ensure_eq!(old, expected, "value in the end");
     job.meet();
     for place in [before, behind] {
@@ -88,22 +77,14 @@ fn halves(job: &Job<'_>) -> Verdict {
         for _ in 0..20 {
             for op in [SWAP, ADD, XOR, AND, OR] {
                 let value = random.next() as u32;
-                let old = armw4(job, op, value, job.right(), at)?;
+                let old = job.armw4(job.right(), at, op, value).before()?;
                 ensure_eq!(old, u64::from(expected), "before operation {op} at {at}");
                 expected = apply(op, old, value.into()) as u32;
             }
         }
         job.meet();
-        ensure_eq!(
-            job.memory.half(at).load(Ordering::Acquire),
-            expected,
-            "value at {at}"
-        );
-        ensure_eq!(
-            job.memory.half(at ^ 4).load(Ordering::Acquire),
-            u32::MAX,
-            "the other half"
-        );
+        let both = [at, at ^ 4].map(|at| job.memory.half(at).load(Ordering::Acquire));
+        ensure_eq!(both, [expected, u32::MAX], "the halves at {at} and beside");
         job.meet();
         job.memory.fill(0xff);
         job.meet();
@@ -120,7 +101,7 @@ fn compare_swap(job: &Job<'_>) -> Verdict {
         (big, 5, big, 5),
         (5, 5, 5, 5),
     ] {
-        post::cswap8(job.hdl, job.vcq(peer), old, new, job.at(peer, 8)).ok(0, LOCAL | REMOTE, 0)?;
+        job.cswap8(peer, 8, old, new).ok(0, LOCAL | REMOTE, 0)?;
         let mut seen = None;
         for _ in 0..2 {
             let notice = job.queue.mrq()?;
@@ -140,12 +121,8 @@ fn compare_swap(job: &Job<'_>) -> Verdict {
         (u32::MAX, 3, u32::MAX, 3),
         (3, 4, 3, 4),
     ] {
-        post::cswap4(job.hdl, job.vcq(peer), old, new, job.at(peer, 20)).ok(0, LOCAL, 0)?;
-        ensure_eq!(
-            job.queue.notice(LCL_ARMW)?.rmt_value,
-            u64::from(expected),
-            "value before"
-        );
+        let seen = job.cswap4(peer, 20, old, new).before()?;
+        ensure_eq!(seen, u64::from(expected), "value before");
         job.meet();
         job.memory
             .shows(16, u64::from(left) << 32 | 0xffff_ffff, "the word after")?;
@@ -158,7 +135,7 @@ fn sums(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 30);
     let mut last = None;
     for _ in 0..rounds {
-        let old = armw8(job, ADD, 1, 0, 128)?;
+        let old = job.armw8(0, 128, ADD, 1).before()?;
         ensure!(last.is_none_or(|last| last < old), "{old} after {last:?}");
         last = Some(old);
     }
@@ -173,7 +150,7 @@ fn half_sums(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 30);
     let at = 128 + 4 * (job.rank as usize % 2);
     for _ in 0..rounds {
-        armw4(job, ADD, u32::MAX, 0, at)?;
+        job.armw4(0, at, ADD, u32::MAX).before()?;
     }
     job.meet();
     if job.rank == 0 {
@@ -193,7 +170,7 @@ fn other_vcqs(job: &Job<'_>) -> Verdict {
     job.meet();
     for round in 0..rounds {
         if (round + u64::from(job.rank)).is_multiple_of(2) {
-            armw8(job, ADD, 1, 0, 128)?;
+            job.armw8(0, 128, ADD, 1).before()?;
         } else {
             let id = vcq_of(0, TNI + 1, 0)?;
             let to = stadd_of(id, 9)? + 128;
@@ -202,15 +179,8 @@ fn other_vcqs(job: &Job<'_>) -> Verdict {
         }
     }
     job.meet();
-    ensure_eq!(
-        job.memory.get(128),
-        if job.rank == 0 {
-            rounds * u64::from(job.size)
-        } else {
-            0
-        },
-        "the sum"
-    );
+    let all = rounds * if job.rank == 0 { job.size.into() } else { 0 };
+    ensure_eq!(job.memory.get(128), all, "the sum");
     other.deregister(second)?;
     job.meet();
     other.free()
@@ -226,8 +196,8 @@ fn beside_the_cpu(job: &Job<'_>) -> Verdict {
                 std::thread::yield_now();
             }
         } else {
-            armw8(job, ADD, 1, 0, 128)?;
-            armw4(job, ADD, 1, 0, 64)?;
+            job.armw8(0, 128, ADD, 1).before()?;
+            job.armw4(0, 64, ADD, 1).before()?;
         }
     }
     job.meet();
@@ -244,8 +214,7 @@ fn swap_counts(job: &Job<'_>) -> Verdict {
     let mut guess = 0;
     for _ in 0..rounds {
         loop {
-            post::cswap8(job.hdl, job.vcq(1), guess, guess + 1, job.at(1, 0)).ok(0, LOCAL, 0)?;
-            let old = job.queue.notice(LCL_ARMW)?.rmt_value;
+            let old = job.cswap8(1, 0, guess, guess + 1).before()?;
             if old == guess {
                 guess += 1;
                 break;
@@ -254,15 +223,8 @@ fn swap_counts(job: &Job<'_>) -> Verdict {
         }
     }
     job.meet();
-    ensure_eq!(
-        job.memory.get(0),
-        if job.rank == 1 {
-            rounds * u64::from(job.size)
-        } else {
-            0
-        },
-        "the count"
-    );
+    let all = rounds * if job.rank == 1 { job.size.into() } else { 0 };
+    ensure_eq!(job.memory.get(0), all, "the count");
     Ok(())
 }
 
@@ -275,21 +237,19 @@ fn kinds_of_memory(job: &Job<'_>) -> Verdict {
     let on_heap = Box::new(AtomicU64::new(0));
     DATA.store(0, Ordering::Release);
     SMALL.store(0, Ordering::Release);
-    let words = [on_stack.as_ptr(), on_heap.as_ptr(), DATA.as_ptr()];
     let mut stadds = Vec::new();
-    for word in words {
-        stadds.push(job.queue.register(Memory {
-            base: word.cast(),
-            len: 8,
-        })?);
-    }
-    let small = job.queue.register(Memory {
-        base: SMALL.as_ptr().cast(),
-        len: 4,
-    })?;
-    stadds.push(small);
-    for (i, stadd) in stadds.iter().enumerate() {
-        job.write(job.right(), 8 * i, *stadd)?;
+    for (nth, (base, len)) in [
+        (on_stack.as_ptr().cast(), 8),
+        (on_heap.as_ptr().cast(), 8),
+        (DATA.as_ptr().cast(), 8),
+        (SMALL.as_ptr().cast(), 4),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let stadd = job.queue.register(Memory { base, len })?;
+        job.write(job.right(), 8 * nth, stadd)?;
+        stadds.push(stadd);
     }
     job.meet();
     let theirs: Vec<u64> = (0..4).map(|i| job.memory.get(8 * i)).collect();
@@ -311,11 +271,8 @@ fn kinds_of_memory(job: &Job<'_>) -> Verdict {
     ensure_eq!(on_stack.load(Ordering::Acquire), 2 * rounds, "on the stack");
     ensure_eq!(on_heap.load(Ordering::Acquire), 2 * rounds, "on the heap");
     ensure_eq!(DATA.load(Ordering::Acquire), 2 * rounds, "8 bytes");
-    ensure_eq!(
-        u64::from(SMALL.load(Ordering::Acquire)),
-        2 * rounds,
-        "4 bytes of the program's data"
-    );
+    let small = u64::from(SMALL.load(Ordering::Acquire));
+    ensure_eq!(small, 2 * rounds, "4 bytes of the program's data");
     for stadd in stadds {
         job.queue.deregister(stadd)?;
     }
@@ -325,8 +282,8 @@ fn kinds_of_memory(job: &Job<'_>) -> Verdict {
 fn quiet(job: &Job<'_>) -> Verdict {
     const ROUNDS: u64 = 100;
     for _ in 0..ROUNDS {
-        post::armw8(job.hdl, job.vcq(0), ADD, 1, job.at(0, 0)).ok(0, 0, 0)?;
-        post::armw4(job.hdl, job.vcq(0), ADD, 1, job.at(0, 8)).ok(0, 0, 0)?;
+        job.armw8(0, 0, ADD, 1).ok(0, 0, 0)?;
+        job.armw4(0, 8, ADD, 1).ok(0, 0, 0)?;
     }
     if job.rank == 0 {
         job.await_word(0, 2 * ROUNDS)?;

@@ -1,5 +1,6 @@
 //! Wrong arguments of start and preparation functions, of batches and polls (§3.7).
 
+use std::ops::RangeInclusive;
 use std::ptr::null;
 
 use super::functions::{Call, Function, Room, functions, right_call};
@@ -22,6 +23,9 @@ laws! {
         "polls and queries refuse wrong handles, null pointers and flags, and write nothing where nothing is found";
 }
 
+/// The codes of wrong arguments of any kind.
+const SOME_ARGUMENT: RangeInclusive<i32> = UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG;
+
 /// Calls each function with one wrong argument at a time; `call` gets the function and its arguments.
 fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right: &Call) -> Verdict {
     let gone = freed()?;
@@ -29,15 +33,11 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         let has = |what: &str| function.takes.contains(what);
         let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
             let seen = call(&function, &wrong);
-            code_is(seen, code, format!("{} with {what}", function.name))?;
-            Ok(())
+            code_is(seen, code, format!("{} with {what}", function.name))
         };
         for hdl in wrong_handles(gone) {
-            expect(
-                UTOFU_ERR_INVALID_VCQ_HDL,
-                "a wrong handle",
-                Call { hdl, ..*right },
-            )?;
+            let wrong = Call { hdl, ..*right };
+            expect(UTOFU_ERR_INVALID_VCQ_HDL, "a wrong handle", wrong)?;
         }
         for flags in unassigned() {
             let what = format!("flags {flags:#x}");
@@ -49,12 +49,9 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             expect(UTOFU_ERR_INVALID_FLAGS, "an SPS", Call { flags, ..*right })?;
         }
         for id in [13, 14, 128, 255] {
+            let what = format!("path id {id}");
             let flags = path(id);
-            expect(
-                UTOFU_ERR_INVALID_PATH_ID,
-                "a wrong path id",
-                Call { flags, ..*right },
-            )?;
+            expect(UTOFU_ERR_INVALID_PATH_ID, &what, Call { flags, ..*right })?;
         }
         if has("target") {
             // A VCQ ID with coordinates outside of the network is as wrong as an ID without a VCQ.
@@ -63,11 +60,8 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
                 expect(UTOFU_ERR_INVALID_VCQ_ID, &what, Call { to, ..*right })?;
             }
             for edata in [256, 1 << 32, u64::MAX] {
-                expect(
-                    UTOFU_ERR_INVALID_EDATA,
-                    "a wide EDATA",
-                    Call { edata, ..*right },
-                )?;
+                let wrong = Call { edata, ..*right };
+                expect(UTOFU_ERR_INVALID_EDATA, "a wide EDATA", wrong)?;
             }
         }
         if function.most < usize::MAX {
@@ -77,44 +71,33 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             }
         }
         if has("data") {
+            let data = null();
             expect(
                 UTOFU_ERR_INVALID_POINTER,
                 "no data",
-                Call {
-                    data: null(),
-                    ..*right
-                },
+                Call { data, ..*right },
             )?;
         }
         if has("op") {
             for op in [0, 6, 7, 255, u32::MAX] {
-                expect(
-                    UTOFU_ERR_INVALID_OP,
-                    "a wrong operation",
-                    Call { op, ..*right },
-                )?;
+                let what = format!("operation {op}");
+                expect(UTOFU_ERR_INVALID_OP, &what, Call { op, ..*right })?;
             }
         }
         if has("blocks") {
+            let blocks = 0;
             expect(
                 UTOFU_ERR_INVALID_NUMBER,
                 "no blocks",
-                Call {
-                    blocks: 0,
-                    ..*right
-                },
+                Call { blocks, ..*right },
             )?;
         }
         if has("packets") {
             // The guide has no specific codes for these.
             for (mtu, gap) in [(1921, 0), (usize::MAX, 0), (1920, 256), (1, usize::MAX)] {
                 let seen = call(&function, &Call { mtu, gap, ..*right });
-                ensure!(
-                    (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&seen),
-                    "{} with MTU {mtu} and gap {gap} gave {}",
-                    function.name,
-                    code_name(seen)
-                );
+                let what = format!("{} with MTU {mtu} and gap {gap}", function.name);
+                code_in(seen, SOME_ARGUMENT, what)?;
             }
         }
         job.queue.tcq_is_empty()?;
@@ -134,11 +117,8 @@ fn start_arguments(job: &Job<'_>) -> Verdict {
         if function.takes.contains("blocks") {
             for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
                 let code = (function.start)(&Call { blocks, ..right });
-                one_of(
-                    code,
-                    &[UTOFU_ERR_INVALID_NUMBER, BUSY],
-                    format!("{} of {blocks} blocks", function.name),
-                )?;
+                let what = format!("{} of {blocks} blocks", function.name);
+                one_of(code, &[UTOFU_ERR_INVALID_NUMBER, BUSY], what)?;
             }
         }
     }
@@ -152,10 +132,8 @@ fn start_arguments(job: &Job<'_>) -> Verdict {
     job.meet();
     // With right arguments each function succeeds.
     for function in functions() {
-        let call = Call {
-            flags: TCQ | LOCAL,
-            ..right
-        };
+        let flags = TCQ | LOCAL;
+        let call = Call { flags, ..right };
         ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
         ensure_eq!(job.queue.tcq()?, 3, "cbdata of {}", function.name);
         if function.name != "utofu_nop" {
@@ -172,28 +150,17 @@ fn prepare_arguments(job: &Job<'_>) -> Verdict {
     wrong_arguments(job, |function, call| (function.prepare)(call), &right)?;
     for function in functions() {
         let prepare = function.prepare;
-        let no_desc = Call {
-            desc: null_mut(),
-            ..right
-        };
-        let no_size = Call {
-            size: null_mut(),
-            ..right
-        };
+        let (desc, size) = (null_mut(), null_mut());
         let invalid = UTOFU_ERR_INVALID_POINTER;
-        ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
-        ensure_eq!(prepare(&no_size), invalid, "{}, no size", function.name);
+        let code = prepare(&Call { desc, ..right });
+        code_is(code, invalid, format!("{} without desc", function.name))?;
+        let code = prepare(&Call { size, ..right });
+        code_is(code, invalid, format!("{} without size", function.name))?;
         for off in [1, 2, 4, 7] {
-            let code = prepare(&Call {
-                desc: right.desc.wrapping_add(off),
-                ..right
-            });
-            ensure!(
-                (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&code),
-                "{} with a misaligned desc gave {}",
-                function.name,
-                code_name(code)
-            );
+            let desc = right.desc.wrapping_add(off);
+            let code = prepare(&Call { desc, ..right });
+            let what = format!("{} with a misaligned desc", function.name);
+            code_in(code, SOME_ARGUMENT, what)?;
         }
     }
     ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
@@ -211,24 +178,16 @@ fn descriptors(job: &Job<'_>) -> Verdict {
     };
     let gone = freed()?;
     for wrong in wrong_handles(gone) {
-        ensure_eq!(
-            post(wrong, right.desc, 0),
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            "a wrong handle"
-        );
+        let code = post(wrong, right.desc, 0);
+        code_is(code, UTOFU_ERR_INVALID_VCQ_HDL, "a wrong handle")?;
     }
-    ensure_eq!(
-        post(job.hdl, null(), 64),
-        UTOFU_ERR_INVALID_POINTER,
-        "no descriptors"
-    );
-    ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
+    let code = post(job.hdl, null(), 64);
+    code_is(code, UTOFU_ERR_INVALID_POINTER, "no descriptors")?;
+    code_is(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes")?;
     // Garbage: in a batch of two, only the second descriptor is wrong.
-    let quiet = Call {
-        flags: TCQ,
-        ..right
-    };
-    ensure_eq!((put.prepare)(&quiet), SUCCESS, "preparing");
+    let flags = TCQ;
+    let quiet = Call { flags, ..right };
+    code_is((put.prepare)(&quiet), SUCCESS, "preparing")?;
     ensure_eq!(size, DESC, "the size of a descriptor");
     let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
     let invalid = [
@@ -248,7 +207,7 @@ fn descriptors(job: &Job<'_>) -> Verdict {
         room.0[DESC..].copy_from_slice(&garbage);
         for (from, size) in [(0, 2 * DESC), (DESC, DESC)] {
             let code = post(job.hdl, &raw const room.0[from], size);
-            ensure!(invalid.contains(&code), "garbage gave {}", code_name(code));
+            one_of(code, &invalid, "garbage")?;
         }
     }
     room.0[..DESC].copy_from_slice(&good);
@@ -266,31 +225,15 @@ fn descriptors(job: &Job<'_>) -> Verdict {
         (0, 1 << 63),
     ] {
         let code = post(job.hdl, base.wrapping_add(off), size);
-        ensure!(
-            invalid.contains(&code),
-            "{size} bytes {off} further gave {}",
-            code_name(code)
-        );
+        one_of(code, &invalid, format!("{size} bytes {off} further"))?;
     }
     // With another VCQ, in both directions.
-    ensure_eq!(
-        post(other.hdl, base, DESC),
-        UTOFU_ERR_INVALID_DESC,
-        "a descriptor of another VCQ"
-    );
-    ensure_eq!(
-        (put.prepare)(&Call {
-            hdl: other.hdl,
-            ..quiet
-        }),
-        SUCCESS,
-        "preparing for the other"
-    );
-    ensure_eq!(
-        post(job.hdl, room.0.as_ptr(), DESC),
-        UTOFU_ERR_INVALID_DESC,
-        "a descriptor of another VCQ"
-    );
+    let (hdl, what) = (other.hdl, "a descriptor of another VCQ");
+    code_is(post(hdl, base, DESC), UTOFU_ERR_INVALID_DESC, what)?;
+    let code = (put.prepare)(&Call { hdl, ..quiet });
+    code_is(code, SUCCESS, "preparing for the other")?;
+    let code = post(job.hdl, room.0.as_ptr(), DESC);
+    code_is(code, UTOFU_ERR_INVALID_DESC, what)?;
     job.queue.tcq_is_empty()?;
     other.tcq_is_empty()?;
     room.0[..DESC].copy_from_slice(&good);
@@ -322,15 +265,13 @@ fn poll_arguments(_ctx: &Ctx) -> Verdict {
             utofu_poll_mrq(queue.hdl, 1 << bit, &mut notice);
         }
     }
-    gives! { UTOFU_ERR_INVALID_POINTER:
-        utofu_poll_tcq(queue.hdl, 0, null_mut());
-        utofu_poll_mrq(queue.hdl, 0, null_mut());
-        utofu_query_num_unread_tcq(queue.hdl, null_mut());
-        utofu_query_num_unread_mrq(queue.hdl, null_mut());
-    }
-    gives! { UTOFU_ERR_NOT_FOUND:
-        utofu_poll_tcq(queue.hdl, 0, &mut cbdata);
-        utofu_poll_mrq(queue.hdl, 0, &mut notice);
+    gives! {
+        UTOFU_ERR_INVALID_POINTER: utofu_poll_tcq(queue.hdl, 0, null_mut());
+        UTOFU_ERR_INVALID_POINTER: utofu_poll_mrq(queue.hdl, 0, null_mut());
+        UTOFU_ERR_INVALID_POINTER: utofu_query_num_unread_tcq(queue.hdl, null_mut());
+        UTOFU_ERR_INVALID_POINTER: utofu_query_num_unread_mrq(queue.hdl, null_mut());
+        UTOFU_ERR_NOT_FOUND: utofu_poll_tcq(queue.hdl, 0, &mut cbdata);
+        UTOFU_ERR_NOT_FOUND: utofu_poll_mrq(queue.hdl, 0, &mut notice);
     }
     ensure!(
         cbdata == cb(0x77) && notice.edata == 0x77 && count == 7,
@@ -338,14 +279,10 @@ fn poll_arguments(_ctx: &Ctx) -> Verdict {
     );
     // A refused poll removes no entry.
     ok!(utofu_nop(queue.hdl, TCQ, cb(5)));
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_tcq(queue.hdl, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_poll_tcq(queue.hdl, 1, &mut cbdata)
-    );
+    gives! {
+        UTOFU_ERR_INVALID_POINTER: utofu_poll_tcq(queue.hdl, 0, null_mut());
+        UTOFU_ERR_INVALID_FLAGS: utofu_poll_tcq(queue.hdl, 1, &mut cbdata);
+    }
     ensure_eq!(queue.tcq()?, 5, "cbdata after refused polls");
     queue.free()
 }

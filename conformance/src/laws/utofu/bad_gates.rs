@@ -1,6 +1,6 @@
 //! Wrong arguments of VBG management and barriers (§3.4, §3.8).
 
-use super::circuit::NULL;
+use super::circuit::{NULL, beside, free_gates, set_code, set_gates};
 use super::kit::*;
 
 laws! {
@@ -9,17 +9,6 @@ laws! {
     barrier_arguments: "bad.barrier", "§3.8", 1,
         [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "barrier functions refuse null pointers, wrong VBG ids, operations, numbers and flags";
-}
-
-fn setting(id: u64) -> utofu_vbg_setting {
-    utofu_vbg_setting {
-        vbg_id: id,
-        src_lcl_vbg_id: id,
-        src_rmt_vbg_id: NULL,
-        dst_lcl_vbg_id: id,
-        dst_rmt_vbg_id: NULL,
-        dst_path_coords: [u8::MAX; 3],
-    }
 }
 
 /// Numbers that name no VBG of any node, made from an id.
@@ -42,25 +31,13 @@ fn wrong_vbg_ids(right: u64) -> [u64; 9] {
 fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     let mut ids = [7u64; 4];
     for tni in [6, 7, 255, u16::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_TNI_ID,
-            utofu_alloc_vbg(tni, 1, 0, ids.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_TNI_ID: utofu_alloc_vbg(tni, 1, 0, ids.as_mut_ptr()); }
     }
-    gives!(
-        UTOFU_ERR_INVALID_NUMBER,
-        utofu_alloc_vbg(0, 0, 0, ids.as_mut_ptr())
-    );
+    gives! { UTOFU_ERR_INVALID_NUMBER: utofu_alloc_vbg(0, 0, 0, ids.as_mut_ptr()); }
     for bit in 1..64 {
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_alloc_vbg(0, 1, 1 << bit, ids.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS: utofu_alloc_vbg(0, 1, 1 << bit, ids.as_mut_ptr()); }
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_alloc_vbg(0, 1, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER: utofu_alloc_vbg(0, 1, 0, null_mut()); }
     ensure_eq!(ids, [7; 4], "ids after errors");
     let mut other = [0u64; 3];
     ok!(utofu_alloc_vbg(0, 3, 0, ids.as_mut_ptr()));
@@ -71,46 +48,42 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     for number in [0, 1, 2, 4, 48] {
         let mut all = [ids[0]; 48];
         all[..3].copy_from_slice(&ids[..3]);
-        gives!(
-            UTOFU_ERR_INVALID_NUMBER,
-            utofu_free_vbg(all.as_ptr().cast_mut(), number)
-        );
+        gives! { UTOFU_ERR_INVALID_NUMBER: utofu_free_vbg(all.as_ptr().cast_mut(), number); }
     }
-    let mixed = [ids[0], ids[1], other[2]];
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_free_vbg(mixed.as_ptr().cast_mut(), 3)
-    );
-    let turned = [ids[1], ids[2], ids[0]];
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_free_vbg(turned.as_ptr().cast_mut(), 3)
-    );
+    for (what, wrong) in [
+        ("mixed", [ids[0], ids[1], other[2]]),
+        ("turned", [ids[1], ids[2], ids[0]]),
+    ] {
+        let code = c!(utofu_free_vbg(wrong.as_ptr().cast_mut(), 3));
+        code_is(
+            code,
+            UTOFU_ERR_INVALID_VBG_ID,
+            format!("freeing {what} gates"),
+        )?;
+    }
     // Setting.
     gives!(UTOFU_ERR_INVALID_POINTER, utofu_set_vbg(null_mut(), 1));
-    let right = setting(ids[0]);
-    let four = [right, setting(ids[1]), setting(ids[2]), setting(ids[2])];
-    gives! { UTOFU_ERR_INVALID_NUMBER:
-        utofu_set_vbg(four.as_ptr().cast_mut(), 0);
-        utofu_set_vbg(four.as_ptr().cast_mut(), 4);
+    let right = beside(ids[0], NULL);
+    let four = [
+        right,
+        beside(ids[1], NULL),
+        beside(ids[2], NULL),
+        beside(ids[2], NULL),
+    ];
+    let twice = [right, four[1], four[1]];
+    let foreign = [right, beside(other[1], NULL)];
+    for (what, wrong, code) in [
+        ("no gate", &four[..0], UTOFU_ERR_INVALID_NUMBER),
+        ("a gate more", &four, UTOFU_ERR_INVALID_NUMBER),
+        ("a relay alone", &four[1..2], UTOFU_ERR_INVALID_VBG_ID),
+        ("a gate twice", &twice, UTOFU_ERR_INVALID_VBG_ID),
+        ("another allocation's", &foreign, UTOFU_ERR_INVALID_VBG_ID),
+    ] {
+        code_is(set_code(wrong), code, format!("setting {what}"))?;
     }
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg(four[1..].as_ptr().cast_mut(), 1)
-    );
-    let twice = [right, setting(ids[1]), setting(ids[1])];
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg(twice.as_ptr().cast_mut(), 3)
-    );
-    let foreign = [right, setting(other[1])];
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg(foreign.as_ptr().cast_mut(), 2)
-    );
     for wrong in wrong_vbg_ids(ids[0]) {
         for field in 0..5 {
-            let mut settings = [right, setting(ids[1])];
+            let mut settings = [right, beside(ids[1], NULL)];
             let s = &mut settings[1];
             *[
                 &mut s.vbg_id,
@@ -119,12 +92,8 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
                 &mut s.dst_lcl_vbg_id,
                 &mut s.dst_rmt_vbg_id,
             ][field] = wrong;
-            let code = c!(utofu_set_vbg(settings.as_ptr().cast_mut(), 2));
-            ensure!(
-                code == UTOFU_ERR_INVALID_VBG_ID,
-                "{wrong:#x} in field {field}: {}",
-                code_name(code)
-            );
+            let what = format!("{wrong:#x} in field {field}");
+            code_is(set_code(&settings), UTOFU_ERR_INVALID_VBG_ID, what)?;
         }
     }
     for path in [[2, 0, 0], [0, 3, 0], [0, 0, 2]] {
@@ -133,39 +102,31 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
             dst_path_coords: path,
             ..right
         };
-        gives!(
-            UTOFU_ERR_INVALID_PATH,
-            utofu_set_vbg(std::ptr::from_ref(&with).cast_mut(), 1)
-        );
+        gives! { UTOFU_ERR_INVALID_PATH: utofu_set_vbg(std::ptr::from_ref(&with).cast_mut(), 1); }
     }
     // No gate was set: there is no circuit.
     let code = c!(utofu_barrier(ids[0], 0));
     ensure!(code < 0, "an unset barrier gave {}", code_name(code));
     let (mut at, mut tni, mut bg, mut extra) = ([9u8; 6], 9u16, 99u16, 9u16);
     for wrong in wrong_vbg_ids(ids[0]) {
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_query_vbg_info(wrong, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra)
-        );
+        gives! { UTOFU_ERR_INVALID_VBG_ID:
+            utofu_query_vbg_info(wrong, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_query_vbg_info(NULL, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra)
-    );
-    gives! { UTOFU_ERR_INVALID_POINTER:
-        utofu_query_vbg_info(ids[0], null_mut(), &mut tni, &mut bg, &mut extra);
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), null_mut(), &mut bg, &mut extra);
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, null_mut(), &mut extra);
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, &mut bg, null_mut());
+    gives! {
+        UTOFU_ERR_INVALID_VBG_ID: utofu_query_vbg_info(NULL, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra);
+        UTOFU_ERR_INVALID_POINTER: utofu_query_vbg_info(ids[0], null_mut(), &mut tni, &mut bg, &mut extra);
+        UTOFU_ERR_INVALID_POINTER: utofu_query_vbg_info(ids[0], at.as_mut_ptr(), null_mut(), &mut bg, &mut extra);
+        UTOFU_ERR_INVALID_POINTER: utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, null_mut(), &mut extra);
+        UTOFU_ERR_INVALID_POINTER: utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, &mut bg, null_mut());
     }
     ensure_eq!((at, tni, bg), ([9; 6], 9, 99), "places after errors");
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
+    free_gates(&ids[..3])?;
     gives! { UTOFU_ERR_INVALID_VBG_ID:
         utofu_free_vbg(ids.as_ptr().cast_mut(), 3);
         utofu_set_vbg(std::ptr::from_ref(&right).cast_mut(), 1);
     }
-    ok!(utofu_free_vbg(other.as_ptr().cast_mut(), 3));
-    Ok(())
+    free_gates(&other)
 }
 
 fn barrier_arguments(_ctx: &Ctx) -> Verdict {
@@ -176,15 +137,15 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
         utofu_vbg_setting {
             src_lcl_vbg_id: ids[1],
             dst_lcl_vbg_id: ids[1],
-            ..setting(ids[0])
+            ..beside(ids[0], NULL)
         },
         utofu_vbg_setting {
             src_lcl_vbg_id: ids[0],
             dst_lcl_vbg_id: ids[0],
-            ..setting(ids[1])
+            ..beside(ids[1], NULL)
         },
     ];
-    ok!(utofu_set_vbg(pair.as_ptr().cast_mut(), 2));
+    set_gates(&pair)?;
     let (data, reals) = ([1u64; 8], [1f64; 8]);
     let (mut out, mut real) = ([7u64; 8], [7f64; 8]);
     let mut wrong: Vec<u64> = wrong_vbg_ids(ids[0]).to_vec();
@@ -211,28 +172,24 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
         }
     }
     for op in [0, 1, 8, 9, 255, u32::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_OP,
-            utofu_reduce_uint64(end, op, data.as_ptr().cast_mut(), 1, 0)
-        );
+        gives! { UTOFU_ERR_INVALID_OP:
+            utofu_reduce_uint64(end, op, data.as_ptr().cast_mut(), 1, 0);
+        }
     }
     for op in (0..8).chain([9, u32::MAX]) {
-        gives!(
-            UTOFU_ERR_INVALID_OP,
-            utofu_reduce_double(end, op, reals.as_ptr().cast_mut(), 1, 0)
-        );
+        gives! { UTOFU_ERR_INVALID_OP:
+            utofu_reduce_double(end, op, reals.as_ptr().cast_mut(), 1, 0);
+        }
     }
     for number in [0, 7, 8, 1 << 40, usize::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_NUMBER,
-            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), number, 0)
-        );
+        gives! { UTOFU_ERR_INVALID_NUMBER:
+            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), number, 0);
+        }
     }
     for number in [0, 4, 8, 1 << 40, usize::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_NUMBER,
-            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), number, 0)
-        );
+        gives! { UTOFU_ERR_INVALID_NUMBER:
+            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), number, 0);
+        }
     }
     gives! { UTOFU_ERR_INVALID_POINTER:
         utofu_reduce_uint64(end, 7, null_mut(), 1, 0);
@@ -243,13 +200,10 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
     ensure_eq!((out, real), ([7; 8], [7.0; 8]), "results after errors");
     // No round has started, and the circuit works.
     ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 2, 0));
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_reduce_uint64(end, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER: utofu_poll_reduce_uint64(end, 0, null_mut()); }
     ok!(utofu_poll_reduce_uint64(end, 0, out.as_mut_ptr()));
     ensure_eq!(out, [1, 1, 7, 7, 7, 7, 7, 7], "the result");
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 2));
+    free_gates(&ids)?;
     gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(end, 0));
     gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(end, 0));
     Ok(())

@@ -53,10 +53,9 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         }
     }
     for component in [8, 9, 256, u16::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_CMP_ID,
-            utofu_create_vcq_with_cmp_id(0, component, 0, &mut hdl)
-        );
+        gives! { UTOFU_ERR_INVALID_CMP_ID:
+            utofu_create_vcq_with_cmp_id(0, component, 0, &mut hdl);
+        }
     }
     for bit in 3..64 {
         gives! { UTOFU_ERR_INVALID_FLAGS:
@@ -83,10 +82,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
             utofu_query_vcq_id(wrong, &mut id);
         }
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vcq_id(queue.hdl, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER: utofu_query_vcq_id(queue.hdl, null_mut()); }
     let at = coords(0)?;
     gives! { UTOFU_ERR_INVALID_POINTER:
         utofu_construct_vcq_id(null_mut(), 0, 0, 0, &mut id);
@@ -95,35 +91,23 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
     for axis in 0..6 {
         let mut outside = at;
         outside[axis] = u8::MAX;
-        gives!(
-            UTOFU_ERR_INVALID_COORDS,
-            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id)
-        );
+        gives! { UTOFU_ERR_INVALID_COORDS:
+            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_TNI_ID,
-        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 6, 0, 0, &mut id)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_CQ_ID,
-        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 9, 0, &mut id)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_CMP_ID,
-        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 8, &mut id)
-    );
+    gives! {
+        UTOFU_ERR_INVALID_TNI_ID: utofu_construct_vcq_id(at.as_ptr().cast_mut(), 6, 0, 0, &mut id);
+        UTOFU_ERR_INVALID_CQ_ID: utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 9, 0, &mut id);
+        UTOFU_ERR_INVALID_CMP_ID: utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 8, &mut id);
+    }
     ensure_eq!(id, 7, "the id after errors");
     let (mut place, mut tni, mut cq, mut extra) = ([9u8; 6], 9u16, 9u16, 9u16);
     for wrong in wrong_vcq_ids(queue.id) {
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_ID,
-            utofu_query_vcq_info(wrong, place.as_mut_ptr(), &mut tni, &mut cq, &mut extra)
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_ID:
+            utofu_query_vcq_info(wrong, place.as_mut_ptr(), &mut tni, &mut cq, &mut extra);
+        }
         let mut id = wrong;
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_ID,
-            utofu_set_vcq_id_path(&mut id, null_mut())
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_ID: utofu_set_vcq_id_path(&mut id, null_mut()); }
         ensure_eq!(id, wrong, "a wrong id after set_vcq_id_path");
     }
     gives! { UTOFU_ERR_INVALID_POINTER:
@@ -133,10 +117,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, &mut cq, null_mut());
     }
     ensure_eq!((place, tni, cq, extra), ([9; 6], 9, 9, 9), "the places");
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_set_vcq_id_path(null_mut(), null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER: utofu_set_vcq_id_path(null_mut(), null_mut()); }
     queue.free()?;
     gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(queue.hdl));
     Ok(())
@@ -158,15 +139,13 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
         [255, 255, 255],
         [0, 0, 255],
     ] {
-        gives!(
-            UTOFU_ERR_INVALID_PATH,
-            utofu_get_path_id(id, outside.as_ptr().cast_mut(), &mut path)
-        );
+        gives! { UTOFU_ERR_INVALID_PATH:
+            utofu_get_path_id(id, outside.as_ptr().cast_mut(), &mut path);
+        }
         let mut with = id;
-        gives!(
-            UTOFU_ERR_INVALID_PATH,
-            utofu_set_vcq_id_path(&mut with, outside.as_ptr().cast_mut())
-        );
+        gives! { UTOFU_ERR_INVALID_PATH:
+            utofu_set_vcq_id_path(&mut with, outside.as_ptr().cast_mut());
+        }
         ensure_eq!(with, id, "the VCQ id after a wrong path");
     }
     for wrong in [0, 13, 14, 128, 255] {
@@ -194,24 +173,18 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
             utofu_dereg_mem(wrong, 1 << 62, 0);
         }
     }
-    gives! { UTOFU_ERR_INVALID_POINTER:
-        utofu_reg_mem(queue.hdl, base.cast(), 8, 0, null_mut());
-        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 0, null_mut());
+    gives! {
+        UTOFU_ERR_INVALID_POINTER: utofu_reg_mem(queue.hdl, base.cast(), 8, 0, null_mut());
+        UTOFU_ERR_INVALID_POINTER: utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 0, null_mut());
+        UTOFU_ERR_INVALID_SIZE: utofu_reg_mem(queue.hdl, base.cast(), 0, 0, &mut stadd);
     }
-    gives!(
-        UTOFU_ERR_INVALID_SIZE,
-        utofu_reg_mem(queue.hdl, base.cast(), 0, 0, &mut stadd)
-    );
     for size in [usize::MAX, 1 << 63, 1 << 47] {
         let code = c!(utofu_reg_mem(queue.hdl, base.cast(), size, 0, &mut stadd));
         ensure!(code < 0, "{size:#x} registered: {}", code_name(code));
     }
     let code = c!(utofu_reg_mem(queue.hdl, null_mut(), 8, 0, &mut stadd));
-    ensure!(
-        code == UTOFU_ERR_INVALID_ADDRESS || code == UTOFU_ERR_INVALID_POINTER,
-        "memory at 0: {}",
-        code_name(code)
-    );
+    let allowed = [UTOFU_ERR_INVALID_ADDRESS, UTOFU_ERR_INVALID_POINTER];
+    one_of(code, &allowed, "memory at 0")?;
     for bit in 1..64 {
         gives! { UTOFU_ERR_INVALID_FLAGS:
             utofu_reg_mem(queue.hdl, base.cast(), 8, 1 << bit, &mut stadd);
@@ -220,19 +193,14 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     }
     for off in [1, 8, 128, 255] {
         let at = base.wrapping_add(off);
-        gives!(
-            UTOFU_ERR_INVALID_ADDRESS,
-            utofu_reg_mem_with_stag(queue.hdl, at.cast(), 256, 3, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256 + off, 3, 0, &mut stadd)
-        );
+        gives! {
+            UTOFU_ERR_INVALID_ADDRESS: utofu_reg_mem_with_stag(queue.hdl, at.cast(), 256, 3, 0, &mut stadd);
+            UTOFU_ERR_INVALID_SIZE: utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256 + off, 3, 0, &mut stadd);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_SIZE,
-        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 0, 3, 0, &mut stadd)
-    );
+    gives! { UTOFU_ERR_INVALID_SIZE:
+        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 0, 3, 0, &mut stadd);
+    }
     for stag in [256, 257, 1 << 20, u32::MAX] {
         gives! { UTOFU_ERR_INVALID_STAG:
             utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, stag, 0, &mut stadd);
@@ -240,16 +208,10 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
         }
     }
     for wrong in wrong_vcq_ids(queue.id) {
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_ID,
-            utofu_query_stadd(wrong, 3, &mut stadd)
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_ID: utofu_query_stadd(wrong, 3, &mut stadd); }
     }
     ensure_eq!(stadd, 7, "the STADD after errors");
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_stadd(queue.id, 3, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER: utofu_query_stadd(queue.id, 3, null_mut()); }
     let real = queue.register(memory)?;
     let named = queue.register_as(memory, 3)?;
     let fourth = stadd_of(queue.id, 4)?;
@@ -265,24 +227,18 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
         real ^ 1 << 53,
     ] {
         let code = c!(utofu_dereg_mem(queue.hdl, wrong, 0));
-        ensure!(
-            code == UTOFU_ERR_INVALID_STADD,
-            "deregistering {wrong:#x}: {}",
-            code_name(code)
-        );
+        code_is(
+            code,
+            UTOFU_ERR_INVALID_STADD,
+            format!("deregistering {wrong:#x}"),
+        )?;
     }
     for bit in 0..64 {
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_dereg_mem(queue.hdl, real, 1 << bit)
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS: utofu_dereg_mem(queue.hdl, real, 1 << bit); }
     }
     queue.deregister(real)?;
     gives!(UTOFU_ERR_INVALID_STADD, utofu_dereg_mem(queue.hdl, real, 0));
     queue.deregister(named)?;
-    gives!(
-        UTOFU_ERR_INVALID_STADD,
-        utofu_dereg_mem(queue.hdl, named, 0)
-    );
+    gives! { UTOFU_ERR_INVALID_STADD: utofu_dereg_mem(queue.hdl, named, 0); }
     queue.free()
 }

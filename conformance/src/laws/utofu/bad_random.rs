@@ -1,6 +1,6 @@
 //! Calls with arguments from a heap of strange numbers (§3.1.2.1).
 
-use super::circuit::NULL;
+use super::circuit::{NULL, free_gates};
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
 use crate::law::Random;
@@ -213,6 +213,6 @@ fn anything(job: &Job<'_>) -> Verdict {
     canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
     canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
     session.free()?;
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
+    free_gates(&ids)?;
     job.queue.deregister(registered)
 }

@@ -23,17 +23,9 @@ laws! {
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
 
-/// Polls until the end, and expects this code.
-fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
-    let seen = ended(what, poll)?;
-    code_is(seen, code, what)?;
-    Ok(())
-}
-
 /// Adds to the word behind the table at rank 0; returns the previous value.
 fn add(job: &Job<'_>, value: u64) -> Result<u64, String> {
-    post::armw8(job.hdl, job.vcq(0), ADD, value, job.at(0, TABLE)).ok(0, LOCAL, 0)?;
-    Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
+    job.armw8(0, TABLE, ADD, value).before()
 }
 
 pub(super) fn shapes(most: usize) -> Vec<(&'static str, Plan)> {
@@ -159,20 +151,8 @@ pub(super) fn start_any(end: u64, op: u32, count: usize) -> i32 {
     let (integers, doubles) = ([1u64; 6], [1f64; 3]);
     match op {
         0 => c!(utofu_barrier(end, 0)),
-        BFPSUM => c!(utofu_reduce_double(
-            end,
-            op,
-            doubles.as_ptr().cast_mut(),
-            count,
-            0
-        )),
-        _ => c!(utofu_reduce_uint64(
-            end,
-            op,
-            integers.as_ptr().cast_mut(),
-            count,
-            0
-        )),
+        BFPSUM => start_double(end, op, &doubles, count),
+        _ => start_uint64(end, op, &integers, count),
     }
 }
 
@@ -233,9 +213,7 @@ fn beside(job: &Job<'_>) -> Verdict {
     };
     let finish = |round: u64| {
         let mut sum = [0; 2];
-        completed("the sum of the neighbours", || {
-            c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
-        })?;
+        finish_uint64(end, "the sum of the neighbours", &mut sum)?;
         let expected = value(job.left(), round) + value(job.right(), round);
         ensure_eq!(sum, [expected, 2], "the sum in round {round}");
         Ok(())
@@ -270,11 +248,7 @@ fn asleep(job: &Job<'_>) -> Verdict {
             let data = [u64::from(job.rank) + 1];
             reduce_uint64(end, SUM, &data, 1)?;
             let mut sum = [0];
-            let mut finish = || {
-                completed("the reduction", || {
-                    c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr()))
-                })
-            };
+            let mut finish = || finish_uint64(end, "the reduction", &mut sum);
             if job.rank == awake {
                 // All other ranks only read their memory: their part of the circuit must progress without them.
                 finish()?;
@@ -315,9 +289,8 @@ fn not_before(job: &Job<'_>) -> Verdict {
             completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
             job.meet();
         }
-        ends_with("a poll behind it", UTOFU_ERR_BUSY, || {
-            c!(utofu_poll_barrier(end, 0))
-        })?;
+        let code = ended("a poll behind it", || c!(utofu_poll_barrier(end, 0)))?;
+        code_is(code, BUSY, "a poll behind it")?;
         job.meet();
         circuit.free()?;
     }

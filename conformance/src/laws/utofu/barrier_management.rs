@@ -41,10 +41,7 @@ fn busy(job: &Job<'_>) -> Verdict {
             gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
         }
         if op != SUM {
-            gives!(
-                UTOFU_ERR_BUSY,
-                utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
-            );
+            gives! { UTOFU_ERR_BUSY: utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr()); }
         }
         ensure_eq!(poll_any(end, op)?, SUCCESS, "the round after all that");
         // It has ended at both ranks before the polls that find no end.
@@ -60,12 +57,9 @@ fn busy(job: &Job<'_>) -> Verdict {
     circuit.free()
 }
 
-/// A gate without inputs and outputs.
-fn take_apart(setting: &mut utofu_vbg_setting) {
-    setting.src_lcl_vbg_id = NULL;
-    setting.src_rmt_vbg_id = NULL;
-    setting.dst_lcl_vbg_id = NULL;
-    setting.dst_rmt_vbg_id = NULL;
+/// Takes the inputs and outputs from a gate.
+fn take_apart(gate: &mut utofu_vbg_setting) {
+    *gate = setting(gate.vbg_id, [NULL; 2], [NULL; 2]);
 }
 
 fn set_again(job: &Job<'_>) -> Verdict {
@@ -128,12 +122,9 @@ fn info(job: &Job<'_>) -> Verdict {
             for (nth, id) in ids.iter().enumerate() {
                 let mut at = [0xee; 7];
                 let (mut on, mut bg, mut extra) = (99, 99, 0);
+                let place = at.as_mut_ptr();
                 ok!(utofu_query_vbg_info(
-                    *id,
-                    at.as_mut_ptr(),
-                    &mut on,
-                    &mut bg,
-                    &mut extra
+                    *id, place, &mut on, &mut bg, &mut extra
                 ));
                 let expected = coords((who % circuit.ranks) as u32)?;
                 ensure_eq!(at[..6], expected, "coordinates of VBG {id:#x}");

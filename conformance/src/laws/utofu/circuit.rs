@@ -17,6 +17,63 @@ pub(super) const SUM: u32 = 7;
 
 pub(super) const BFPSUM: u32 = 8;
 
+/// The settings of a gate: the VBGs of its signals, from and to, then those of its packets.
+pub(super) fn setting(
+    vbg_id: u64,
+    [src_lcl_vbg_id, dst_lcl_vbg_id]: [u64; 2],
+    [src_rmt_vbg_id, dst_rmt_vbg_id]: [u64; 2],
+) -> utofu_vbg_setting {
+    utofu_vbg_setting {
+        vbg_id,
+        src_lcl_vbg_id,
+        src_rmt_vbg_id,
+        dst_lcl_vbg_id,
+        dst_rmt_vbg_id,
+        dst_path_coords: [u8::MAX; 3],
+    }
+}
+
+/// The settings of a gate that signals to itself and exchanges packets with the peer, or with none.
+pub(super) fn beside(id: u64, peer: u64) -> utofu_vbg_setting {
+    setting(id, [id; 2], [peer; 2])
+}
+
+/// The code of setting these gates.
+pub(super) fn set_code(settings: &[utofu_vbg_setting]) -> i32 {
+    c!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()))
+}
+
+/// Sets these gates.
+#[track_caller]
+pub(super) fn set_gates(settings: &[utofu_vbg_setting]) -> Verdict {
+    code_is(set_code(settings), SUCCESS, "utofu_set_vbg")
+}
+
+/// Frees these gates, the gates of one allocation.
+pub(super) fn free_gates(ids: &[u64]) -> Verdict {
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), ids.len()));
+    Ok(())
+}
+
+/// Frees this gate, the only one of its allocation.
+pub(super) fn free_gate(id: u64) -> Verdict {
+    free_gates(&[id])
+}
+
+/// Polls a sum of integers until it succeeds.
+pub(super) fn finish_uint64(end: u64, what: &str, data: &mut [u64]) -> Verdict {
+    completed(what, || {
+        c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+    })
+}
+
+/// As [`finish_uint64`], of doubles.
+pub(super) fn finish_double(end: u64, what: &str, data: &mut [f64]) -> Verdict {
+    completed(what, || {
+        c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
+    })
+}
+
 /// `UTOFU_VBG_ID_NULL`.
 pub(super) const NULL: u64 = u64::MAX;
 
@@ -238,8 +295,7 @@ impl Circuit {
                 job.memory.set(row + i * 8, *id);
             }
             for other in (0..job.size).filter(|other| *other != job.rank) {
-                job.put(other, row, row, ROW * 8).ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_PUT)?;
+                job.put(other, row, row, ROW * 8).noticed(0, 0)?;
             }
         }
         job.meet();
@@ -281,7 +337,7 @@ impl Circuit {
                 })
                 .collect();
             change(&mut settings);
-            ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
+            set_gates(&settings)?;
         }
         Ok(())
     }
@@ -296,11 +352,9 @@ impl Circuit {
     }
 
     pub(super) fn free(self) -> Verdict {
-        for who in &self.mine {
-            let ids = &self.ids[*who];
-            ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), ids.len()));
-        }
-        Ok(())
+        self.mine
+            .iter()
+            .try_for_each(|who| free_gates(&self.ids[*who]))
     }
 
     /// One barrier.
@@ -361,9 +415,7 @@ impl Circuit {
         for who in &self.mine {
             let mut result = [f64::from_bits(UNTOUCHED); 4];
             let end = self.ids[*who][0];
-            completed("utofu_poll_reduce_double", || {
-                c!(utofu_poll_reduce_double(end, 0, result.as_mut_ptr()))
-            })?;
+            finish_double(end, "utofu_poll_reduce_double", &mut result)?;
             for (nth, (seen, expected)) in result.iter().zip(&expected[..count]).enumerate() {
                 ensure!(
                     seen.to_bits() == expected.to_bits() || seen.is_nan() && expected.is_nan(),

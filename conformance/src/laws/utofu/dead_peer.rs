@@ -8,9 +8,11 @@ use std::time::Instant;
 use super::kit::*;
 
 laws! {
-    repeated: "failure.repeated", "§3.1.2.1", 7, [put, put_piggyback8, get, armw4, armw8, cswap8, poll_mrq] + needs_kill,
+    all given((&[PUT, WORD, GET, ARMW4, ARMW8, CSWAP8][..], 0)):
+        "failure.repeated", "§3.1.2.1", 7, [put, put_piggyback8, get, armw4, armw8, cswap8, poll_mrq] + needs_kill,
         "each kind of command that is repeated on a killed process gives MRQ_PEER, though nothing is waited for";
-    slowly: "failure.repeated.slowly", "§3.1.2.1", 4, [put, put_piggyback8, armw8, poll_mrq] + needs_kill,
+    all given((&[PUT, WORD, ARMW8][..], PAUSE)):
+        "failure.repeated.slowly", "§3.1.2.1", 4, [put, put_piggyback8, armw8, poll_mrq] + needs_kill,
         "so do commands with 20 ms between two of them: within 10 s that is five hundred";
 }
 
@@ -32,7 +34,7 @@ const ARMW8: Command = |hdl, _, to, at| post::armw8(hdl, to, ADD, 1, at).code(0,
 const CSWAP8: Command = |hdl, _, to, at| post::cswap8(hdl, to, 1, 2, at).code(0, 0, 0);
 
 /// Rank 0 repeats the commands on one victim after the other, with a pause of `rest` milliseconds after each command.
-fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
+fn all(ctx: &Ctx, (commands, rest): (&[Command], u64)) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
     let memory = Memory::new(4096);
     let stadd = queue.register_as(memory, STAG)?;
@@ -55,11 +57,8 @@ fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
         };
         if ctx.rank == 0 {
             for _ in 0..if rest > 0 { 3 } else { 3000 } {
-                ensure_eq!(
-                    once(),
-                    NOT_FOUND,
-                    "a notice of command {victim} to a process that lives"
-                );
+                let code = once();
+                ensure_eq!(code, NOT_FOUND, "command {victim} to the living");
                 pause(rest);
             }
         }
@@ -87,12 +86,4 @@ fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
     ctx.sync();
     queue.deregister(stadd)?;
     queue.free()
-}
-
-fn repeated(ctx: &Ctx) -> Verdict {
-    all(ctx, &[PUT, WORD, GET, ARMW4, ARMW8, CSWAP8], 0)
-}
-
-fn slowly(ctx: &Ctx) -> Verdict {
-    all(ctx, &[PUT, WORD, ARMW8], PAUSE)
 }

@@ -19,14 +19,12 @@ laws! {
 
 /// Posts delayed additions and puts.
 fn delayed(job: &Job<'_>, count: usize) -> Verdict {
-    let (peer, vcq) = (job.right(), job.vcq(job.right()));
+    let peer = job.right();
     for nth in 1..=count {
-        let flags = DELAY | LOCAL | TCQ;
-        if nth % 2 == 0 {
-            post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(nth as u64, flags, nth)?;
-        } else {
-            post::put_piggyback8(job.hdl, vcq, 3, job.at(peer, 8 * nth), 8)
-                .ok(nth as u64, flags, nth)?;
+        let (edata, flags) = (nth as u64, DELAY | LOCAL | TCQ);
+        match nth % 2 {
+            0 => job.armw8(peer, 0, ADD, 1).ok(edata, flags, nth)?,
+            _ => job.put8(peer, 8 * nth, 3).ok(edata, flags, nth)?,
         }
     }
     Ok(())
@@ -45,8 +43,7 @@ fn completed(job: &Job<'_>, count: usize) -> Verdict {
 fn by_the_next(job: &Job<'_>) -> Verdict {
     for _ in 0..20 {
         delayed(job, 9)?;
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-        post::put_piggyback8(job.hdl, vcq, 3, to, 8).ok(10, LOCAL | TCQ, 10)?;
+        job.put8(job.right(), 8, 3).ok(10, LOCAL | TCQ, 10)?;
         completed(job, 10)?;
     }
     job.meet();
@@ -69,15 +66,11 @@ fn by_post_toq(job: &Job<'_>) -> Verdict {
 }
 
 fn by_a_batch(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
     for _ in 0..20 {
         delayed(job, 5)?;
         let mut desc = [0u64; 8];
-        let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
-            6,
-            LOCAL | TCQ,
-            desc.as_mut_ptr(),
-        )?;
+        let put = job.put8(job.right(), 8, 3);
+        let size = put.prepare(6, LOCAL | TCQ, desc.as_mut_ptr())?;
         post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
         completed(job, 6)?;
     }
@@ -86,7 +79,6 @@ fn by_a_batch(job: &Job<'_>) -> Verdict {
 
 fn full(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 10_000;
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     let next = Cell::new(1);
     let mut verdict = Ok(());
     let mut seen = |cbdata: usize| {
@@ -96,9 +88,9 @@ fn full(job: &Job<'_>) -> Verdict {
         }
     };
     for nth in 1..=COUNT {
-        job.queue.post_seen(&mut seen, || {
-            post::armw8(job.hdl, vcq, ADD, 1, to).code(0, DELAY | TCQ, nth)
-        })?;
+        let add = job.armw8(job.right(), 0, ADD, 1);
+        job.queue
+            .post_seen(&mut seen, || add.code(0, DELAY | TCQ, nth))?;
     }
     ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));
     until("all additions of the left rank", || {
@@ -122,13 +114,9 @@ fn full(job: &Job<'_>) -> Verdict {
 }
 
 fn no_effect_prepared(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
     let mut desc = [0u64; 8];
-    let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
-        6,
-        DELAY | LOCAL | TCQ,
-        desc.as_mut_ptr(),
-    )?;
+    let put = job.put8(job.right(), 8, 3);
+    let size = put.prepare(6, DELAY | LOCAL | TCQ, desc.as_mut_ptr())?;
     post::toq(job.hdl, desc.as_mut_ptr(), size, 6)?;
     ensure_eq!(job.queue.tcq()?, 6, "cbdata");
     job.queue.notice(LCL_PUT)?;

@@ -23,36 +23,18 @@ fn send_errors(job: &Job<'_>) -> Verdict {
     let end = job.stadd + LEN as u64;
     let right = job.vcq(job.right());
     let remote = job.at(job.right(), 512);
+    let (stadd, length) = (UTOFU_ERR_TCQ_STADD, UTOFU_ERR_TCQ_LENGTH);
+    let unused = stadd_of(job.vcq(job.rank), 99)?;
     let cases = [
-        (0, 8, UTOFU_ERR_TCQ_STADD, "0"),
-        (u64::MAX, 8, UTOFU_ERR_TCQ_STADD, "all ones"),
-        (
-            stadd_of(job.vcq(job.rank), 99)?,
-            8,
-            UTOFU_ERR_TCQ_STADD,
-            "an unused STag",
-        ),
-        (
-            job.stadd - 1,
-            8,
-            UTOFU_ERR_TCQ_STADD,
-            "one before the begin",
-        ),
-        (end, 8, UTOFU_ERR_TCQ_STADD, "the end"),
-        (end + 4096, 8, UTOFU_ERR_TCQ_STADD, "past the end"),
-        (end - 7, 8, UTOFU_ERR_TCQ_LENGTH, "7 before the end"),
-        (
-            job.stadd,
-            LEN + 1,
-            UTOFU_ERR_TCQ_LENGTH,
-            "the begin, too long",
-        ),
-        (
-            job.stadd + 8,
-            TOO_LONG - 1,
-            UTOFU_ERR_TCQ_LENGTH,
-            "far too long",
-        ),
+        (0, 8, stadd, "0"),
+        (u64::MAX, 8, stadd, "all ones"),
+        (unused, 8, stadd, "an unused STag"),
+        (job.stadd - 1, 8, stadd, "one before the begin"),
+        (end, 8, stadd, "the end"),
+        (end + 4096, 8, stadd, "past the end"),
+        (end - 7, 8, length, "7 before the end"),
+        (job.stadd, LEN + 1, length, "the begin, too long"),
+        (job.stadd + 8, TOO_LONG - 1, length, "far too long"),
     ];
     for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
         for (nth, (local, len, code, what)) in cases.iter().enumerate() {
@@ -71,18 +53,10 @@ fn send_errors(job: &Job<'_>) -> Verdict {
         }
     }
     // Read-only memory is a valid source.
-    let mut readable = 0;
     let fixed = Memory::new(256);
     fixed.set(0, 77);
-    ok!(utofu_reg_mem(
-        job.hdl,
-        fixed.base.cast(),
-        256,
-        1,
-        &mut readable
-    ));
-    post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).ok(1, LOCAL, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    let readable = got!(utofu_reg_mem(job.hdl, fixed.base.cast(), 256, 1));
+    post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).noticed(1, 0)?;
     job.meet();
     ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
     job.memory.all(512, 512, 0, "memory after failed puts")?;
@@ -94,13 +68,8 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
     // A second, read-only registration of other memory, and one of an odd length.
     let fixed = Memory::new(512);
     fixed.fill(0x3c);
-    let stadd = got!(utofu_reg_mem_with_stag(
-        job.hdl,
-        fixed.base.cast(),
-        512,
-        8,
-        1
-    ));
+    let base = fixed.base.cast();
+    let stadd = got!(utofu_reg_mem_with_stag(job.hdl, base, 512, 8, 1));
     job.memory.fill(0x3c);
     job.meet();
     let right = job.vcq(job.right());
@@ -108,80 +77,31 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
     let end = begin + LEN as u64;
     let unused = stadd_of(right, 99)?;
     let bytes = [1u8; 32];
-    type Start<'a> = Box<dyn Fn(u64, u64) -> i32 + 'a>;
-    let local = job.stadd;
+    const SAME: u64 = 0x3c3c_3c3c_3c3c_3c3c;
+    let (hdl, local) = (job.hdl, job.stadd);
+    let call = |name: &str, to: u64, flags: u64| match name {
+        "put" => post::put(hdl, right, local, to, 64).code(0xe1, flags, 4),
+        "put_piggyback" => {
+            post::put_piggyback(hdl, right, post::bytes(&bytes), to, 32).code(0xe1, flags, 4)
+        }
+        "put_piggyback8" => post::put_piggyback8(hdl, right, 1, to, 8).code(0xe1, flags, 4),
+        "get" => post::get(hdl, right, local, to, 64).code(0xe1, flags, 4),
+        "armw4" => post::armw4(hdl, right, ADD, 1, to).code(0xe1, flags, 4),
+        "armw8" => post::armw8(hdl, right, ADD, 1, to).code(0xe1, flags, 4),
+        "cswap4" => post::cswap4(hdl, right, SAME as u32, 1, to).code(0xe1, flags, 4),
+        _ => post::cswap8(hdl, right, SAME, 1, to).code(0xe1, flags, 4),
+    };
     // Name, notice type, bytes at the target, whether it writes there, whether the word must be aligned.
-    let calls: Vec<(&str, u8, u64, bool, bool, Start<'_>)> = vec![
-        (
-            "put",
-            LCL_PUT,
-            64,
-            true,
-            false,
-            Box::new(|to, f| post::put(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
-        ),
-        (
-            "put_piggyback",
-            LCL_PUT,
-            32,
-            true,
-            false,
-            Box::new(|to, f| {
-                post::put_piggyback(job.hdl, right, post::bytes(&bytes), to, 32).code(0xe1, f, 4)
-            }),
-        ),
-        (
-            "put_piggyback8",
-            LCL_PUT,
-            8,
-            true,
-            false,
-            Box::new(|to, f| post::put_piggyback8(job.hdl, right, 1, to, 8).code(0xe1, f, 4)),
-        ),
-        (
-            "get",
-            LCL_GET,
-            64,
-            false,
-            false,
-            Box::new(|to, f| post::get(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
-        ),
-        (
-            "armw4",
-            LCL_ARMW,
-            4,
-            true,
-            true,
-            Box::new(|to, f| post::armw4(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
-        ),
-        (
-            "armw8",
-            LCL_ARMW,
-            8,
-            true,
-            true,
-            Box::new(|to, f| post::armw8(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
-        ),
-        (
-            "cswap4",
-            LCL_ARMW,
-            4,
-            true,
-            true,
-            Box::new(|to, f| post::cswap4(job.hdl, right, 0x3c3c_3c3c, 1, to).code(0xe1, f, 4)),
-        ),
-        (
-            "cswap8",
-            LCL_ARMW,
-            8,
-            true,
-            true,
-            Box::new(|to, f| {
-                post::cswap8(job.hdl, right, 0x3c3c_3c3c_3c3c_3c3c, 1, to).code(0xe1, f, 4)
-            }),
-        ),
-    ];
-    for (name, kind, bytes, writes, aligned, call) in &calls {
+    for (name, kind, bytes, writes, aligned) in [
+        ("put", LCL_PUT, 64, true, false),
+        ("put_piggyback", LCL_PUT, 32, true, false),
+        ("put_piggyback8", LCL_PUT, 8, true, false),
+        ("get", LCL_GET, 64, false, false),
+        ("armw4", LCL_ARMW, 4, true, true),
+        ("armw8", LCL_ARMW, 8, true, true),
+        ("cswap4", LCL_ARMW, 4, true, true),
+        ("cswap8", LCL_ARMW, 8, true, true),
+    ] {
         let mut cases = vec![
             (0, UTOFU_ERR_MRQ_RMT_STADD, "0"),
             (u64::MAX, UTOFU_ERR_MRQ_RMT_STADD, "all ones"),
@@ -192,12 +112,12 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
         if !aligned {
             cases.push((end - bytes + 1, UTOFU_ERR_MRQ_RMT_LENGTH, "a byte too far"));
         }
-        if *writes {
+        if writes {
             cases.push((fixed_there, UTOFU_ERR_MRQ_RMT_MEMORY, "read-only memory"));
         }
         for (to, code, what) in cases {
             for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
-                ensure_eq!(call(to, flags), SUCCESS, "posting {name}");
+                ensure_eq!(call(name, to, flags), SUCCESS, "posting {name}");
                 if flags & TCQ != 0 {
                     ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
                 }
@@ -205,22 +125,19 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
                 code_is(seen, code, format!("{name} at {what}"))?;
                 ensure_eq!(
                     (notice.notice_type, notice.vcq_id, notice.edata),
-                    (*kind, right, 0xe1),
+                    (kind, right, 0xe1),
                     "the notice of {name} at {what}"
                 );
                 job.queue.tcq_is_empty()?;
             }
         }
-        if *aligned {
-            for off in 1..*bytes {
-                ensure_eq!(call(begin + off, LOCAL), SUCCESS, "posting {name}");
+        if aligned {
+            for off in 1..bytes {
+                ensure_eq!(call(name, begin + off, LOCAL), SUCCESS, "posting {name}");
                 let (seen, notice) = job.queue.next_mrq()?;
-                ensure!(
-                    (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&seen),
-                    "{name} at a misaligned word gave {}",
-                    code_name(seen)
-                );
-                ensure_eq!(notice.notice_type, *kind, "the notice of {name}");
+                let allowed = UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER;
+                code_in(seen, allowed, format!("{name} at a misaligned word"))?;
+                ensure_eq!(notice.notice_type, kind, "the notice of {name}");
             }
         }
     }
@@ -294,14 +211,13 @@ fn after_deregistration(job: &Job<'_>) -> Verdict {
         let theirs = [job.memory.get(8), stadd_of(right, 30)?];
         // `theirs` comes from the left neighbour; with two ranks that is also the right one.
         let all = |remote: u64| -> Result<[i32; 3], String> {
-            let mut codes = [0; 3];
-            post::put(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
-            codes[0] = job.queue.next_mrq()?.0;
-            post::get(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
-            codes[1] = job.queue.next_mrq()?.0;
+            let here = job.stadd + 512;
+            post::put(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
+            let put = job.queue.next_mrq()?.0;
+            post::get(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
+            let get = job.queue.next_mrq()?.0;
             post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
-            codes[2] = job.queue.next_mrq()?.0;
-            Ok(codes)
+            Ok([put, get, job.queue.next_mrq()?.0])
         };
         for remote in theirs {
             ensure_eq!(all(remote)?, [SUCCESS; 3], "valid in round {round}");

@@ -27,77 +27,52 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
     let (dead, lives) = (vcq_of(victim, TNI, 0)?, vcq_of(ctx.rank ^ 1, TNI, 0)?);
     let remote = stadd_of(dead, STAG)?;
     let bytes = [7u8; 32];
-    type Call<'a> = Box<dyn Fn(u64) -> i32 + 'a>;
-    let calls: Vec<(&str, u8, Call<'_>)> = vec![
-        (
-            "put",
-            LCL_PUT,
-            Box::new(|to| post::put(queue.hdl, to, stadd, remote + 512, 256).code(0x5a, LOCAL, 1)),
-        ),
-        (
-            "put_piggyback",
-            LCL_PUT,
-            Box::new(|to| {
-                post::put_piggyback(queue.hdl, to, post::bytes(&bytes), remote, 32)
-                    .code(0x5a, LOCAL, 1)
-            }),
-        ),
-        (
-            "put_piggyback8",
-            LCL_PUT,
-            Box::new(|to| post::put_piggyback8(queue.hdl, to, 1, remote, 8).code(0x5a, LOCAL, 1)),
-        ),
-        (
-            "get",
-            LCL_GET,
-            Box::new(|to| post::get(queue.hdl, to, stadd + 1024, remote, 256).code(0x5a, LOCAL, 1)),
-        ),
-        (
-            "armw4",
-            LCL_ARMW,
-            Box::new(|to| post::armw4(queue.hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1)),
-        ),
-        (
-            "armw8",
-            LCL_ARMW,
-            Box::new(|to| post::armw8(queue.hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1)),
-        ),
-        (
-            "cswap8",
-            LCL_ARMW,
-            Box::new(|to| post::cswap8(queue.hdl, to, 1, 2, remote).code(0x5a, LOCAL, 1)),
-        ),
+    let hdl = queue.hdl;
+    let call = |name: &str, to: u64| match name {
+        "put" => post::put(hdl, to, stadd, remote + 512, 256).code(0x5a, LOCAL, 1),
+        "put_piggyback" => {
+            post::put_piggyback(hdl, to, post::bytes(&bytes), remote, 32).code(0x5a, LOCAL, 1)
+        }
+        "put_piggyback8" => post::put_piggyback8(hdl, to, 1, remote, 8).code(0x5a, LOCAL, 1),
+        "get" => post::get(hdl, to, stadd + 1024, remote, 256).code(0x5a, LOCAL, 1),
+        "armw4" => post::armw4(hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1),
+        "armw8" => post::armw8(hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1),
+        _ => post::cswap8(hdl, to, 1, 2, remote).code(0x5a, LOCAL, 1),
+    };
+    let calls = [
+        ("put", LCL_PUT),
+        ("put_piggyback", LCL_PUT),
+        ("put_piggyback8", LCL_PUT),
+        ("get", LCL_GET),
+        ("armw4", LCL_ARMW),
+        ("armw8", LCL_ARMW),
+        ("cswap8", LCL_ARMW),
     ];
     // Until then puts succeed.
     'living: loop {
-        for (name, kind, call) in &calls {
-            ensure_eq!(call(dead), SUCCESS, "posting {name}");
+        for (name, kind) in calls {
+            ensure_eq!(call(name, dead), SUCCESS, "posting {name}");
             let (code, notice) = queue.next_mrq()?;
-            ensure_eq!(notice.notice_type, *kind, "the notice type of {name}");
+            ensure_eq!(notice.notice_type, kind, "the notice type of {name}");
             match code {
                 SUCCESS => {}
                 PEER => break 'living,
-                code => {
-                    return Err(format!(
-                        "{name} to a dying process gave {}",
-                        code_name(code)
-                    ));
-                }
+                code => return Err(format!("{name} to the dying gave {}", code_name(code))),
             }
         }
         while queue.poll_tcq().0 == SUCCESS {}
     }
-    for (name, kind, call) in &calls {
-        ensure_eq!(call(dead), SUCCESS, "posting {name} to the dead");
+    for (name, kind) in calls {
+        ensure_eq!(call(name, dead), SUCCESS, "posting {name} to the dead");
         let (code, notice) = queue.next_mrq()?;
         ensure_eq!(code, PEER, "{name} to the dead");
         ensure_eq!(
             (notice.notice_type, notice.vcq_id, notice.edata),
-            (*kind, dead, 0x5a),
+            (kind, dead, 0x5a),
             "the notice of {name} to the dead"
         );
         // The other peer lives.
-        ensure_eq!(call(lives), SUCCESS, "posting {name} to the living");
+        ensure_eq!(call(name, lives), SUCCESS, "posting {name} to the living");
         let (code, notice) = queue.next_mrq()?;
         ensure_eq!(code, SUCCESS, "{name} to the living");
         ensure_eq!(notice.vcq_id, lives, "the peer of {name}");
@@ -123,14 +98,8 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
     let relay = session.at_rank(1)?;
     if ctx.rank == 1 {
         for _ in 0..100 {
-            post::put(
-                session.hdl,
-                vcq_of(2, TNI, 0)?,
-                inner,
-                stadd_of(vcq_of(2, TNI, 0)?, STAG)?,
-                8,
-            )
-            .ok(9, REMOTE, 0)?;
+            let end = vcq_of(2, TNI, 0)?;
+            post::put(session.hdl, end, inner, stadd_of(end, STAG)?, 8).ok(9, REMOTE, 0)?;
         }
     }
     ctx.sync();
@@ -187,12 +156,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
             };
             ensure_eq!(code, SUCCESS, "posting to a VCQ that may not be there");
             let (code, notice): (i32, utofu_mrq_notice) = queue.next_mrq()?;
-            ensure!(
-                code == expected,
-                "operation {nth} gave {} instead of {}",
-                code_name(code),
-                code_name(expected)
-            );
+            code_is(code, expected, format!("operation {nth}"))?;
             ensure_eq!((notice.vcq_id, notice.edata), (other, nth), "the notice");
         }
         Ok(())

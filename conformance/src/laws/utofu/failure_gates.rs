@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
+use super::circuit::*;
 use super::kit::*;
 
 laws! {
@@ -75,11 +75,7 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
             ctx.dies();
         }
         let code = whole_barrier(end)?;
-        ensure!(
-            is_barrier_error(code),
-            "a barrier without a participant who was killed gave {}",
-            code_name(code)
-        );
+        failed(code, "a barrier")?;
         // A later start fails, or its round ends without success.
         let code = whole_barrier(end)?;
         ensure!(code != SUCCESS, "a barrier succeeded without a participant");
@@ -97,19 +93,12 @@ fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
         }
         if job.rank != 0 {
             let code = c!(utofu_barrier(end, 0));
-            ensure!(
-                code == SUCCESS || is_barrier_error(code),
-                "the start of a barrier gave {}",
-                code_name(code)
-            );
+            let allowed = code == SUCCESS || is_barrier_error(code);
+            ensure!(allowed, "the start of a barrier gave {}", code_name(code));
             return job.await_word(TABLE + 8, 1);
         }
         let code = whole_barrier(end)?;
-        ensure!(
-            is_barrier_error(code),
-            "a barrier without a participant who was killed gave {}",
-            code_name(code)
-        );
+        failed(code, "a barrier")?;
         job.write(1, TABLE + 8, 1)?;
         job.write(2, TABLE + 8, 1)
     })
@@ -127,14 +116,20 @@ fn reduction_ends(ctx: &Ctx) -> Verdict {
             })?,
             code => code,
         };
-        ensure!(
-            is_barrier_error(code),
-            "a reduction without a participant who was killed gave {}",
-            code_name(code)
-        );
+        failed(code, "a reduction")?;
         ensure_eq!(data, [5; 2], "data of a reduction that failed");
         Ok(())
     })
+}
+
+/// Fails unless this code is the end of an operation that lost a participant.
+fn failed(code: i32, what: &str) -> Verdict {
+    let (ended, code) = (is_barrier_error(code), code_name(code));
+    ensure!(
+        ended,
+        "{what} without a participant who was killed gave {code}"
+    );
+    Ok(())
 }
 
 /// A circuit of ranks 0 to 2, in which one rank starts late.
@@ -146,48 +141,33 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     }
     let row = job.rank as usize * 24;
     for other in (0..3).filter(|other| *other != job.rank) {
-        job.put(other, row, row, 24).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
+        job.put(other, row, row, 24).noticed(0, 0)?;
     }
     job.meet();
     let id = |who: u32, gate: usize| job.memory.get((who as usize * 3 + gate) * 8);
-    let setting = |gate: usize, from: [u64; 2], to: [u64; 2]| utofu_vbg_setting {
-        vbg_id: ids[gate],
-        src_lcl_vbg_id: from[0],
-        src_rmt_vbg_id: from[1],
-        dst_lcl_vbg_id: to[0],
-        dst_rmt_vbg_id: to[1],
-        dst_path_coords: [u8::MAX; 3],
-    };
     // Rank 0 collects from 1, then from 2, and releases 1, then 2.
     let settings = match job.rank {
         0 => vec![
-            setting(0, [ids[2], NULL], [ids[1], NULL]),
-            setting(1, [ids[0], id(1, 0)], [ids[2], id(1, 0)]),
-            setting(2, [ids[1], id(2, 0)], [ids[0], id(2, 0)]),
+            setting(ids[0], [ids[2], ids[1]], [NULL; 2]),
+            setting(ids[1], [ids[0], ids[2]], [id(1, 0); 2]),
+            setting(ids[2], [ids[1], ids[0]], [id(2, 0); 2]),
         ],
-        me => vec![setting(
-            0,
-            [NULL, id(0, me as usize)],
-            [NULL, id(0, me as usize)],
-        )],
+        me => vec![setting(ids[0], [NULL; 2], [id(0, me as usize); 2])],
     };
     // Gate 1 sends before rank 2 arrives. Rank 1 learns only that ranks 0 and 1 have arrived; this circuit promises no more.
-    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
+    set_gates(&settings)?;
     job.meet();
     for _ in 0..2 {
         if job.rank == 2 {
             pause(late);
         }
         ok!(utofu_barrier(ids[0], 0));
-        let code = ended("the survivors' barrier", || {
+        completed("the survivors' barrier", || {
             c!(utofu_poll_barrier(ids[0], 0))
         })?;
-        ensure!(code == SUCCESS, "survivors' gave {}", code_name(code));
         job.meet();
     }
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
-    Ok(())
+    free_gates(&ids)
 }
 
 fn other_circuits(ctx: &Ctx) -> Verdict {

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::circuit::*;
 use super::kit::*;
 
 laws! {
@@ -194,26 +195,12 @@ fn alone(ctx: &Ctx) -> Verdict {
 const OF_GATES: [fn(u64) -> i32; 6] = [
     |vbg| c!(utofu_barrier(vbg, 0)),
     |vbg| c!(utofu_poll_barrier(vbg, 0)),
-    |vbg| {
-        let data = [1u64; 4];
-        let first = data.as_ptr().cast_mut();
-        c!(utofu_reduce_uint64(vbg, UTOFU_REDUCE_OP_SUM, first, 4, 0))
-    },
+    |vbg| start_uint64(vbg, UTOFU_REDUCE_OP_SUM, &[1; 4], 4),
     |vbg| {
         let mut data = [0u64; 6];
         c!(utofu_poll_reduce_uint64(vbg, 0, data.as_mut_ptr()))
     },
-    |vbg| {
-        let data = [1f64; 3];
-        let first = data.as_ptr().cast_mut();
-        c!(utofu_reduce_double(
-            vbg,
-            UTOFU_REDUCE_OP_BFPSUM,
-            first,
-            3,
-            0
-        ))
-    },
+    |vbg| start_double(vbg, UTOFU_REDUCE_OP_BFPSUM, &[1.0; 3], 3),
     |vbg| {
         let mut data = [0f64; 3];
         c!(utofu_poll_reduce_double(vbg, 0, data.as_mut_ptr()))
@@ -223,22 +210,10 @@ const OF_GATES: [fn(u64) -> i32; 6] = [
 /// A circuit within this process.
 fn circuit() -> Result<[u64; 2], String> {
     let mut ids = [0; 2];
-    ok!(utofu_alloc_vbg(
-        TNI,
-        2,
-        UTOFU_VBG_FLAG_THREAD_SAFE,
-        ids.as_mut_ptr()
-    ));
-    let setting = |one: usize| utofu_vbg_setting {
-        vbg_id: ids[one],
-        src_lcl_vbg_id: ids[1 - one],
-        src_rmt_vbg_id: UTOFU_VBG_ID_NULL,
-        dst_lcl_vbg_id: ids[1 - one],
-        dst_rmt_vbg_id: UTOFU_VBG_ID_NULL,
-        dst_path_coords: [u8::MAX; 3],
-    };
-    let settings = [setting(0), setting(1)];
-    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), 2));
+    let flags = UTOFU_VBG_FLAG_THREAD_SAFE;
+    ok!(utofu_alloc_vbg(TNI, 2, flags, ids.as_mut_ptr()));
+    let gate = |one: usize| setting(ids[one], [ids[1 - one]; 2], [NULL; 2]);
+    set_gates(&[gate(0), gate(1)])?;
     Ok(ids)
 }
 
@@ -259,11 +234,7 @@ fn vbg(ctx: &Ctx) -> Verdict {
                         UTOFU_ERR_BARRIER_MISMATCH,
                         UTOFU_ERR_BARRIER_OTHER,
                     ];
-                    ensure!(
-                        expected.contains(&code),
-                        "call {nth} gave {}",
-                        code_name(code)
-                    );
+                    one_of(code, &expected, format!("call {nth}"))?;
                     used.fetch_add(u32::from(code == SUCCESS), Ordering::Relaxed);
                 }
             }
@@ -272,13 +243,13 @@ fn vbg(ctx: &Ctx) -> Verdict {
         let mut there = first;
         let ended = (0..if ctx.is_quick() { 200 } else { 40 }).try_for_each(|round| {
             pause(ctx.random(round).below(2));
-            ok!(utofu_free_vbg(there.as_ptr().cast_mut(), 2));
+            free_gates(&there)?;
             there = circuit()?;
             shown.store(there[0], Ordering::Release);
             Ok(())
         });
         stop.store(true, Ordering::Release);
-        ok!(utofu_free_vbg(there.as_ptr().cast_mut(), 2));
+        free_gates(&there)?;
         ended
     })?;
     ensure!(used.load(Ordering::Relaxed) > 0, "no call has succeeded");

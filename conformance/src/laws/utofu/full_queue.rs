@@ -4,9 +4,9 @@ use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
 
 laws! {
-    both_sides: "full-queue.both-sides", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq] + ordering,
+    flood given((|_| Ok(())) as Before): "full-queue.both-sides", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq] + ordering,
         "two processes that flood each other until BUSY, again and again, get every entry of the TCQ once, and every command is done once";
-    stopped: "full-queue.stopped", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq],
+    flood given(last_stops_for_a_while as Before): "full-queue.stopped", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq],
         "so do those of which one is stopped meanwhile: BUSY, never an error";
     death with(4096): "full-queue.death", "§3.7, §3.1.2.1", 3, [put, poll_tcq, poll_mrq] + needs_kill,
         "a process dies to which a queue is full: each command ends, with MRQ_PEER at last, and those to others go on";
@@ -17,7 +17,10 @@ const ROUNDS: usize = 3;
 /// A put of this length is neither short nor inline.
 const LONG: usize = 2000;
 
-fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+/// The step of each rank before the flood.
+type Before = fn(&Ctx) -> Verdict;
+
+fn flood(ctx: &Ctx, before: Before) -> Verdict {
     with(ctx, 3 * 4096, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         job.memory.fill_range(8192, LONG, 1 + job.rank as u8);
@@ -64,14 +67,6 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
     })
 }
 
-fn both_sides(ctx: &Ctx) -> Verdict {
-    flood(ctx, |_| Ok(()))
-}
-
-fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, last_stops_for_a_while)
-}
-
 fn death(job: &Job<'_>) -> Verdict {
     let victim = job.size - 1;
     if job.rank == victim {
@@ -96,11 +91,9 @@ fn death(job: &Job<'_>) -> Verdict {
     }
     for nth in 1..=posted {
         let (code, notice) = job.queue.next_mrq()?;
-        ensure!(
-            code == SUCCESS && notice.notice_type == LCL_PUT || code == PEER,
-            "command {nth} of {posted}: {}, {notice:?}",
-            code_name(code)
-        );
+        one_of(code, &[SUCCESS, PEER], format!("command {nth} of {posted}"))?;
+        let right = code == PEER || notice.notice_type == LCL_PUT;
+        ensure!(right, "command {nth} of {posted}: {notice:?}");
         ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
     }
     let mut looks = Looks::for_the("MRQ_PEER");

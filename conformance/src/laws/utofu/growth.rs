@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::circuit::completed;
+use super::circuit::*;
 use super::kit::*;
 use crate::growth::stays_small;
 use crate::kit::child;
@@ -181,16 +181,7 @@ fn holdings() -> Result<usize, String> {
 
 /// Connects the own VBG in a circuit with another one.
 fn gate_beside(own: u64, peer: u64) -> Verdict {
-    let setting = utofu_vbg_setting {
-        vbg_id: own,
-        src_lcl_vbg_id: own,
-        src_rmt_vbg_id: peer,
-        dst_lcl_vbg_id: own,
-        dst_rmt_vbg_id: peer,
-        dst_path_coords: [u8::MAX; 3],
-    };
-    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
-    Ok(())
+    set_gates(&[beside(own, peer)])
 }
 
 fn allocate_first(tni: u16) -> Result<u64, String> {
@@ -271,19 +262,11 @@ fn own_gates(_ctx: &Ctx) -> Verdict {
         let mut ids = [0; 3];
         let tni = TNI + (nth % 6) as u16;
         ok!(utofu_alloc_vbg(tni, 3, 0, ids.as_mut_ptr()));
-        let setting = |at: usize, from: usize, to: usize| utofu_vbg_setting {
-            vbg_id: ids[at],
-            src_lcl_vbg_id: ids[from],
-            src_rmt_vbg_id: u64::MAX,
-            dst_lcl_vbg_id: ids[to],
-            dst_rmt_vbg_id: u64::MAX,
-            dst_path_coords: [u8::MAX; 3],
-        };
-        let ring = [setting(0, 2, 1), setting(1, 0, 2), setting(2, 1, 0)];
-        ok!(utofu_set_vbg(ring.as_ptr().cast_mut(), 3));
+        let gate =
+            |at: usize, from: usize, to: usize| setting(ids[at], [ids[from], ids[to]], [NULL; 2]);
+        set_gates(&[gate(0, 2, 1), gate(1, 0, 2), gate(2, 1, 0)])?;
         one_barrier(ids[0])?;
-        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
-        Ok(())
+        free_gates(&ids)
     })
 }
 

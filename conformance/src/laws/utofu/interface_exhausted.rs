@@ -39,38 +39,23 @@ fn no_descriptors(_: &Ctx) -> Verdict {
         for round in 0..3 {
             let memory = Memory::pages(1 << 16)?;
             let mut stadds = [7u64; 2];
+            let (hdl, at) = (queue.hdl, memory.base.cast());
+            let [one, other] = &mut stadds;
             let codes = [
-                c!(utofu_reg_mem(
-                    queue.hdl,
-                    memory.base.cast(),
-                    memory.len,
-                    0,
-                    &mut stadds[0]
-                )),
-                c!(utofu_reg_mem_with_stag(
-                    queue.hdl,
-                    memory.base.cast(),
-                    4096,
-                    9,
-                    0,
-                    &mut stadds[1]
-                )),
+                c!(utofu_reg_mem(hdl, at, memory.len, 0, one)),
+                c!(utofu_reg_mem_with_stag(hdl, at, 4096, 9, 0, other)),
             ];
             for (code, stadd) in codes.into_iter().zip(stadds) {
-                let out = code == UTOFU_ERR_OUT_OF_RESOURCE && stadd == 7;
-                ensure!(
-                    out || code == SUCCESS,
-                    "round {round} gave {}, STADD {stadd:#x}",
-                    code_name(code)
-                );
+                let allowed = [SUCCESS, UTOFU_ERR_OUT_OF_RESOURCE];
+                one_of(code, &allowed, format!("round {round}"))?;
+                ensure!(code == SUCCESS || stadd == 7, "STADD {stadd:#x}");
                 if code == SUCCESS {
                     queue.deregister(stadd)?;
                 }
             }
             // The program can use registered memory.
             known.set(0, round + 1);
-            post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_PUT)?;
+            post::put(queue.hdl, queue.id, from, from + 8, 8).noticed(0, 0)?;
             ensure_eq!(known.get(8), round + 1, "a put without descriptors");
         }
         soft_limit(libc::RLIMIT_NOFILE, before)?;
@@ -90,16 +75,8 @@ fn mapped() -> Result<u64, String> {
 }
 
 fn no_memory(_: &Ctx) -> Verdict {
-    for room in [
-        0,
-        1 << 16,
-        1 << 18,
-        1 << 20,
-        1 << 21,
-        1 << 22,
-        5 << 20,
-        1 << 24,
-    ] {
+    // KiB that are left.
+    for room in [0, 64, 256, 1024, 2048, 4096, 5120, 16_384].map(|room| room << 10) {
         let child = Child::start(&[], || {
             let queue = Queue::with_component(TNI, 0, 0)?;
             let memory = Memory::new(4096);
@@ -122,8 +99,7 @@ fn no_memory(_: &Ctx) -> Verdict {
             }
             soft_limit(libc::RLIMIT_AS, before)?;
             memory.set(0, 3);
-            post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_PUT)?;
+            post::put(queue.hdl, queue.id, from, from + 8, 8).noticed(0, 0)?;
             ensure_eq!(memory.get(8), 3, "a put when there is memory again");
             ensure!(seen[0] > 0 || room > 1 << 20, "{} in {room}", more.len());
             for hdl in more {
@@ -145,26 +121,11 @@ fn room_again(_: &Ctx) -> Verdict {
             let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
             for round in 0..12 {
                 let commands = ENTRIES / each - round % 3 * 7;
-                let mut sent = 0;
-                for nth in 0..commands {
-                    let post = || match nth % 2 {
-                        0 => post::put_piggyback8(queue.hdl, queue.id, nth, stadd, 8).code(
-                            round,
-                            flags | TCQ,
-                            0,
-                        ),
-                        _ => post::get(queue.hdl, queue.id, stadd + 8, stadd, 8).code(
-                            round,
-                            flags | TCQ,
-                            0,
-                        ),
-                    };
-                    queue.post_seen(|_| sent += 1, post)?;
-                }
-                while sent < commands {
-                    queue.tcq()?;
-                    sent += 1;
-                }
+                let (hdl, id, flags) = (queue.hdl, queue.id, flags | TCQ);
+                queue.send_all(commands, |nth| match nth % 2 {
+                    0 => post::put_piggyback8(hdl, id, nth, stadd, 8).code(round, flags, 0),
+                    _ => post::get(hdl, id, stadd + 8, stadd, 8).code(round, flags, 0),
+                })?;
                 for _ in 0..commands * each {
                     ensure_eq!(queue.mrq()?.edata, round, "edata");
                 }

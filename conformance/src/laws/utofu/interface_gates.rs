@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::circuit::{Circuit, NULL, TABLE, completed, ring};
+use super::circuit::*;
 use super::interface_management::every_path;
 use super::kit::*;
 
@@ -29,9 +29,6 @@ laws! {
         "while one thread starts, others poll for everything: each round is ended by the function that belongs to it";
 }
 
-const SUM: u32 = 7;
-const BFPSUM: u32 = 8;
-
 fn all_gates(_: &Ctx) -> Verdict {
     let mut everywhere = BTreeSet::new();
     for tni in 0..6 {
@@ -48,9 +45,9 @@ fn all_gates(_: &Ctx) -> Verdict {
             ensure!(everywhere.insert(id), "{id:#x} twice");
         }
         ensure!(gates.into_iter().eq(0..48), "BGs of TNI {tni}");
-        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 33));
+        free_gates(&ids[..33])?;
         for id in &ids[33..] {
-            ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
+            free_gate(*id)?;
         }
     }
     Ok(())
@@ -92,32 +89,16 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
         job.write(job.right(), TABLE, ids[0] & 0x3f)?;
         job.meet();
         let peer = put_together(coords(job.right())?, tni, job.memory.get(TABLE) as u16);
-        let setting = utofu_vbg_setting {
-            src_rmt_vbg_id: peer,
-            dst_rmt_vbg_id: peer,
-            ..alone(ids[0])
-        };
-        ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+        set_gates(&[beside(ids[0], peer)])?;
         job.meet();
         for _ in 0..5 {
             ok!(utofu_barrier(ids[0], 0));
             completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
         }
         job.meet();
-        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
+        free_gates(&ids)?;
     }
     Ok(())
-}
-
-fn alone(id: u64) -> utofu_vbg_setting {
-    utofu_vbg_setting {
-        vbg_id: id,
-        src_lcl_vbg_id: id,
-        src_rmt_vbg_id: NULL,
-        dst_lcl_vbg_id: id,
-        dst_rmt_vbg_id: NULL,
-        dst_path_coords: [u8::MAX; 3],
-    }
 }
 
 fn foreign(job: &Job<'_>) -> Verdict {
@@ -133,11 +114,11 @@ fn foreign(job: &Job<'_>) -> Verdict {
     let wrong = || -> Verdict {
         gives! { UTOFU_ERR_INVALID_VBG_ID:
             utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1);
-            utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1);
             utofu_barrier(theirs, 0);
             utofu_poll_barrier(theirs, 0);
         }
-        Ok(())
+        let code = set_code(&[beside(theirs, NULL)]);
+        code_is(code, UTOFU_ERR_INVALID_VBG_ID, "setting another's VBG")
     };
     wrong()?;
     gives! { UTOFU_ERR_INVALID_VBG_ID:
@@ -150,23 +131,15 @@ fn foreign(job: &Job<'_>) -> Verdict {
     // Signals go from VBG to VBG of one TNI.
     for far in [theirs, elsewhere] {
         for inwards in [false, true] {
-            let mut setting = alone(own);
-            if inwards {
-                setting.src_lcl_vbg_id = far;
-            } else {
-                setting.dst_lcl_vbg_id = far;
-            }
-            gives!(
-                UTOFU_ERR_INVALID_VBG_ID,
-                utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
-            );
+            let signals = if inwards { [far, own] } else { [own, far] };
+            let setting = setting(own, signals, [NULL; 2]);
+            let what = format!("a signal of {far:#x}, inwards: {inwards}");
+            code_is(set_code(&[setting]), UTOFU_ERR_INVALID_VBG_ID, what)?;
         }
     }
     // One call sets VBGs of one allocation only.
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr().cast_mut(), 2)
-    );
+    let code = set_code(&[beside(own, NULL), beside(elsewhere, NULL)]);
+    code_is(code, UTOFU_ERR_INVALID_VBG_ID, "setting two allocations")?;
     job.meet();
     for _ in 0..20 {
         circuit.barrier()?;
@@ -183,7 +156,7 @@ fn foreign(job: &Job<'_>) -> Verdict {
     }
     completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
     job.meet();
-    ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
+    free_gate(elsewhere)?;
     circuit.free()
 }
 
@@ -199,16 +172,14 @@ fn pair<T>(
     job.meet();
     let peer = job.memory.get(TABLE);
     let setting = utofu_vbg_setting {
-        src_rmt_vbg_id: peer,
-        dst_rmt_vbg_id: peer,
         dst_path_coords: path,
-        ..alone(id)
+        ..beside(id, peer)
     };
-    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+    set_gates(&[setting])?;
     job.meet();
     let done = body(id)?;
     job.meet();
-    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
+    free_gate(id)?;
     Ok(done)
 }
 
@@ -231,24 +202,9 @@ fn reductions_wait(job: &Job<'_>) -> Verdict {
     let circuit = Circuit::build(job, ring(3), TNI)?;
     let id = circuit.ends()[0];
     for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
-        let start = || {
-            if wide {
-                c!(utofu_reduce_uint64(
-                    id,
-                    SUM,
-                    [1u64, 2].as_ptr().cast_mut(),
-                    2,
-                    0
-                ))
-            } else {
-                c!(utofu_reduce_double(
-                    id,
-                    BFPSUM,
-                    [0.25, 2.0].as_ptr().cast_mut(),
-                    2,
-                    0
-                ))
-            }
+        let start = || match wide {
+            true => start_uint64(id, SUM, &[1, 2], 2),
+            false => start_double(id, BFPSUM, &[0.25, 2.0], 2),
         };
         let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
         let mut poll = || -> Result<i32, String> {
@@ -289,20 +245,8 @@ fn reductions_wait(job: &Job<'_>) -> Verdict {
 fn started(id: u64, kind: usize) -> Result<bool, String> {
     let code = match kind {
         0 => c!(utofu_barrier(id, 0)),
-        1 => c!(utofu_reduce_uint64(
-            id,
-            SUM,
-            [21u64].as_ptr().cast_mut(),
-            1,
-            0
-        )),
-        _ => c!(utofu_reduce_double(
-            id,
-            BFPSUM,
-            [0.75].as_ptr().cast_mut(),
-            1,
-            0
-        )),
+        1 => start_uint64(id, SUM, &[21], 1),
+        _ => start_double(id, BFPSUM, &[0.75], 1),
     };
     one_of(code, &[SUCCESS, BUSY], format!("starting kind {kind}"))?;
     Ok(code == SUCCESS)
@@ -370,7 +314,7 @@ fn by_threads(job: &Job<'_>) -> Verdict {
 fn other_kinds(_: &Ctx) -> Verdict {
     const ROUNDS: usize = 12_000;
     let id = got!(utofu_alloc_vbg(TNI, 1, 1));
-    ok!(utofu_set_vbg(std::ptr::from_ref(&alone(id)).cast_mut(), 1));
+    set_gates(&[beside(id, NULL)])?;
     let ended = [const { AtomicUsize::new(0) }; 3];
     let count = |kind: usize| ended[kind].load(Ordering::Acquire);
     threads(3, |thread| {
@@ -397,6 +341,5 @@ fn other_kinds(_: &Ctx) -> Verdict {
         }
     })?;
     ensure_eq!([0, 1, 2].map(count), [ROUNDS / 3; 3], "rounds of each kind");
-    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
-    Ok(())
+    free_gate(id)
 }

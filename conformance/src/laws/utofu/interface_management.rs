@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ptr::null;
 
 use super::kit::*;
+use super::tni::tnis;
 use crate::kit::Child;
 
 laws! {
@@ -22,17 +23,7 @@ const TNIS: u16 = 6;
 
 /// The resources of one of 48 processes of a node.
 fn is_a_share() -> Verdict {
-    let (mut ids, mut number) = (null_mut(), 0);
-    ok!(utofu_get_onesided_tnis(&mut ids, &mut number));
-    ensure!(!ids.is_null(), "no array of {number} TNIs");
-    // SAFETY:
-    // - the function returned this number of elements.
-    let tnis = unsafe { std::slice::from_raw_parts(ids, number) }.to_vec();
-    // SAFETY:
-    // - §3.2.1.1: the caller frees the array; it is not used after this.
-    unsafe { libc::free(ids.cast()) };
-    let mine: BTreeSet<u16> = tnis.iter().copied().collect();
-    ensure_eq!(mine.len(), tnis.len(), "different TNIs");
+    let mine = tnis(false)?;
     ensure!((1..TNIS as usize).contains(&mine.len()), "{mine:?} of 54");
     for tni in 0..TNIS {
         let (mut caps, mut hdl) = (null_mut(), 77);
@@ -42,29 +33,18 @@ fn is_a_share() -> Verdict {
             Queue::with_component(tni, 0, 0)?.free()?;
             continue;
         }
-        gives!(
-            UTOFU_ERR_INVALID_TNI_ID,
-            utofu_query_onesided_caps(tni, &mut caps)
-        );
-        gives! { UTOFU_ERR_FULL:
-            utofu_create_vcq(tni, 0, &mut hdl);
-            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl);
+        gives! {
+            UTOFU_ERR_INVALID_TNI_ID: utofu_query_onesided_caps(tni, &mut caps);
+            UTOFU_ERR_FULL: utofu_create_vcq(tni, 0, &mut hdl);
+            UTOFU_ERR_FULL: utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl);
         }
         for flags in [EXCLUSIVE, SESSION_MODE] {
-            gives!(
-                UTOFU_ERR_NOT_AVAILABLE,
-                utofu_create_vcq(tni, flags, &mut hdl)
-            );
+            gives! { UTOFU_ERR_NOT_AVAILABLE: utofu_create_vcq(tni, flags, &mut hdl); }
         }
         ensure!(caps.is_null() && hdl == 77, "something was written");
     }
     // All TNIs have VBGs: processes take them first come, first served.
-    let (mut ids, mut number) = (null_mut(), 0);
-    ok!(utofu_get_barrier_tnis(&mut ids, &mut number));
-    ensure_eq!(number, usize::from(TNIS), "TNIs with VBGs");
-    // SAFETY:
-    // - as above: the caller frees the array.
-    unsafe { libc::free(ids.cast()) };
+    ensure_eq!(tnis(true)?.len(), usize::from(TNIS), "TNIs with VBGs");
     Ok(())
 }
 
@@ -107,12 +87,9 @@ fn handles(_: &Ctx) -> Verdict {
         let id = got!(utofu_query_vcq_id(queue.hdl));
         ensure_eq!(id, queue.id, "the id behind a handle");
         let (mut at, mut on, mut cq, mut extra) = ([0xeeu8; 7], 99, 99, 99);
+        let place = at.as_mut_ptr();
         ok!(utofu_query_vcq_info(
-            id,
-            at.as_mut_ptr(),
-            &mut on,
-            &mut cq,
-            &mut extra
+            id, place, &mut on, &mut cq, &mut extra
         ));
         ensure_eq!((&at[..6], at[6]), (&own[..], 0xee), "parts of {id:#x}");
         ensure_eq!(on, *tni, "the TNI of {id:#x}");
@@ -174,17 +151,12 @@ fn two_paths(job: &Job<'_>) -> Verdict {
                 ensure_eq!(seen[..3], path, "coordinates of path id {id}");
             }
             value += 1;
-            post::put_piggyback8(job.hdl, vcq, value, job.at(peer, 8), 8).ok(
-                0,
-                LOCAL | path(id),
-                0,
-            )?;
+            let put = post::put_piggyback8(job.hdl, vcq, value, job.at(peer, 8), 8);
+            put.ok(0, LOCAL | path(id), 0)?;
             let (code, notice) = job.queue.next_mrq()?;
-            ensure!(
-                code == SUCCESS && notice.vcq_id == job.vcq(peer),
-                "a put over {asked:?} to an id with {embedded:?} gave {}",
-                code_name(code)
-            );
+            let what = format!("a put over {asked:?} to an id with {embedded:?}");
+            code_is(code, SUCCESS, &what)?;
+            ensure_eq!(notice.vcq_id, job.vcq(peer), "the VCQ of {what}");
         }
         job.meet();
         ensure_eq!(job.memory.get(8), value, "the last put");

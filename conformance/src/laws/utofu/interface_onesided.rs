@@ -1,7 +1,8 @@
 //! §3.7: common properties of all start functions, and their notices.
 
-use super::functions::{Call, Room, functions, right_call};
+use super::functions::{Call, Function, Room, functions, right_call};
 use super::kit::*;
+use super::tcq::fill;
 
 laws! {
     all_busy: "toq.full", "§3.7.1, §3.7.3.1", 2,
@@ -42,44 +43,29 @@ pub(super) fn with_calls(
     })
 }
 
+/// Prepares the call; returns the bytes of its descriptors, which it writes to this place.
+fn prepared(function: Function, call: &Call, size: *const usize) -> Result<usize, String> {
+    let what = format!("preparing {}", function.name);
+    code_is((function.prepare)(call), SUCCESS, what)?;
+    // SAFETY:
+    // - the call names this place; no call writes it now.
+    Ok(unsafe { size.read() })
+}
+
 fn all_busy(ctx: &Ctx) -> Verdict {
     with_calls(ctx, |job, right, desc, size| {
         job.memory.fill(0x3c);
         job.meet();
-        let mut posted = 0;
-        loop {
-            match c!(utofu_nop(job.hdl, TCQ, cb(posted + 1))) {
-                SUCCESS => posted += 1,
-                code => {
-                    ensure_eq!(code, BUSY, "the code in the end");
-                    break;
-                }
-            }
-            ensure!(posted < 1_000_000, "the queue is never full");
-        }
+        let posted = fill(|nth| c!(utofu_nop(job.hdl, TCQ, cb(nth))))?;
         for function in functions() {
             for flags in [0, TCQ | LOCAL | REMOTE, DELAY | TCQ] {
                 let call = Call { flags, ..*right };
-                let code = (function.start)(&call);
-                ensure!(
-                    code == BUSY,
-                    "{} with flags {flags:#x} and a full queue gave {}",
-                    function.name,
-                    code_name(code)
-                );
-                ensure_eq!(
-                    (function.prepare)(&call),
-                    SUCCESS,
-                    "preparing {}",
-                    function.name
-                );
-                // SAFETY:
-                // - `right` names this place; no call writes it now.
-                let size = unsafe { size.read() };
-                gives!(
-                    UTOFU_ERR_BUSY,
-                    utofu_post_toq(job.hdl, desc.as_ptr().cast_mut().cast(), size, cb(1))
-                );
+                let what = format!("{} with flags {flags:#x} and a full queue", function.name);
+                code_is((function.start)(&call), BUSY, what)?;
+                let size = prepared(function, &call, size)?;
+                gives! { UTOFU_ERR_BUSY:
+                    utofu_post_toq(job.hdl, desc.as_ptr().cast_mut().cast(), size, cb(1));
+                }
             }
         }
         for expected in 1..=posted {
@@ -91,13 +77,11 @@ fn all_busy(ctx: &Ctx) -> Verdict {
         job.memory.all(0, 1024, 0x3c, "after BUSY")?;
         job.meet();
         for function in functions() {
-            let call = Call {
-                flags: TCQ | LOCAL,
-                ..*right
-            };
+            let flags = TCQ | LOCAL;
+            let call = Call { flags, ..*right };
             ensure_eq!((function.start)(&call), SUCCESS, "{}, room", function.name);
             let (commands, notices) = function.counts(BLOCKS);
-            counts(job, call.flags, commands, notices, right.cbdata)?;
+            counts(job, flags, commands, notices, right.cbdata)?;
         }
         Ok(())
     })
@@ -142,15 +126,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                 let told = |e: String| format!("{} with flags {flags:#x}: {e}", function.name);
                 ensure_eq!((function.start)(&call), SUCCESS, "{}", function.name);
                 counts(job, flags, commands, notices, cbdata).map_err(told)?;
-                ensure_eq!(
-                    (function.prepare)(&call),
-                    SUCCESS,
-                    "preparing {}",
-                    function.name
-                );
-                // SAFETY:
-                // - `right` names this place; no call writes it now.
-                let size = unsafe { size.read() };
+                let size = prepared(function, &call, size)?;
                 post::toq(job.hdl, desc.as_ptr(), size, !cbdata)?;
                 counts(job, flags, commands, notices, !cbdata)
                     .map_err(|e| format!("prepared {}", told(e)))?;
@@ -179,12 +155,13 @@ fn in_range(ctx: &Ctx) -> Verdict {
             let (commands, _) = function.counts(BLOCKS);
             for (mtu, gap, expected) in cases {
                 let call = Call { mtu, gap, ..*right };
-                let codes = [(function.start)(&call), (function.prepare)(&call)];
-                ensure!(
-                    codes == [expected; 2],
-                    "{} with MTU {mtu} and gap {gap}, and its preparation, gave {codes:?}",
-                    function.name
-                );
+                let what = format!("{} with MTU {mtu} and gap {gap}", function.name);
+                code_is((function.start)(&call), expected, &what)?;
+                code_is(
+                    (function.prepare)(&call),
+                    expected,
+                    format!("preparing {what}"),
+                )?;
                 if expected == SUCCESS {
                     counts(job, right.flags, commands, commands, right.cbdata)?;
                     // SAFETY:
@@ -227,11 +204,7 @@ fn changed(job: &Job<'_>) -> Verdict {
 }
 
 fn quiet_too(job: &Job<'_>) -> Verdict {
-    let count = || {
-        let mut count = usize::MAX;
-        ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
-        Ok::<_, String>(count)
-    };
+    let count = || job.queue.unread_tcq();
     for quiet in [1usize, 7, 60] {
         for nth in 0..quiet {
             if nth % 2 == 0 {

@@ -7,9 +7,9 @@ laws! {
         "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: what arrives is what it was";
     targets_of_gets with(LEN): "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
         "the target of a get may be deregistered after the local notice: the data are there, and nothing is written afterwards";
-    after_remote: "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+    takes_away given(REMOTE): "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered after the remote notice: puts and ARMWs have been done, gets have read, nothing comes later";
-    after_local: "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
+    takes_away given(LOCAL): "memory.release.local", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
         "remote memory may be deregistered when the other side has its local notice";
     at_the_same_time with(16 * 1024): "memory.concurrent", "§3.6", 3, [reg_mem, put, get, armw8] + ordering,
         "one STADD serves many commands at the same time, of several processes";
@@ -46,8 +46,7 @@ fn sources_of_puts(job: &Job<'_>) -> Verdict {
     // Strong order: behind all of them.
     let flags = STRONG_ORDER | LOCAL;
     let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-    post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    post::put_piggyback8(job.hdl, vcq, 1, to, 1).noticed(0, flags)?;
     job.meet();
     for round in 0..ROUNDS {
         let what = format!("put {round}, whose source is gone");
@@ -64,8 +63,7 @@ fn targets_of_gets(job: &Job<'_>) -> Verdict {
         let target = Memory::pages(LEN)?;
         let stadd = job.queue.register(target)?;
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
-        post::get(job.hdl, vcq, stadd, from, LEN).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        post::get(job.hdl, vcq, stadd, from, LEN).noticed(0, 0)?;
         job.queue.deregister(stadd)?;
         target.all(
             0,
@@ -144,14 +142,6 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
         }
         Ok(())
     })
-}
-
-fn after_remote(ctx: &Ctx) -> Verdict {
-    takes_away(ctx, REMOTE)
-}
-
-fn after_local(ctx: &Ctx) -> Verdict {
-    takes_away(ctx, LOCAL)
 }
 
 fn at_the_same_time(job: &Job<'_>) -> Verdict {

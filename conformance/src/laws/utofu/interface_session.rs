@@ -25,29 +25,24 @@ fn no_others(ctx: &Ctx) -> Verdict {
             "utofu_nop",
         ];
         for function in functions() {
+            let hdl = queue.hdl;
             let call = Call {
-                hdl: queue.hdl,
+                hdl,
                 local,
                 ..*right
             };
-            let expected = if puts.contains(&function.name) {
-                SUCCESS
-            } else {
-                UTOFU_ERR_NOT_SUPPORTED
+            let expected = match puts.contains(&function.name) {
+                true => SUCCESS,
+                false => UTOFU_ERR_NOT_SUPPORTED,
             };
-            let code = (function.start)(&call);
-            ensure!(code == expected, "{}: {}", function.name, code_name(code));
+            code_is((function.start)(&call), expected, function.name)?;
             if (function.prepare)(&call) == SUCCESS {
                 // SAFETY:
                 // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
-                let code = c!(utofu_post_toq(
-                    queue.hdl,
-                    desc.as_ptr().cast_mut().cast(),
-                    size,
-                    cb(1)
-                ));
-                ensure!(code == expected, "{}: {}", function.name, code_name(code));
+                let descs = desc.as_mut_ptr().cast();
+                let code = c!(utofu_post_toq(hdl, descs, size, cb(1)));
+                code_is(code, expected, format!("posting {}", function.name))?;
             }
         }
         // Only these commands wait: twice four puts and NOPs, two of which have five blocks.

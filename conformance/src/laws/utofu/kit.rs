@@ -4,13 +4,14 @@
 //! So peers compute all IDs and addresses.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_utofu_sys::*;
 
 use super::network::Network;
 pub(crate) use super::post;
 
-pub(crate) use crate::kit::{Memory, pause, random_bytes, threads, until};
+pub(crate) use crate::kit::{Memory, given, pause, random_bytes, threads, until};
 pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::stall::Looks;
 pub(crate) use crate::{ensure, ensure_eq};
@@ -104,7 +105,7 @@ macro_rules! got {
 }
 
 /// Calls a function; the law fails unless it gives this code: `gives!(UTOFU_ERR_NOT_FOUND, utofu_poll_tcq(..))`.
-/// Takes a table for several calls: `gives! { CODE: first(..); second(..); }`.
+/// Takes a table for several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { CODE: first(..); OTHER: second(..); }`.
 macro_rules! gives {
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
         $crate::kit::check!(
@@ -114,6 +115,9 @@ macro_rules! gives {
             $crate::laws::utofu::kit::code_name
         );
     )+}};
+    ($($code:ident: $name:ident($($arg:expr),* $(,)?);)+) => {$(
+        gives! { $code: $name($($arg),*); }
+    )+};
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(
             stringify!($name),
@@ -146,6 +150,12 @@ pub(crate) fn code_name(code: i32) -> String {
 #[track_caller]
 pub(crate) fn code_is(seen: i32, expected: i32, what: impl Display) -> Verdict {
     crate::kit::gives(&what.to_string(), (seen, expected), code_name)
+}
+
+/// Fails unless the code is in the range.
+pub(crate) fn code_in(code: i32, range: RangeInclusive<i32>, what: impl Display) -> Verdict {
+    ensure!(range.contains(&code), "{what} gave {}", code_name(code));
+    Ok(())
 }
 
 /// Fails unless the code is one of these.
@@ -210,30 +220,38 @@ pub(crate) fn set_path(vcq: &mut u64, path: &[u8]) -> Verdict {
     Ok(())
 }
 
-/// Starts a reduction of the first `count` elements.
-pub(crate) fn reduce_uint64(end: u64, op: u32, data: &[u64], count: usize) -> Verdict {
+/// The code of starting a reduction of the first `count` elements.
+pub(crate) fn start_uint64(end: u64, op: u32, data: &[u64], count: usize) -> i32 {
     assert!(count <= data.len());
-    ok!(utofu_reduce_uint64(
-        end,
-        op,
-        data.as_ptr().cast_mut(),
-        count,
-        0
-    ));
-    Ok(())
+    let data = data.as_ptr().cast_mut();
+    c!(utofu_reduce_uint64(end, op, data, count, 0))
+}
+
+/// As [`start_uint64`].
+pub(crate) fn start_double(end: u64, op: u32, data: &[f64], count: usize) -> i32 {
+    assert!(count <= data.len());
+    let data = data.as_ptr().cast_mut();
+    c!(utofu_reduce_double(end, op, data, count, 0))
+}
+
+/// Starts a reduction of the first `count` elements.
+#[track_caller]
+pub(crate) fn reduce_uint64(end: u64, op: u32, data: &[u64], count: usize) -> Verdict {
+    code_is(
+        start_uint64(end, op, data, count),
+        SUCCESS,
+        "utofu_reduce_uint64",
+    )
 }
 
 /// As [`reduce_uint64`].
+#[track_caller]
 pub(crate) fn reduce_double(end: u64, op: u32, data: &[f64], count: usize) -> Verdict {
-    assert!(count <= data.len());
-    ok!(utofu_reduce_double(
-        end,
-        op,
-        data.as_ptr().cast_mut(),
-        count,
-        0
-    ));
-    Ok(())
+    code_is(
+        start_double(end, op, data, count),
+        SUCCESS,
+        "utofu_reduce_double",
+    )
 }
 
 /// STADD of the memory under a reserved STag of a VCQ.
@@ -339,11 +357,34 @@ impl Queue {
         }
     }
 
+    /// Fails unless the next entry of the TCQ has this code and this cbdata.
+    #[track_caller]
+    pub(crate) fn tcq_is(&self, code: i32, cbdata: usize, what: &str) -> Verdict {
+        let (seen, which) = self.next_tcq()?;
+        code_is(seen, code, what)?;
+        ensure_eq!(which, cbdata, "cbdata of {what}");
+        Ok(())
+    }
+
     /// The next notice, a success of this type.
     pub(crate) fn notice(&self, kind: u8) -> Result<utofu_mrq_notice, String> {
         let notice = self.mrq()?;
         ensure_eq!(notice.notice_type, kind, "the type of the notice");
         Ok(notice)
+    }
+
+    /// The number of entries of the TCQ that are unread.
+    pub(crate) fn unread_tcq(&self) -> Result<usize, String> {
+        let mut count = usize::MAX;
+        ok!(utofu_query_num_unread_tcq(self.hdl, &mut count));
+        Ok(count)
+    }
+
+    /// The number of notices of the MRQ that are unread.
+    pub(crate) fn unread_mrq(&self) -> Result<usize, String> {
+        let mut count = usize::MAX;
+        ok!(utofu_query_num_unread_mrq(self.hdl, &mut count));
+        Ok(count)
     }
 
     /// Fails if there is anything in the TCQ.

@@ -1,23 +1,25 @@
 //! The link between hosts goes down during communication, or the launcher of a host is killed, and its processes with it. Operations that need the
 //! other side end with the guide's codes, and the processes of one side continue.
 
-use super::circuit::{Circuit, TABLE, butterfly, ended};
+use super::circuit::*;
 use super::failure_gates::is_barrier_error;
 use super::kit::*;
 use crate::kit::{Lose, Sides};
 
 laws! {
-    commands: "link.commands", "§3.1.2.1", 4,
+    commands_lose given(Sides::cut as Lose): "link.commands", "§3.1.2.1", 4,
         [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + needs_cut,
         "of each kind of command across a link that goes down every one ends, at last with MRQ_PEER; those between processes of one host go on";
     session with(WORD + 8): "link.session", "§2.2.8, §3.1.2.1", 4, [put, post_toq, poll_mrq] + needs_kill + needs_cut,
         "a put to a session mode VCQ, and what one forwards, ends with MRQ_PEER when it has to cross a link that is down";
-    barriers: "link.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + needs_cut,
+    barriers_lose given(Sides::cut as Lose):
+        "link.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + needs_cut,
         "polling a barrier ends with an error when the link between its participants goes down; a circuit of one side's processes works";
-    commands_without_launcher: "link.launcher.commands", "§3.1.2.1", 4,
+    commands_lose given(Sides::kill_launcher as Lose): "link.launcher.commands", "§3.1.2.1", 4,
         [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + kills_launcher,
         "commands to processes whose launcher is killed end with MRQ_PEER, each kind; those of the other host go on, and nothing is left behind";
-    barriers_without_launcher: "link.launcher.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + kills_launcher,
+    barriers_lose given(Sides::kill_launcher as Lose):
+        "link.launcher.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + kills_launcher,
         "polling a barrier ends with an error when the launcher of some participants is killed; a circuit of the others works";
 }
 
@@ -84,14 +86,6 @@ impl<'a> Near<'a> {
     }
 }
 
-fn commands(ctx: &Ctx) -> Verdict {
-    commands_lose(ctx, Sides::cut)
-}
-
-fn commands_without_launcher(ctx: &Ctx) -> Verdict {
-    commands_lose(ctx, Sides::kill_launcher)
-}
-
 fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     /// Maximum in flight of one kind to one peer.
     const MOST: usize = 8;
@@ -129,11 +123,8 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 let kind = notice.edata as usize;
                 let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
                 let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
-                one_of(
-                    code,
-                    &[SUCCESS, PEER],
-                    format!("{} across the link", COMMANDS[kind].0),
-                )?;
+                let what = format!("{} across the link", COMMANDS[kind].0);
+                one_of(code, &[SUCCESS, PEER], what)?;
                 open[peer][kind] -= 1;
                 failed[peer][kind] |= code == PEER;
             }
@@ -213,14 +204,6 @@ fn session(job: &Job<'_>) -> Verdict {
     near.end()
 }
 
-fn barriers(ctx: &Ctx) -> Verdict {
-    barriers_lose(ctx, Sides::cut)
-}
-
-fn barriers_without_launcher(ctx: &Ctx) -> Verdict {
-    barriers_lose(ctx, Sides::kill_launcher)
-}
-
 fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     with(ctx, WORD + 8, |job| {
         let near = Near::open(job)?;
@@ -244,28 +227,19 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
         ensure!(once(end)? != SUCCESS, "a barrier across the link succeeds");
         // One gate for each of the two ranks of this side.
-        let mut own = [0u64];
-        ok!(utofu_alloc_vbg(5, 1, 0, own.as_mut_ptr()));
-        ctx.tell(&own[0].to_le_bytes());
+        let own = got!(utofu_alloc_vbg(5, 1, 0));
+        ctx.tell(&u64::to_le_bytes(own));
         job.meet();
         let told = ctx.told(near.sides.around().0).unwrap_or_default();
         let other = u64::from_le_bytes(told.try_into().map_err(|_| "no VBG was told")?);
-        let setting = utofu_vbg_setting {
-            vbg_id: own[0],
-            src_lcl_vbg_id: own[0],
-            src_rmt_vbg_id: other,
-            dst_lcl_vbg_id: own[0],
-            dst_rmt_vbg_id: other,
-            dst_path_coords: [u8::MAX; 3],
-        };
-        ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+        set_gates(&[beside(own, other)])?;
         job.meet();
         for _ in 0..50 {
-            let code = once(own[0])?;
+            let code = once(own)?;
             ensure_eq!(code, SUCCESS, "a barrier of one side's processes");
         }
         job.meet();
-        ok!(utofu_free_vbg(own.as_ptr().cast_mut(), 1));
+        free_gate(own)?;
         near.end()
     })
 }

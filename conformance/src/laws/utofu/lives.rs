@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::circuit::free_gate;
 use super::kit::*;
 use crate::kit::{Child, child, shared_words};
 
@@ -67,14 +68,8 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 std::thread::sleep(std::time::Duration::from_micros(wait));
                 ctx_of_killer.dies()
             });
-            post::put(
-                plain.hdl,
-                first,
-                stadd + words as u64,
-                stadd_of(first, STAG)? + ready as u64,
-                8,
-            )
-            .ok(0, sps(COMMANDS as u64), 0)?;
+            let (from, to) = (stadd + words as u64, stadd_of(first, STAG)? + ready as u64);
+            post::put(plain.hdl, first, from, to, 8).ok(0, sps(COMMANDS as u64), 0)?;
             loop {
                 let _ = plain.poll_tcq();
                 std::thread::yield_now();
@@ -91,11 +86,8 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                     (SUCCESS, notice) => {
                         // Another process may repeat the last command of the killed process.
                         let again = notice.edata + 1 == seen;
-                        ensure!(
-                            again || notice.edata == seen,
-                            "command {} of the second relay came after {seen} others",
-                            notice.edata
-                        );
+                        let edata = if again { seen } else { notice.edata };
+                        ensure_eq!(edata, seen, "the next command of the second relay");
                         seen += u64::from(!again);
                     }
                     (code, _) => return Err(format!("a notice gave {}", code_name(code))),
@@ -106,20 +98,12 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 }
                 ensure!(waited < FOREVER, "{seen} of {COMMANDS} commands done");
             }
-            post::put_piggyback8(
-                plain.hdl,
-                vcq_of(2, TNI, 0)?,
-                1 + seen,
-                stadd_of(vcq_of(2, TNI, 0)?, STAG)? + ready as u64,
-                8,
-            )
-            .ok(0, 0, 0)?;
-            for nth in 0..seen as usize {
-                ensure_eq!(
-                    memory.get(words + 1024 + 8 * nth),
-                    nth as u64 + 1,
-                    "what command {nth} has brought"
-                );
+            let end = vcq_of(2, TNI, 0)?;
+            let to = stadd_of(end, STAG)? + ready as u64;
+            post::put_piggyback8(plain.hdl, end, 1 + seen, to, 8).ok(0, 0, 0)?;
+            for nth in 0..seen {
+                let at = words + 1024 + 8 * nth as usize;
+                memory.shows(at, nth + 1, format!("what command {nth} has brought"))?;
             }
         }
         _ => {
@@ -203,7 +187,7 @@ fn forked(ctx: &Ctx) -> Verdict {
         while queue.poll_tcq().0 == SUCCESS {}
         ctx.sync();
     }
-    ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
+    free_gate(vbg)?;
     queue.deregister(stadd)?;
     queue.free()
 }
@@ -239,8 +223,7 @@ fn exits(ctx: &Ctx) -> Verdict {
                 looks.pause(Duration::from_millis(1));
             }
             memory.set(16, life);
-            post::put(queue.hdl, to, stadd + 16, there + 8, 8).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_PUT)?;
+            post::put(queue.hdl, to, stadd + 16, there + 8, 8).noticed(0, 0)?;
             let mut looks = Looks::new();
             loop {
                 match look()? {
@@ -377,10 +360,8 @@ fn start_by_hand(
 
 fn is_gone(file: &str) -> Verdict {
     let path = file.trim_end_matches(" (deleted)");
-    ensure!(
-        !std::path::Path::new(path).exists(),
-        "{path} is left of a job that has ended"
-    );
+    let exists = std::path::Path::new(path).exists();
+    ensure!(!exists, "{path} is left of a job that has ended");
     Ok(())
 }
 
@@ -424,29 +405,17 @@ fn launchers(ctx: &Ctx) -> Verdict {
     let board = Board::new()?;
     let job = format!("law-{}-{}", std::process::id(), ctx.seed);
     const SIZE: u32 = 3;
-    // The last variable: the number of processes on this host.
-    const OMPI_HERE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
-    for (name, rank, size, here) in [
-        (
-            "UNIPGAS_JOB",
-            "UNIPGAS_RANK",
-            "UNIPGAS_SIZE",
-            "UNIPGAS_SIZE",
-        ),
-        (
-            "PMIX_NAMESPACE",
-            "PMIX_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-            OMPI_HERE,
-        ),
-        (
-            "OMPI_MCA_ess_base_jobid",
-            "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-            OMPI_HERE,
-        ),
-        ("PMI_JOBID", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    ] {
+    // The variables of the job, the rank, the number of processes, and that on this host.
+    const LAUNCHERS: [&str; 4] = [
+        "UNIPGAS_JOB UNIPGAS_RANK UNIPGAS_SIZE UNIPGAS_SIZE",
+        "PMIX_NAMESPACE PMIX_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_MCA_ess_base_jobid OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMI_JOBID PMI_RANK PMI_SIZE MPI_LOCALNRANKS",
+    ];
+    for variables in LAUNCHERS {
+        let [name, rank, size, here] = variables.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("{variables:?} are not four"));
+        };
         board.clear(true);
         let mut children = Vec::new();
         // The last rank first.

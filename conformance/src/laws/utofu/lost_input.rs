@@ -1,15 +1,15 @@
 //! Chapter 7: a barrier gate gets an input that it cannot keep.
 
-use super::circuit::NULL;
+use super::circuit::{NULL, set_gates, setting};
 use super::kit::*;
 use crate::kit::child;
 
 laws! {
-    overrun: "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((0, Wrong::TooMany)): "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "a gate whose peer runs ahead too far ends its program with the guide's message; the peer gets BARRIER_OTHER";
-    relay: "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((1, Wrong::TooMany)): "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "the message names the gate, also if it is a relay";
-    stranger: "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
+    runs_ahead given((0, Wrong::Source)): "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "a packet from another gate than the one that is set ends the program too";
 }
 
@@ -19,17 +19,6 @@ const READY: usize = 8;
 const BUSY: i32 = UTOFU_ERR_BUSY;
 /// More rounds than a gate keeps.
 const MANY: usize = 100;
-
-fn setting(vbg_id: u64, src_packet: u64, dst_packet: u64) -> utofu_vbg_setting {
-    utofu_vbg_setting {
-        vbg_id,
-        src_lcl_vbg_id: NULL,
-        src_rmt_vbg_id: src_packet,
-        dst_lcl_vbg_id: NULL,
-        dst_rmt_vbg_id: dst_packet,
-        dst_path_coords: [u8::MAX; 3],
-    }
-}
 
 /// A rank with memory that the other one may write to.
 struct Side {
@@ -101,17 +90,17 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
         Wrong::Source => peer + 16,
     };
     let settings = match gate {
-        0 => [setting(ids[0], source, NULL), setting(ids[1], NULL, NULL)],
+        0 => [
+            setting(ids[0], [NULL; 2], [source, NULL]),
+            setting(ids[1], [NULL; 2], [NULL; 2]),
+        ],
         // The relay gets packets and waits for a signal that never comes.
-        _ => {
-            let relay = utofu_vbg_setting {
-                src_lcl_vbg_id: ids[0],
-                ..setting(ids[1], source, NULL)
-            };
-            [setting(ids[0], peer + 16, NULL), relay]
-        }
+        _ => [
+            setting(ids[0], [NULL; 2], [peer + 16, NULL]),
+            setting(ids[1], [ids[0], NULL], [source, NULL]),
+        ],
     };
-    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), 2));
+    set_gates(&settings)?;
     side.tell_id(ids[gate])?;
     side.hear(READY)?;
     let mut code = SUCCESS;
@@ -125,7 +114,7 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
     Err(format!("the gate gave {}", code_name(code)))
 }
 
-fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
+fn runs_ahead(ctx: &Ctx, (gate, wrong): (usize, Wrong)) -> Verdict {
     if ctx.rank == 1 {
         let (status, text) = child(&[], || victim(gate, wrong))?;
         // The start/end VBGs of a TNI are 0 to 15, the relays come behind them.
@@ -147,10 +136,7 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
         // The other rank derives the relay's ID from this start/end VBG.
         side.tell_id(ids[0])?;
         let target = side.hear_id()?;
-        ok!(utofu_set_vbg(
-            std::ptr::from_ref(&setting(ids[0], NULL, target)).cast_mut(),
-            1
-        ));
+        set_gates(&[setting(ids[0], [NULL; 2], [NULL, target])])?;
         let code = (0..MANY).find_map(|_| {
             let code = match c!(utofu_barrier(ids[0], 0)) {
                 SUCCESS => c!(utofu_poll_barrier(ids[0], 0)),
@@ -163,16 +149,4 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
     }
     ctx.sync();
     Ok(())
-}
-
-fn overrun(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 0, Wrong::TooMany)
-}
-
-fn relay(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 1, Wrong::TooMany)
-}
-
-fn stranger(ctx: &Ctx) -> Verdict {
-    runs_ahead(ctx, 0, Wrong::Source)
 }

@@ -62,50 +62,28 @@ fn not_accessible(_: &Ctx) -> Verdict {
     .enumerate()
     {
         let mut stadd = 7;
-        let code = c!(utofu_reg_mem(queue.hdl, base.cast(), len, 0, &mut stadd));
+        let (hdl, at, whole) = (queue.hdl, base.cast(), len.next_multiple_of(256));
         let expected = UTOFU_ERR_INVALID_ADDRESS;
-        ensure!(
-            code == expected && stadd == 7,
-            "range {nth} gave {}, STADD {stadd}",
-            code_name(code)
-        );
-        let code = c!(utofu_reg_mem_with_stag(
-            queue.hdl,
-            base.cast(),
-            len.next_multiple_of(256),
-            9,
-            0,
-            &mut stadd
-        ));
-        ensure!(
-            code == expected && stadd == 7,
-            "range {nth} with a STag gave {}",
-            code_name(code)
-        );
-        let code = c!(utofu_reg_mem(queue.hdl, base.cast(), len, 1, &mut stadd));
-        ensure!(
-            code == if reads { SUCCESS } else { expected },
-            "range {nth}, read-only, gave {}",
-            code_name(code)
-        );
+        let code = c!(utofu_reg_mem(hdl, at, len, 0, &mut stadd));
+        code_is(code, expected, format!("range {nth}"))?;
+        let code = c!(utofu_reg_mem_with_stag(hdl, at, whole, 9, 0, &mut stadd));
+        code_is(code, expected, format!("range {nth} with a STag"))?;
+        ensure_eq!(stadd, 7, "the STADD of range {nth}");
+        let code = c!(utofu_reg_mem(hdl, at, len, 1, &mut stadd));
+        let expected = if reads { SUCCESS } else { expected };
+        code_is(code, expected, format!("range {nth}, read-only"))?;
         if reads {
             queue.deregister(stadd)?;
         }
     }
     // The pages beside them can be registered; a refused call keeps no page.
-    let stadd = queue.register(Memory {
+    let beside = Memory {
         base: holes,
         len: PAGE,
-    })?;
-    queue.deregister(stadd)?;
-    let kept = queue.register_as(
-        Memory {
-            base: holes,
-            len: PAGE,
-        },
-        9,
-    )?;
-    queue.deregister(kept)?;
+    };
+    for stadd in [queue.register(beside)?, queue.register_as(beside, 9)?] {
+        queue.deregister(stadd)?;
+    }
     queue.free()
 }
 
@@ -136,8 +114,7 @@ fn of_any_kind(_: &Ctx) -> Verdict {
             let flags = u64::from(!writable);
             ok!(utofu_reg_mem(queue.hdl, base.cast(), 64, flags, &mut from));
             ok!(utofu_reg_mem(queue.hdl, other.cast(), 64, 0, &mut to));
-            post::put(queue.hdl, queue.id, from, to, 64).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_PUT)?;
+            post::put(queue.hdl, queue.id, from, to, 64).noticed(0, 0)?;
             let read = |base: *mut u8| {
                 // SAFETY:
                 // - 64 readable bytes of this process; no thread changes them now.

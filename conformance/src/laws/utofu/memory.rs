@@ -70,11 +70,8 @@ fn same_region(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(64);
     let stadd = job.queue.register(memory)?;
     for _ in 0..2 {
-        ensure_eq!(
-            job.queue.register(memory)?,
-            stadd,
-            "the STADD of a region registered again"
-        );
+        let again = job.queue.register(memory)?;
+        ensure_eq!(again, stadd, "the STADD of a region registered again");
     }
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
@@ -113,15 +110,23 @@ fn overlapping(job: &Job<'_>) -> Verdict {
         let theirs = exchange(job, stadds[i])?;
         let peer = job.vcq(job.right());
         let last = theirs + len as u64 - 1;
-        ensure_eq!(
-            put_code(job, peer, last, 0x40 + i as u64, 1)?,
-            SUCCESS,
-            "the last byte of part {i}"
-        );
-        ensure!(
-            is_error(put_code(job, peer, last, 0, 2)?),
-            "a put over the end of part {i}"
-        );
+        let value = 0x40 + i as u64;
+        puts(
+            job,
+            peer,
+            last,
+            value,
+            1,
+            &format!("a put to the end of part {i}"),
+        )?;
+        refuses(
+            job,
+            peer,
+            last,
+            0,
+            2,
+            &format!("a put over the end of part {i}"),
+        )?;
         job.meet();
         memory.holds(at + len - 1, &[0x40 + i as u8], &format!("part {i}"))?;
     }
@@ -138,19 +143,13 @@ fn offsets(job: &Job<'_>) -> Verdict {
     let theirs = exchange(job, stadd)?;
     let mut random = job.ctx.random(1);
     for _ in 0..50 {
-        let (from, to, back) = (
-            random.below(30_000),
-            random.below(30_000) + 31_000,
-            random.below(30_000) + 65_000,
-        );
+        let [from, to, back] = [0, 31_000, 65_000].map(|at| at + random.below(30_000));
         let bytes = random_bytes(&mut random, 700);
         memory.store(from as usize, &bytes);
         let peer = job.vcq(job.right());
         job.meet();
-        post::put(job.hdl, peer, stadd + from, theirs + to, 700).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
-        post::get(job.hdl, peer, stadd + back, theirs + to, 700).ok(0, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        post::put(job.hdl, peer, stadd + from, theirs + to, 700).noticed(0, 0)?;
+        post::get(job.hdl, peer, stadd + back, theirs + to, 700).noticed(0, 0)?;
         job.meet();
         memory.holds(to as usize, &bytes, "what was put")?;
         memory.holds(back as usize, &bytes, "what was got")?;
@@ -180,8 +179,7 @@ fn predictable(ctx: &Ctx) -> Verdict {
         let peer = vcq_of(rank, TNI, 0)?;
         for stag in [0, 1, 100, 255] {
             let to = stadd_of(peer, stag)? + 8 * u64::from(ctx.rank);
-            post::armw8(queue.hdl, peer, ADD, 1, to).ok(0, LOCAL, 0)?;
-            queue.notice(LCL_ARMW)?;
+            post::armw8(queue.hdl, peer, ADD, 1, to).noticed(0, 0)?;
         }
     }
     ctx.sync();
@@ -219,17 +217,12 @@ fn aligned(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(1024);
     let mut stadd = 0;
     let odd = memory.base.wrapping_add(128);
-    gives!(
-        UTOFU_ERR_INVALID_ADDRESS,
-        utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
-    );
-    gives! { UTOFU_ERR_INVALID_SIZE:
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
-    }
-    gives! { UTOFU_ERR_INVALID_STAG:
-        utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
-        utofu_query_stadd(job.queue.id, 256, &mut stadd);
+    gives! {
+        UTOFU_ERR_INVALID_ADDRESS: utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_SIZE: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_SIZE: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
+        UTOFU_ERR_INVALID_STAG: utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
+        UTOFU_ERR_INVALID_STAG: utofu_query_stadd(job.queue.id, 256, &mut stadd);
     }
     memory.free();
     Ok(())
@@ -260,21 +253,15 @@ fn another_under_the_stag(job: &Job<'_>) -> Verdict {
 
 fn read_only(job: &Job<'_>) -> Verdict {
     static TEXT: [u8; 64] = [0x2a; 64];
-    let stadd = got!(utofu_reg_mem(
-        job.hdl,
-        TEXT.as_ptr().cast_mut().cast(),
-        64,
-        1
-    ));
+    let text = TEXT.as_ptr().cast_mut();
+    let stadd = got!(utofu_reg_mem(job.hdl, text.cast(), 64, 1));
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
     // As the source of a get and of a put.
-    post::get(job.hdl, peer, job.stadd + 64, theirs, 64).ok(0, LOCAL, 0)?;
-    job.queue.notice(LCL_GET)?;
+    post::get(job.hdl, peer, job.stadd + 64, theirs, 64).noticed(0, 0)?;
     job.memory.holds(64, &TEXT, "what was got")?;
     job.meet();
-    post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).ok(0, LOCAL, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).noticed(0, 0)?;
     job.meet();
     job.memory.holds(128, &TEXT, "what was put")?;
     // As a target.
@@ -316,10 +303,8 @@ fn two_vcqs(job: &Job<'_>) -> Verdict {
     let one = job.queue.register_as(memory, 30)?;
     job.meet();
     let other = vcq_of(job.right(), TNI, 1)?;
-    ensure!(
-        is_error(put_code(job, other, stadd_of(other, 30)?, 1, 8)?),
-        "a put through the VCQ without it"
-    );
+    let theirs = stadd_of(other, 30)?;
+    refuses(job, other, theirs, 1, 8, "a put through the VCQ without it")?;
     job.meet();
     let two = second.register_as(memory, 30)?;
     job.meet();
@@ -331,10 +316,8 @@ fn two_vcqs(job: &Job<'_>) -> Verdict {
     let theirs = stadd_of(other, 30)?;
     puts(job, other, theirs, 3, 8, "a put when the other has gone")?;
     let first = job.vcq(job.right());
-    ensure!(
-        is_error(put_code(job, first, stadd_of(first, 30)?, 4, 8)?),
-        "a put to the one that has gone"
-    );
+    let theirs = stadd_of(first, 30)?;
+    refuses(job, first, theirs, 4, 8, "a put to the one that has gone")?;
     job.meet();
     ensure_eq!(memory.get(0), 3, "the memory");
     second.deregister(two)?;
@@ -448,10 +431,8 @@ fn one_byte(job: &Job<'_>) -> Verdict {
     puts(job, peer, theirs, 0x11, 1, "a put of a byte")?;
     for (offset, length) in [(0, 2), (1, 1), (u64::MAX, 1)] {
         let to = theirs.wrapping_add(offset);
-        ensure!(
-            is_error(put_code(job, peer, to, 0xffff, length)?),
-            "a put of {length} at {offset}"
-        );
+        let what = format!("a put of {length} at {offset}");
+        refuses(job, peer, to, 0xffff, length, &what)?;
     }
     job.meet();
     memory.all(0, 13, 0, "before the byte")?;

@@ -71,8 +71,7 @@ fn bits(job: &Job<'_>) -> Verdict {
         } else {
             (other, far)
         };
-        post::armw8(queue.hdl, vcq, op, operand, at).ok(0, LOCAL, 0)?;
-        Ok(queue.notice(LCL_ARMW)?.rmt_value)
+        post::armw8(queue.hdl, vcq, op, operand, at).before()
     };
     let mask = 0xffff << (16 * job.rank);
     if job.rank == 0 {
@@ -102,10 +101,7 @@ fn bits(job: &Job<'_>) -> Verdict {
 }
 
 fn half_bits(job: &Job<'_>) -> Verdict {
-    let armw = |op: u32, operand: u64| {
-        post::armw4(job.hdl, job.vcq(0), op, operand as u32, job.at(0, 68)).ok(0, LOCAL, 0)?;
-        Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
-    };
+    let armw = |op: u32, operand: u64| job.armw4(0, 68, op, operand as u32).before();
     if job.rank == 0 {
         let half = job.memory.half(68);
         own_bits(job.ctx, 5, 0xff, |op, operand| {
@@ -150,11 +146,9 @@ fn tokens(job: &Job<'_>) -> Verdict {
         }
         let (hdl, vcq) = (job.hdl, job.vcq(0));
         let to = job.at(0, 64);
-        post::armw8(hdl, vcq, SWAP, mine(nth), to).ok(0, LOCAL, 0)?;
-        got(job.queue.notice(LCL_ARMW)?.rmt_value);
+        got(post::armw8(hdl, vcq, SWAP, mine(nth), to).before()?);
         let (to, value) = (job.at(0, 72), mine(nth) as u32);
-        post::armw4(hdl, vcq, SWAP, value, to).ok(0, LOCAL, 0)?;
-        got(job.queue.notice(LCL_ARMW)?.rmt_value);
+        got(post::armw4(hdl, vcq, SWAP, value, to).before()?);
     }
     job.write(0, 128 + 16 * job.rank as usize, out.0)?;
     job.write(0, 136 + 16 * job.rank as usize, out.1)?;
@@ -196,9 +190,7 @@ fn half_counts(job: &Job<'_>) -> Verdict {
                 );
                 old
             } else {
-                post::cswap4(job.hdl, job.vcq(0), compare, operand, job.at(0, 20))
-                    .ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_ARMW)?.rmt_value as u32
+                job.cswap4(0, 20, compare, operand).before()? as u32
             };
             if old == guess {
                 guess += 1;
@@ -226,8 +218,7 @@ fn mixed(job: &Job<'_>) -> Verdict {
             0 => drop(job.memory.word(8).fetch_add(1 << 40, Ordering::AcqRel)),
             1 => post::armw8(hdl, vcq, ADD, 1 << 20, to).ok(0, 0, 0)?,
             _ => {
-                post::cswap8(hdl, vcq, guess, guess + 1, to).ok(0, LOCAL, 0)?;
-                let old = job.queue.notice(LCL_ARMW)?.rmt_value;
+                let old = post::cswap8(hdl, vcq, guess, guess + 1, to).before()?;
                 let mine = old & 0xf_ffff;
                 ensure_eq!(mine, done, "the count of who compares");
                 done += u64::from(old == guess);
@@ -264,12 +255,10 @@ fn example(job: &Job<'_>) -> Verdict {
         job.meet();
         let (hdl, vcq) = (job.hdl, job.vcq(peer));
         let to = job.at(peer, 8);
-        post::armw8(hdl, vcq, ADD, operand, to).ok(0, LOCAL, 0)?;
-        let told = job.queue.notice(LCL_ARMW)?.rmt_value;
+        let told = post::armw8(hdl, vcq, ADD, operand, to).before()?;
         ensure_eq!(told, before, "the value before");
         let (low, to) = (operand as u32, job.at(peer, 16));
-        post::armw4(hdl, vcq, ADD, low, to).ok(0, LOCAL, 0)?;
-        let told = job.queue.notice(LCL_ARMW)?.rmt_value;
+        let told = post::armw4(hdl, vcq, ADD, low, to).before()?;
         ensure_eq!(told, before & 0xffff_ffff, "the 4 bytes before");
         job.meet();
         ensure_eq!(job.memory.get(8), after, "{before:#x} and {operand:#x}");

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::circuit::{BFPSUM, Circuit, NULL, SUM, TABLE, butterfly, completed, ring, tree};
+use super::circuit::*;
 use super::kit::*;
 use crate::law::Random;
 
@@ -31,46 +31,30 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     let theirs = [job.memory.get(0), job.memory.get(8)];
-    let setting = |vbg_id, [src_lcl, src_rmt, dst_lcl, dst_rmt]: [u64; 4]| utofu_vbg_setting {
-        vbg_id,
-        src_lcl_vbg_id: src_lcl,
-        src_rmt_vbg_id: src_rmt,
-        dst_lcl_vbg_id: dst_lcl,
-        dst_rmt_vbg_id: dst_rmt,
-        dst_path_coords: [u8::MAX; 3],
-    };
     let settings = if job.rank == 0 {
         vec![
-            setting(ids[0], [ids[1], NULL, ids[1], NULL]),
-            setting(ids[1], [ids[0], theirs[0], ids[0], theirs[0]]),
+            setting(ids[0], [ids[1]; 2], [NULL; 2]),
+            setting(ids[1], [ids[0]; 2], [theirs[0]; 2]),
         ]
     } else {
-        vec![setting(ids[0], [NULL, theirs[1], NULL, theirs[1]])]
+        vec![setting(ids[0], [NULL; 2], [theirs[1]; 2])]
     };
-    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
+    set_gates(&settings)?;
     job.meet();
     for round in 0..20u64 {
         let mut data = [round + 1 + u64::from(job.rank)];
         let late = round as u32 % 2;
-        let start = || {
-            c!(utofu_reduce_uint64(
-                ids[0],
-                SUM,
-                data.as_ptr().cast_mut(),
-                1,
-                0
-            ))
-        };
+        let addend = data;
+        let start = || start_uint64(ids[0], SUM, &addend, 1);
         if job.rank != late {
             ensure_eq!(start(), SUCCESS, "starting");
             // The relay has one of its two inputs.
             let begun = Instant::now();
             let mut none = [7u64];
             while begun.elapsed().as_millis() < 3 {
-                gives!(
-                    UTOFU_ERR_NOT_COMPLETED,
-                    utofu_poll_reduce_uint64(ids[0], 0, none.as_mut_ptr())
-                );
+                gives! { UTOFU_ERR_NOT_COMPLETED:
+                    utofu_poll_reduce_uint64(ids[0], 0, none.as_mut_ptr());
+                }
             }
             ensure_eq!(none, [7], "data before the end");
         }
@@ -78,14 +62,11 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         if job.rank == late {
             ensure_eq!(start(), SUCCESS, "starting");
         }
-        completed("the reduction", || {
-            c!(utofu_poll_reduce_uint64(ids[0], 0, data.as_mut_ptr()))
-        })?;
+        finish_uint64(ids[0], "the reduction", &mut data)?;
         ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
         job.meet();
     }
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), own));
-    Ok(())
+    free_gates(&ids[..own])
 }
 
 fn one_node(job: &Job<'_>) -> Verdict {
@@ -122,33 +103,22 @@ fn signals(job: &Job<'_>) -> Verdict {
     job.write(job.right(), 0, here[1])?;
     job.meet();
     let theirs = job.memory.get(0);
-    let setting = |signals: [u64; 2], packets: [u64; 2]| utofu_vbg_setting {
-        vbg_id: here[0],
-        src_lcl_vbg_id: signals[0],
-        src_rmt_vbg_id: packets[0],
-        dst_lcl_vbg_id: signals[1],
-        dst_rmt_vbg_id: packets[1],
-        dst_path_coords: [u8::MAX; 3],
-    };
     for wrong in [elsewhere, theirs] {
         for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
-            let settings = setting(signals, [NULL, NULL]);
-            gives!(
+            let code = set_code(&[setting(here[0], signals, [NULL; 2])]);
+            code_is(
+                code,
                 UTOFU_ERR_INVALID_VBG_ID,
-                utofu_set_vbg(std::ptr::from_ref(&settings).cast_mut(), 1)
-            );
+                format!("signals of {signals:x?}"),
+            )?;
         }
         for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
-            ok!(utofu_set_vbg(
-                std::ptr::from_ref(&setting([here[1]; 2], packets)).cast_mut(),
-                1
-            ));
+            set_gates(&[setting(here[0], [here[1]; 2], packets)])?;
         }
     }
     job.meet();
-    ok!(utofu_free_vbg(here.as_ptr().cast_mut(), 2));
-    ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
-    Ok(())
+    free_gates(&here)?;
+    free_gate(elsewhere)
 }
 
 /// Any finite double, most of them of similar size, so that rounding matters.
@@ -184,9 +154,7 @@ fn same_bits(job: &Job<'_>) -> Verdict {
                     (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                 }
                 reduce_double(end, BFPSUM, &data, 3)?;
-                completed("the sum", || {
-                    c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
-                })?;
+                finish_double(end, "the sum", &mut data)?;
                 let bits = data.map(f64::to_bits);
                 let first = *first.get_or_insert(bits);
                 ensure_eq!(bits, first, "bits of the sums of {terms:?}");
@@ -204,7 +172,6 @@ fn same_bits(job: &Job<'_>) -> Verdict {
 }
 
 fn elements(job: &Job<'_>) -> Verdict {
-    const MAXLOC: u32 = 6;
     let circuit = Circuit::build(job, butterfly(4), TNI)?;
     let end = circuit.ends()[0];
     let rank = u64::from(job.rank);
@@ -212,9 +179,7 @@ fn elements(job: &Job<'_>) -> Verdict {
         // Each element has a separate sum.
         let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
         reduce_uint64(end, SUM, &data, count)?;
-        completed("the sums", || {
-            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-        })?;
+        finish_uint64(end, "the sums", &mut data)?;
         for (nth, sum) in data.into_iter().enumerate() {
             let terms = if nth < count { 6 } else { rank };
             ensure_eq!(sum, terms << (8 * nth), "element {nth} of {count}");
@@ -228,9 +193,7 @@ fn elements(job: &Job<'_>) -> Verdict {
             _ => 1000 * (nth as u64 / 2) + rank,
         });
         reduce_uint64(end, MAXLOC, &data, 2 * pairs)?;
-        completed("the maxima", || {
-            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-        })?;
+        finish_uint64(end, "the maxima", &mut data)?;
         for pair in 0..pairs as u64 {
             let at = 2 * pair as usize;
             let found = (data[at], data[at + 1]);
@@ -240,9 +203,7 @@ fn elements(job: &Job<'_>) -> Verdict {
     for count in 1..=3usize {
         let mut data: [f64; 3] = std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
         reduce_double(end, BFPSUM, &data, count)?;
-        completed("the sums", || {
-            c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
-        })?;
+        finish_double(end, "the sums", &mut data)?;
         for (nth, sum) in data.into_iter().enumerate() {
             let terms = if nth < count { 6 } else { rank };
             let expected = (terms * 10u64.pow(nth as u32)) as f64;
@@ -258,23 +219,17 @@ fn returns(job: &Job<'_>) -> Verdict {
     let end = circuit.ends()[0];
     for round in 1..=20u64 {
         let late = round as u32 % 2;
+        let start = || match round % 4 < 2 {
+            true => code_is(c!(utofu_barrier(end, 0)), SUCCESS, "utofu_barrier"),
+            false => reduce_uint64(end, SUM, &[round], 1),
+        };
         if job.rank != late {
             // The late rank starts after a word that this process's own communication sends.
-            if round % 4 < 2 {
-                ok!(utofu_barrier(end, 0));
-            } else {
-                let data = [round];
-                reduce_uint64(end, SUM, &data, 1)?;
-            }
+            start()?;
             job.write(job.right(), TABLE, round)?;
         } else {
             job.await_word(TABLE, round)?;
-            if round % 4 < 2 {
-                ok!(utofu_barrier(end, 0));
-            } else {
-                let data = [round];
-                reduce_uint64(end, SUM, &data, 1)?;
-            }
+            start()?;
         }
         let mut sum = [0u64];
         completed("the end", || match round % 4 < 2 {

@@ -1,6 +1,6 @@
 //! §2.1 and §2.2.1: communication contexts, of a process and of its VCQs.
 
-use super::circuit::{NULL, completed};
+use super::circuit::*;
 use super::kit::*;
 
 laws! {
@@ -64,22 +64,11 @@ fn foreign(job: &Job<'_>) -> Verdict {
         job.meet();
         job.meet();
         ensure_eq!(job.memory.get(256), 0, "memory of the owner");
-        let setting = |peer| utofu_vbg_setting {
-            vbg_id: vbg,
-            src_lcl_vbg_id: peer,
-            src_rmt_vbg_id: NULL,
-            dst_lcl_vbg_id: peer,
-            dst_rmt_vbg_id: NULL,
-            dst_path_coords: [u8::MAX; 3],
-        };
         // The gate still belongs to this process, unchanged.
-        ok!(utofu_set_vbg(
-            std::ptr::from_ref(&setting(vbg)).cast_mut(),
-            1
-        ));
+        set_gates(&[beside(vbg, NULL)])?;
         ok!(utofu_barrier(vbg, 0));
         completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
-        ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
+        free_gate(vbg)?;
         queue.deregister(stadd)?;
         return queue.free();
     }
@@ -104,18 +93,8 @@ fn foreign(job: &Job<'_>) -> Verdict {
         utofu_poll_barrier(vbg, 0);
         utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1);
     }
-    let setting = utofu_vbg_setting {
-        vbg_id: vbg,
-        src_lcl_vbg_id: NULL,
-        src_rmt_vbg_id: NULL,
-        dst_lcl_vbg_id: NULL,
-        dst_rmt_vbg_id: NULL,
-        dst_path_coords: [u8::MAX; 3],
-    };
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
-    );
+    let code = set_code(&[setting(vbg, [NULL; 2], [NULL; 2])]);
+    code_is(code, UTOFU_ERR_INVALID_VBG_ID, "setting a foreign gate")?;
     job.meet();
     ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
     Ok(())

@@ -128,8 +128,7 @@ fn of_get(job: &Job<'_>) -> Verdict {
             job.memory.fill_range(256, 32_768, 0);
             posted.store(round, Ordering::Release);
             job.get(1, at, 65_536 + 32_768 * half as usize, len)
-                .ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+                .noticed(0, 0)?;
             until("the other thread", || {
                 (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
             })?;

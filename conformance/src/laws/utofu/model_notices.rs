@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
+use super::tcq::fill;
 
 laws! {
     chosen with(2048): "notices.chosen", "§2.2.3 to §2.2.5", 2,
@@ -21,51 +22,41 @@ type Post = fn(&Job<'_>, u64, usize) -> i32;
 /// Each kind, with the number of its commands and the type of its local notices.
 const KINDS: [(&str, usize, u8, Post); 11] = [
     ("put", 1, LCL_PUT, |job, flags, cbdata| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::put(job.hdl, vcq, job.stadd, to, 300).code(5, flags, cbdata)
+        job.put(job.right(), 0, 512, 300).code(5, flags, cbdata)
     }),
     ("put_gap", 1, LCL_PUT, |job, flags, cbdata| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::put_gap(job.hdl, vcq, job.stadd, to, 9, 256, 1).code(5, flags, cbdata)
+        job.put_gap(job.right(), 0, 512, 9, 256, 1)
+            .code(5, flags, cbdata)
     }),
     ("put_stride", 3, LCL_PUT, |job, flags, cbdata| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::put_stride(job.hdl, vcq, job.stadd, to, 8, 32, 3).code(5, flags, cbdata)
+        job.put_stride(job.right(), 0, 512, 8, 32, 3)
+            .code(5, flags, cbdata)
     }),
     ("put_piggyback", 1, LCL_PUT, |job, flags, cbdata| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        let data = [3u8; 32];
-        post::put_piggyback(job.hdl, vcq, post::bytes(&data), to, 32).code(5, flags, cbdata)
+        job.put_piggyback(job.right(), &[3; 32], 512, 32)
+            .code(5, flags, cbdata)
     }),
     ("put_piggyback8", 1, LCL_PUT, |job, flags, cbdata| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(5, flags, cbdata)
+        job.put8(job.right(), 512, 1).code(5, flags, cbdata)
     }),
     ("get", 1, LCL_GET, |job, flags, cbdata| {
-        let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 512));
-        let here = job.stadd + 1024;
-        post::get(job.hdl, vcq, here, from, 300).code(5, flags, cbdata)
+        job.get(job.right(), 1024, 512, 300).code(5, flags, cbdata)
     }),
     ("get_stride", 3, LCL_GET, |job, flags, cbdata| {
-        let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 512));
-        let here = job.stadd + 1024;
-        post::get_stride(job.hdl, vcq, here, from, 8, 32, 3).code(5, flags, cbdata)
+        job.get_stride(job.right(), 1024, 512, 8, 32, 3)
+            .code(5, flags, cbdata)
     }),
     ("armw4", 1, LCL_ARMW, |job, flags, cbdata| {
-        let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::armw4(job.hdl, vcq, XOR, 1, at).code(5, flags, cbdata)
+        job.armw4(job.right(), 512, XOR, 1).code(5, flags, cbdata)
     }),
     ("armw8", 1, LCL_ARMW, |job, flags, cbdata| {
-        let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::armw8(job.hdl, vcq, SWAP, 1, at).code(5, flags, cbdata)
+        job.armw8(job.right(), 512, SWAP, 1).code(5, flags, cbdata)
     }),
     ("cswap4", 1, LCL_ARMW, |job, flags, cbdata| {
-        let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::cswap4(job.hdl, vcq, 0, 1, at).code(5, flags, cbdata)
+        job.cswap4(job.right(), 512, 0, 1).code(5, flags, cbdata)
     }),
     ("cswap8", 1, LCL_ARMW, |job, flags, cbdata| {
-        let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        post::cswap8(job.hdl, vcq, 0, 1, at).code(5, flags, cbdata)
+        job.cswap8(job.right(), 512, 0, 1).code(5, flags, cbdata)
     }),
 ];
 
@@ -80,9 +71,8 @@ fn chosen(job: &Job<'_>) -> Verdict {
             let cbdata = 100 * nth + choice as usize + 1;
             ensure_eq!(post(job, flags, cbdata), SUCCESS, "{what}");
             // An end marker behind the posted command: when it has completed, the command has too.
-            let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 1536));
             let end = STRONG_ORDER | TCQ | LOCAL | REMOTE;
-            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(99, end, 99_999)?;
+            job.put8(job.right(), 1536, 1).ok(99, end, 99_999)?;
             let mut entries = 0;
             loop {
                 match job.queue.tcq()? {
@@ -118,27 +108,15 @@ fn nops(job: &Job<'_>) -> Verdict {
     job.memory.fill(3);
     job.meet();
     for flags in [TCQ, 0] {
-        let mut posted = 0;
-        let code = loop {
-            match c!(utofu_nop(job.hdl, flags, cb(posted + 1))) {
-                SUCCESS => posted += 1,
-                code => break code,
-            }
-            ensure!(posted < 1 << 20, "NOPs without end");
-        };
-        ensure_eq!(code, BUSY, "the code of a full TOQ");
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        // The queue is full.
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).gives(UTOFU_ERR_BUSY, 0, LOCAL, 0)?;
+        let posted = fill(|nth| c!(utofu_nop(job.hdl, flags, cb(nth))))?;
+        job.put8(job.right(), 0, 1).gives(BUSY, 0, LOCAL, 0)?;
         if flags == TCQ {
             for nth in 1..=posted {
                 ensure_eq!(job.queue.tcq()?, nth, "cbdata");
             }
         }
         until("an empty TOQ", || {
-            let mut unread = usize::MAX;
-            let code = c!(utofu_query_num_unread_tcq(job.hdl, &mut unread));
-            job.queue.poll_tcq().0 == NOT_FOUND && code == SUCCESS && unread == 0
+            job.queue.poll_tcq().0 == NOT_FOUND && job.queue.unread_tcq() == Ok(0)
         })?;
     }
     job.meet();
@@ -148,21 +126,18 @@ fn nops(job: &Job<'_>) -> Verdict {
 
 fn of_armw(job: &Job<'_>) -> Verdict {
     for round in 1..=40u64 {
-        let (vcq, at) = (job.vcq(1), job.at(1, 64));
         if job.rank == 0 {
-            let (hdl, flags, edata) = (job.hdl, LOCAL | REMOTE, round % 256);
-            let before = round - 1;
-            match round % 4 {
-                0 => post::armw8(hdl, vcq, ADD, 1, at).ok(edata, flags, 0)?,
-                1 => post::armw4(hdl, vcq, SWAP, round as u32, at).ok(edata, flags, 0)?,
-                2 => post::cswap8(hdl, vcq, before, round, at).ok(edata, flags, 0)?,
-                _ => post::cswap4(hdl, vcq, before as u32, round as u32, at).ok(edata, flags, 0)?,
-            }
-            let notice = job.queue.notice(LCL_ARMW)?;
+            let (edata, before) = (round % 256, round - 1);
+            let (old, new) = (before as u32, round as u32);
+            let notice = match round % 4 {
+                0 => job.armw8(1, 64, ADD, 1).noticed(edata, REMOTE)?,
+                1 => job.armw4(1, 64, SWAP, new).noticed(edata, REMOTE)?,
+                2 => job.cswap8(1, 64, before, round).noticed(edata, REMOTE)?,
+                _ => job.cswap4(1, 64, old, new).noticed(edata, REMOTE)?,
+            };
             ensure_eq!(notice.rmt_value, before, "the value before");
             // The write is complete: each later read sees it.
-            post::get(hdl, vcq, job.stadd + 128, at, 8).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(1, 128, 64, 8).noticed(0, 0)?;
             ensure_eq!(job.memory.get(128), round, "what is there by then");
         } else {
             let notice = job.queue.notice(RMT_ARMW)?;
@@ -179,17 +154,14 @@ fn local_of_put(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 3000;
     for round in 1..=30u8 {
         if job.rank == 0 {
-            let vcq = job.vcq(1);
             if round % 2 == 0 {
                 job.memory.fill_range(8192, LENGTH, round);
-                let (from, to) = (job.stadd + 8192, job.at(1, 5));
-                post::put(job.hdl, vcq, from, to, LENGTH).ok(0, LOCAL, 0)?;
-                job.queue.notice(LCL_PUT)?;
+                job.put(1, 8192, 5, LENGTH).noticed(0, 0)?;
             } else {
                 for at in (0..LENGTH).step_by(30) {
                     let data = [round; 30];
-                    post::put_piggyback(job.hdl, vcq, post::bytes(&data), job.at(1, 5 + at), 30)
-                        .ok(0, LOCAL, 0)?;
+                    let put = job.put_piggyback(1, &data, 5 + at, 30);
+                    put.ok(0, LOCAL, 0)?;
                 }
                 for _ in (0..LENGTH).step_by(30) {
                     job.queue.notice(LCL_PUT)?;
@@ -198,8 +170,7 @@ fn local_of_put(job: &Job<'_>) -> Verdict {
         }
         job.meet();
         if job.rank == 2 {
-            job.get(1, 0, 5, LENGTH).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(1, 0, 5, LENGTH).noticed(0, 0)?;
             job.memory
                 .all(0, LENGTH, round, "what a third process reads")?;
         }

@@ -64,8 +64,7 @@ fn other_thread(job: &Job<'_>) -> Verdict {
                 let from = job.at(job.right(), 8192 + 4096 * half as usize);
                 let here = job.stadd + to as u64;
                 let vcq = job.vcq(job.right());
-                post::get(job.hdl, vcq, here, from, len).ok(0, flags | LOCAL, 0)?;
-                job.queue.notice(LCL_GET)?;
+                post::get(job.hdl, vcq, here, from, len).noticed(0, flags)?;
                 until("the other thread", || {
                     (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
                 })?;
@@ -141,7 +140,6 @@ fn with_errors(job: &Job<'_>) -> Verdict {
 
 fn unread(job: &Job<'_>) -> Verdict {
     const MOST: usize = 1900;
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
     let mut random = job.ctx.random(u64::from(job.rank));
     let mut next = 0u64;
     let mut sent = 0u64;
@@ -158,9 +156,9 @@ fn unread(job: &Job<'_>) -> Verdict {
                 sent += 1;
                 job.queue.post(|| {
                     if edata.is_multiple_of(7) {
-                        post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(edata, REMOTE | TCQ, 0)
+                        job.put(job.right(), 64, 8, 8).code(edata, REMOTE | TCQ, 0)
                     } else {
-                        post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(edata, REMOTE | TCQ, 0)
+                        job.put8(job.right(), 8, 1).code(edata, REMOTE | TCQ, 0)
                     }
                 })?;
                 while job.queue.poll_tcq().0 == SUCCESS {}

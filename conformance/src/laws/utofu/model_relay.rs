@@ -24,13 +24,8 @@ fn round_and_round(job: &Job<'_>, session: &Session) -> Verdict {
     for round in 0..ROUNDS {
         let last = job.rank == 2 && round + 1 == ROUNDS;
         let flags = if last { REMOTE } else { sps(1) };
-        session.relay(
-            session.ids[next as usize],
-            0,
-            session.at(next, 0)?,
-            8,
-            flags,
-        )?;
+        let (vcq, to) = (session.ids[next as usize], session.at(next, 0)?);
+        session.relay(vcq, 0, to, 8, flags)?;
     }
     job.meet();
     if job.rank == 0 {
@@ -70,11 +65,8 @@ fn crowd(job: &Job<'_>, session: &Session) -> Verdict {
                     ok!(utofu_nop(hdl, TCQ, cb(cbdata)));
                     continue;
                 }
-                post::put(hdl, job.vcq(1), session.stadd, job.at(1, 512), 8).ok(
-                    nth % 256,
-                    TCQ | REMOTE,
-                    cbdata,
-                )?;
+                let put = post::put(hdl, job.vcq(1), session.stadd, job.at(1, 512), 8);
+                put.ok(nth % 256, TCQ | REMOTE, cbdata)?;
             }
             for nth in 0..total {
                 ensure_eq!(session.queue.tcq()?, nth as usize + 1, "cbdata");
@@ -83,11 +75,8 @@ fn crowd(job: &Job<'_>, session: &Session) -> Verdict {
         rank => {
             let to = session.at(0, 8 * rank as usize)?;
             for nth in 0..EACH {
-                post::put(job.hdl, session.ids[0], job.stadd, to, 8).ok(
-                    0,
-                    sps(steps(rank, nth)),
-                    0,
-                )?;
+                let put = post::put(job.hdl, session.ids[0], job.stadd, to, 8);
+                put.ok(0, sps(steps(rank, nth)), 0)?;
             }
             if rank == 1 {
                 for nth in (0..total).filter(|nth| nth % 3 != 2) {

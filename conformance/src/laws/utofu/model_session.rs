@@ -54,13 +54,7 @@ fn only_puts(job: &Job<'_>, session: &Session) -> Verdict {
             post::cswap4(job.hdl, vcq, 0, 0, to + 8).ok(3, flags, 0)?;
             post::put_piggyback8(job.hdl, vcq, 9, to + 16, 8).ok(4, flags, 0)?;
             post::put(job.hdl, vcq, job.stadd + 128, to + 24, 8).ok(5, flags, 0)?;
-            for (edata, kind) in [
-                (1, LCL_GET),
-                (2, LCL_ARMW),
-                (3, LCL_ARMW),
-                (4, LCL_PUT),
-                (5, LCL_PUT),
-            ] {
+            for (edata, kind) in (1..).zip([LCL_GET, LCL_ARMW, LCL_ARMW, LCL_PUT, LCL_PUT]) {
                 ensure_eq!(job.queue.notice(kind)?.edata, edata, "edata");
             }
         }
@@ -72,13 +66,7 @@ fn only_puts(job: &Job<'_>, session: &Session) -> Verdict {
         ensure!((7..=17).contains(&got), "{got} in what was got");
     } else {
         for _ in 0..10 {
-            for (edata, kind) in [
-                (1, RMT_GET),
-                (2, RMT_ARMW),
-                (3, RMT_ARMW),
-                (4, RMT_PUT),
-                (5, RMT_PUT),
-            ] {
+            for (edata, kind) in (1..).zip([RMT_GET, RMT_ARMW, RMT_ARMW, RMT_PUT, RMT_PUT]) {
                 ensure_eq!(session.queue.notice(kind)?.edata, edata, "edata there");
             }
         }
@@ -103,9 +91,9 @@ fn every_put(job: &Job<'_>, session: &Session) -> Verdict {
         job.meet();
         if job.rank == 0 {
             let (hdl, vcq) = (job.hdl, session.ids[1]);
-            let (from, to, null) = (job.stadd, session.at(1, 1024)?, null_mut());
+            let (from, to) = (job.stadd, session.at(1, 1024)?);
             let mut desc = [0u64; 8 * 3];
-            let place = desc.as_mut_ptr().cast();
+            let place = desc.as_mut_ptr();
             match round {
                 0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
                 1 => post::put_gap(hdl, vcq, from, to, 8, 1920, 9).ok(0, flags, 0)?,
@@ -114,11 +102,11 @@ fn every_put(job: &Job<'_>, session: &Session) -> Verdict {
                 4 => {
                     let size =
                         post::put_stride(hdl, vcq, from, to, 8, 16, 3).prepare(0, flags, place)?;
-                    ok!(utofu_post_toq(hdl, place, size, null));
+                    post::toq(hdl, place, size, 0)?;
                 }
                 5 => {
                     let size = post::put(hdl, vcq, from, to, 8).prepare(0, flags, place)?;
-                    ok!(utofu_post_toq(hdl, place, size, null));
+                    post::toq(hdl, place, size, 0)?;
                 }
                 _ => {
                     let delayed = flags | DELAY;
@@ -195,12 +183,7 @@ fn bad_source(job: &Job<'_>, session: &Session) -> Verdict {
             (SUCCESS, 2),
             (UTOFU_ERR_TCQ_LENGTH, 3),
         ] {
-            let (seen, which) = session.queue.next_tcq()?;
-            ensure_eq!(
-                (code_name(seen), which),
-                (code_name(code), cbdata),
-                "an entry of the TCQ"
-            );
+            session.queue.tcq_is(code, cbdata, "an entry of the TCQ")?;
         }
     }
     job.meet();
@@ -228,12 +211,9 @@ fn bad_target(job: &Job<'_>, session: &Session) -> Verdict {
     if job.rank == 1 {
         for code in [UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH] {
             let (seen, notice) = session.queue.next_mrq()?;
-            ensure_eq!(code_name(seen), code_name(code), "a failed relay");
-            ensure_eq!(
-                (notice.notice_type, notice.vcq_id),
-                (LCL_PUT, session.ids[2]),
-                "its notice"
-            );
+            code_is(seen, code, "a failed relay")?;
+            let seen = (notice.notice_type, notice.vcq_id);
+            ensure_eq!(seen, (LCL_PUT, session.ids[2]), "its notice");
         }
     }
     job.meet();

@@ -34,8 +34,7 @@ fn get_then_put(job: &Job<'_>) -> Verdict {
             job.await_word(0, round)?;
             job.memory.fill_range(4096, LENGTH, 0xff);
             // The put follows the get in strong order, so the get has written its whole target.
-            job.get(0, 8192, 8192, LENGTH).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(0, 8192, 8192, LENGTH).noticed(0, 0)?;
             job.memory
                 .all(8192, LENGTH, round as u8, "a get before the put")?;
         }
@@ -72,11 +71,9 @@ fn armw_then_put(job: &Job<'_>) -> Verdict {
     for round in 1..=60u64 {
         if job.rank == 0 {
             for at in [8, 16, 24] {
-                let (vcq, to) = (job.vcq(1), job.at(1, at));
-                if at == 16 {
-                    post::armw4(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
-                } else {
-                    post::armw8(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
+                match at {
+                    16 => job.armw4(1, at, ADD, 1).ok(0, 0, 0)?,
+                    _ => job.armw8(1, at, ADD, 1).ok(0, 0, 0)?,
                 }
             }
             job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;

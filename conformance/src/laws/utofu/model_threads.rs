@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::circuit::{Circuit, TABLE, butterfly, completed};
+use super::circuit::*;
 use super::kit::*;
 use crate::kit::Child;
 
@@ -90,9 +90,7 @@ fn several_cqs(job: &Job<'_>) -> Verdict {
     for nth in 0..3 {
         ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
     }
-    for queue in queues {
-        queue.free()?;
-    }
+    queues.into_iter().try_for_each(Queue::free)?;
     shared.free();
     Ok(())
 }
@@ -103,13 +101,9 @@ fn managing(job: &Job<'_>) -> Verdict {
         let peer = job.right();
         if nth == 0 {
             let result = (1..=300u64).try_for_each(|round| {
-                let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
                 job.memory.set(64, round);
-                post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(
-                    round % 256,
-                    LOCAL | TCQ,
-                    round as usize,
-                )?;
+                job.put(peer, 64, 8, 8)
+                    .ok(round % 256, LOCAL | TCQ, round as usize)?;
                 ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
                 ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
                 Ok(())
@@ -128,7 +122,7 @@ fn managing(job: &Job<'_>) -> Verdict {
             ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
             ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
             stadd_of(queue.id, 3)?;
-            ok!(utofu_free_vbg(vbgs.as_ptr().cast_mut(), 3));
+            free_gates(&vbgs)?;
             queue.free()?;
         }
         Ok(())
@@ -156,11 +150,10 @@ fn first(_: &Ctx) -> Verdict {
                 let queue = Queue::with_component(nth as u16, 0, 0)?;
                 let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
-                post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).ok(0, LOCAL, 0)?;
-                queue.notice(LCL_PUT)?;
+                post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).noticed(0, 0)?;
                 ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
                 if nth == 1 {
-                    ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
+                    free_gate(vbg)?;
                 }
                 queue.deregister(stadd)?;
                 queue.free()
@@ -181,8 +174,7 @@ fn counting(ctx: &Ctx) -> Verdict {
     threads(3, |thread| {
         if thread > 0 {
             while !done.load(Ordering::Acquire) {
-                let mut count = usize::MAX;
-                ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+                let count = queue.unread_tcq()?;
                 // The other VCQ has posted up to two commands.
                 ensure!((3..=5).contains(&count), "{count} unread entries");
             }

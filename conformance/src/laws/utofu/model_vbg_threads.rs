@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::circuit::completed;
+use super::circuit::*;
 use super::kit::*;
 
 laws! {
@@ -18,15 +18,7 @@ fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
     job.write(job.right(), at, id)?;
     job.meet();
     let peer = job.memory.get(at);
-    let setting = utofu_vbg_setting {
-        vbg_id: id,
-        src_lcl_vbg_id: id,
-        src_rmt_vbg_id: peer,
-        dst_lcl_vbg_id: id,
-        dst_rmt_vbg_id: peer,
-        dst_path_coords: [u8::MAX; 3],
-    };
-    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+    set_gates(&[beside(id, peer)])?;
     job.meet();
     Ok(id)
 }
@@ -42,8 +34,7 @@ fn one_vbg(job: &Job<'_>) -> Verdict {
         let what = format!("{all} rounds on one VBG");
         let mut try_both = || {
             if left > 0 {
-                let data = [1u64, 5];
-                match c!(utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 2, 0)) {
+                match start_uint64(id, SUM, &[1, 5], 2) {
                     SUCCESS => left -= 1,
                     BUSY => {}
                     code => return Err(format!("starting gave {}", code_name(code))),
@@ -78,8 +69,7 @@ fn one_vbg(job: &Job<'_>) -> Verdict {
     ensure_eq!(ended.into_inner(), all, "rounds that have ended");
     gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(id, 0));
     job.meet();
-    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
-    Ok(())
+    free_gate(id)
 }
 
 fn vbgs(job: &Job<'_>) -> Verdict {
@@ -98,16 +88,14 @@ fn vbgs(job: &Job<'_>) -> Verdict {
             }
             let mut data = [round * nth as u64];
             reduce_uint64(end, 7, &data, 1)?;
-            completed("a sum", || {
-                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-            })?;
+            finish_uint64(end, "a sum", &mut data)?;
             ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
         }
         Ok(())
     })?;
     job.meet();
     for id in &ids {
-        ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
+        free_gate(*id)?;
     }
     Ok(())
 }

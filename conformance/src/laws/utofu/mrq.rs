@@ -1,6 +1,7 @@
 //! §2.2.1.3, §3.7.4.2, §3.7.6: MRQ notices.
 
 use super::kit::*;
+use crate::kit::until_ok;
 
 laws! {
     fields with(256): "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
@@ -71,44 +72,32 @@ fn fields(job: &Job<'_>) -> Verdict {
             ensure_eq!(notice.edata, 200, "{name}: edata");
             let peer = if is_remote { job.left() } else { job.right() };
             ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
-            match notice.notice_type {
-                LCL_PUT | LCL_ARMW => {
-                    ensure_eq!(
-                        notice.rmt_stadd,
-                        job.at(peer, 8) + distance,
-                        "{name}: remote STADD"
-                    );
-                }
-                RMT_PUT | RMT_ARMW | RMT_GET => {
-                    ensure_eq!(
-                        notice.rmt_stadd,
-                        job.stadd + 8 + distance,
-                        "{name}: remote STADD at the target"
-                    );
-                }
-                _ => {}
-            }
-            if notice.notice_type == LCL_GET {
-                ensure_eq!(notice.lcl_stadd, job.stadd + 128 + 24, "{name}: local");
-            }
-            if notice.notice_type == RMT_GET {
-                let theirs = job.at(peer, 128) + 24;
-                ensure_eq!(notice.lcl_stadd, theirs, "{name}: local at the target");
-            }
-            if notice.notice_type == LCL_ARMW {
-                let old = if name.ends_with('4') {
-                    0xcccc_dddd
+            let kind = notice.notice_type;
+            let end = distance
+                + if is_remote {
+                    job.stadd + 8
                 } else {
-                    0xaaaa_bbbb_cccc_dddd
+                    job.at(peer, 8)
                 };
-                ensure_eq!(notice.rmt_value, old, "{name}: value before");
-            }
-            if notice.notice_type == RMT_ARMW {
-                ensure_eq!(
-                    notice.rmt_value,
-                    job.stadd + 8,
-                    "{name}: the STADD as value at the target"
-                );
+            let old = match name.ends_with('4') {
+                true => 0xcccc_dddd,
+                false => 0xaaaa_bbbb_cccc_dddd,
+            };
+            // The fields that a notice of this type has; the STADD is the value at the target of an ARMW.
+            let (remote_stadd, local_stadd, value) = match kind {
+                LCL_GET => (None, Some(job.stadd + 128 + 24), None),
+                RMT_GET => (Some(end), Some(job.at(peer, 128) + 24), None),
+                LCL_ARMW => (Some(end), None, Some(old)),
+                RMT_ARMW => (Some(end), None, Some(job.stadd + 8)),
+                _ => (Some(end), None, None),
+            };
+            for (field, seen, expected) in [
+                ("remote STADD", notice.rmt_stadd, remote_stadd),
+                ("local STADD", notice.lcl_stadd, local_stadd),
+                ("value", notice.rmt_value, value),
+            ] {
+                let expected = expected.unwrap_or(seen);
+                ensure_eq!(seen, expected, "{name}: {field} of type {kind}");
             }
         }
         ensure_eq!(seen, [true, true], "{name}: a local and a remote notice");
@@ -162,7 +151,6 @@ fn edata(job: &Job<'_>) -> Verdict {
 }
 
 fn wanted(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     // The same on all ranks, so this rank knows the choices of the right one.
     let mut random = job.ctx.random(1);
     let mut expected = [Vec::new(), Vec::new()];
@@ -174,7 +162,7 @@ fn wanted(job: &Job<'_>) -> Verdict {
         if flags & REMOTE != 0 {
             expected[1].push(nth);
         }
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?;
+        job.put8(job.right(), 0, 1).ok(nth, flags, 0)?;
     }
     let mut seen = [Vec::new(), Vec::new()];
     for _ in 0..expected[0].len() + expected[1].len() {
@@ -192,15 +180,12 @@ fn mixed(job: &Job<'_>) -> Verdict {
     let mut posted = [0usize; 6];
     let mut seen = [0usize; 6];
     // The types that arrive here: the peers make the same calls.
-    let take = |seen: &mut [usize; 6]| -> Result<bool, String> {
-        match job.queue.poll_mrq() {
-            (SUCCESS, notice) => {
-                seen[usize::from(notice.notice_type)] += 1;
-                Ok(true)
-            }
-            (NOT_FOUND, _) => Ok(false),
-            (code, _) => Err(code_name(code)),
+    let take = |seen: &mut [usize; 6]| {
+        let (code, notice) = job.queue.poll_mrq();
+        if code == SUCCESS {
+            seen[usize::from(notice.notice_type)] += 1;
         }
+        one_of(code, &[SUCCESS, NOT_FOUND], "a poll")
     };
     for nth in 0..EACH {
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
@@ -216,15 +201,10 @@ fn mixed(job: &Job<'_>) -> Verdict {
         }
         take(&mut seen)?;
     }
-    let mut failure = None;
-    until("all notices", || {
-        match take(&mut seen) {
-            Ok(_) => {}
-            Err(code) => failure = Some(code),
-        }
-        failure.is_some() || seen.iter().sum::<usize>() >= 2 * EACH * peers
+    until_ok("all notices", || {
+        take(&mut seen)?;
+        Ok(seen.iter().sum::<usize>() >= 2 * EACH * peers)
     })?;
-    ensure!(failure.is_none(), "notice: {}", failure.unwrap_or_default());
     ensure_eq!(seen, posted, "notices of each type");
     job.meet();
     pause(1);
@@ -232,26 +212,13 @@ fn mixed(job: &Job<'_>) -> Verdict {
 }
 
 fn unread(job: &Job<'_>) -> Verdict {
-    let count = || {
-        let mut count = usize::MAX;
-        ok!(utofu_query_num_unread_mrq(job.hdl, &mut count));
-        Ok::<_, String>(count)
-    };
+    let count = || job.queue.unread_mrq();
     ensure_eq!(count()?, 0, "notices of a new VCQ");
     job.meet();
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     for _ in 0..6 {
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, REMOTE | TCQ, 0)?;
+        job.put8(job.right(), 0, 1).ok(0, REMOTE | TCQ, 0)?;
     }
-    let mut failure = None;
-    until("six notices", || match count() {
-        Ok(count) => count == 6,
-        Err(why) => {
-            failure = Some(why);
-            true
-        }
-    })?;
-    ensure!(failure.is_none(), "{}", failure.unwrap_or_default());
+    until_ok("six notices", || Ok(count()? == 6))?;
     for left in (0..6).rev() {
         job.queue.notice(RMT_PUT)?;
         ensure_eq!(count()?, left, "notices left");

@@ -29,11 +29,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
         ctx.sync();
         let expected = [UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD, SUCCESS][step];
         for edata in 0..4 {
-            let flags = if step == 2 {
-                LOCAL
-            } else {
-                LOCAL * (edata % 2)
-            };
+            let flags = LOCAL * if step == 2 { 1 } else { edata % 2 };
             match edata {
                 0 => post::put_piggyback8(own.hdl, target, 9, to, 8).ok(edata, flags, 0)?,
                 1 => post::put(own.hdl, target, from, to + 8, 8).ok(edata, flags, 0)?,
@@ -41,14 +37,8 @@ fn too_early(ctx: &Ctx) -> Verdict {
                 _ => post::armw8(own.hdl, target, ADD, 1, to + 16).ok(edata, flags, 0)?,
             }
             let (code, notice) = own.next_mrq()?;
-            ensure!(
-                code == expected,
-                "step {step}, command {edata}: {} instead of {}",
-                code_name(code),
-                code_name(expected)
-            );
-            ensure_eq!(notice.edata, edata, "edata");
-            ensure_eq!(notice.vcq_id, target, "the peer");
+            code_is(code, expected, format!("command {edata} of step {step}"))?;
+            ensure_eq!((notice.edata, notice.vcq_id), (edata, target), "both");
         }
     }
     ctx.sync();
@@ -73,13 +63,7 @@ fn error_fields(job: &Job<'_>) -> Verdict {
     job.meet();
     let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
     for flags in [0, REMOTE, LOCAL | REMOTE] {
-        for (edata, expected) in [
-            (11, stadd),
-            (12, length),
-            (13, stadd),
-            (14, length),
-            (15, stadd),
-        ] {
+        for (edata, expected) in (11..).zip([stadd, length, stadd, length, stadd]) {
             match edata {
                 11 => post::put(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
                 12 => post::put(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
@@ -88,12 +72,7 @@ fn error_fields(job: &Job<'_>) -> Verdict {
                 _ => post::armw8(job.hdl, vcq, ADD, 1, nowhere).ok(edata, flags, 0)?,
             }
             let (code, notice) = job.queue.next_mrq()?;
-            ensure!(
-                code == expected,
-                "command {edata}: {} instead of {}",
-                code_name(code),
-                code_name(expected)
-            );
+            code_is(code, expected, format!("command {edata}"))?;
             ensure_eq!((notice.edata, notice.vcq_id), (edata, vcq), "both");
             ensure!(notice.notice_type % 2 == 0, "a remote notice of an error");
         }

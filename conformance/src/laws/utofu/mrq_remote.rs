@@ -14,9 +14,7 @@ fn target_written(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 5000;
     for round in 1..=30u8 {
         if job.rank == 0 {
-            for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
-                byte.store(round, std::sync::atomic::Ordering::Relaxed);
-            }
+            job.memory.fill_range(8192, LENGTH, round);
             job.put(1, 8192, 5, LENGTH).ok(0, REMOTE, 0)?;
             job.queue.notice(RMT_PUT)?;
         } else {
@@ -32,32 +30,20 @@ fn target_written(job: &Job<'_>) -> Verdict {
 fn read_all(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 5000;
     for round in 1..=30u8 {
-        let mut bytes = job.memory.bytes()[..LENGTH].iter();
-        bytes
-            .by_ref()
-            .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
+        job.memory.fill_range(0, LENGTH, round);
         job.meet();
         job.get(job.right(), 8192, 0, LENGTH).ok(0, FLAGS, 0)?;
         for _ in 0..2 {
             match job.queue.mrq()?.notice_type {
-                LCL_GET => {
-                    job.memory
-                        .all(8192, LENGTH, round, "the data of a get that was notified")?
-                }
-                RMT_GET => {
-                    for byte in &job.memory.bytes()[..LENGTH] {
-                        byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
-                    }
-                }
+                LCL_GET => job
+                    .memory
+                    .all(8192, LENGTH, round, "a get that was notified")?,
+                RMT_GET => job.memory.fill_range(0, LENGTH, 0xff),
                 other => return Err(format!("a notice of type {other}")),
             }
         }
-        job.memory.all(
-            8192,
-            LENGTH,
-            round,
-            "the data of a get whose source was overwritten",
-        )?;
+        let what = "the data of a get whose source was overwritten";
+        job.memory.all(8192, LENGTH, round, what)?;
         job.meet();
     }
     Ok(())

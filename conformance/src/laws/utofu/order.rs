@@ -31,13 +31,8 @@ fn notices(job: &Job<'_>) -> Verdict {
     const COUNT: u64 = 250;
     for nth in 0..COUNT {
         let kind = random.below(4);
-        let flags = LOCAL
-            | REMOTE
-            | if random.below(4) == 0 {
-                STRONG_ORDER
-            } else {
-                0
-            };
+        let strong = u64::from(random.below(4) == 0);
+        let flags = LOCAL | REMOTE | (STRONG_ORDER * strong);
         let length = random.below(1200) as usize;
         match kind {
             0 => post::put(job.hdl, vcq, job.stadd, to, length).ok(nth, flags, 0)?,
@@ -83,38 +78,18 @@ fn strong_writes(job: &Job<'_>) -> Verdict {
     for round in 1..=40u64 {
         if job.rank == 0 {
             let here = 8192;
-            for byte in &job.memory.bytes()[here..here + LENGTH] {
-                byte.store(round as u8, Ordering::Relaxed);
-            }
-            let vcq = job.vcq(1);
-            post::put(job.hdl, vcq, job.stadd + here as u64, job.at(1, 64), LENGTH).ok(0, 0, 0)?;
-            post::put_stride(
-                job.hdl,
-                vcq,
-                job.stadd + here as u64,
-                job.at(1, 4096),
-                8,
-                64,
-                20,
-            )
-            .ok(0, 0, 0)?;
-            post::put_piggyback8(job.hdl, vcq, round, job.at(1, 0), 8).ok(0, STRONG_ORDER, 0)?;
+            job.memory.fill_range(here, LENGTH, round as u8);
+            job.put(1, here, 64, LENGTH).ok(0, 0, 0)?;
+            job.put_stride(1, here, 4096, 8, 64, 20).ok(0, 0, 0)?;
+            job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
             job.await_word(0, round)?;
-            job.memory.all(
-                64,
-                LENGTH,
-                round as u8,
-                "a put before the one that was seen",
-            )?;
+            let what = "a put before the one that was seen";
+            job.memory.all(64, LENGTH, round as u8, what)?;
             for block in 0..20 {
-                job.memory.all(
-                    4096 + 64 * block,
-                    8,
-                    round as u8,
-                    "a block before the put that was seen",
-                )?;
+                let what = "a block before the put that was seen";
+                job.memory.all(4096 + 64 * block, 8, round as u8, what)?;
             }
             job.put8(0, 0, round).ok(0, 0, 0)?;
         }
@@ -127,9 +102,7 @@ fn last_byte(job: &Job<'_>) -> Verdict {
     for round in 1..=40u64 {
         let length = lengths[round as usize % lengths.len()];
         if job.rank == 0 {
-            for byte in &job.memory.bytes()[32_768..32_768 + length] {
-                byte.store(round as u8, Ordering::Relaxed);
-            }
+            job.memory.fill_range(32_768, length, round as u8);
             job.put(1, 32_768, 256, length).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
@@ -168,20 +141,14 @@ fn strong_armw(job: &Job<'_>) -> Verdict {
     const LENGTH: usize = 3000;
     for round in 1..=30u64 {
         if job.rank == 0 {
-            for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
-                byte.store(round as u8, Ordering::Relaxed);
-            }
+            job.memory.fill_range(8192, LENGTH, round as u8);
             job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
-            post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
+            job.armw8(1, 0, ADD, 1).ok(0, STRONG_ORDER, 0)?;
             job.await_word(0, round)?;
         } else {
             job.await_word(0, round)?;
-            job.memory.all(
-                64,
-                LENGTH,
-                round as u8,
-                "a put before the addition that was seen",
-            )?;
+            let what = "a put before the addition that was seen";
+            job.memory.all(64, LENGTH, round as u8, what)?;
             job.put8(0, 0, round).ok(0, 0, 0)?;
         }
     }
@@ -203,11 +170,8 @@ fn one_line(job: &Job<'_>) -> Verdict {
             let last = at + 8 * (words - 1);
             until("the last word", || job.memory.get(last) == round)?;
             for word in 0..words {
-                ensure_eq!(
-                    job.memory.get(at + 8 * word),
-                    round,
-                    "word {word} of a line of {words}"
-                );
+                let what = format!("word {word} of a line of {words}");
+                job.memory.shows(at + 8 * word, round, what)?;
             }
             job.put8(0, 0, round).ok(0, 0, 0)?;
         }
@@ -216,7 +180,7 @@ fn one_line(job: &Job<'_>) -> Verdict {
 }
 
 fn hints(job: &Job<'_>) -> Verdict {
-    let (vcq, peer) = (job.vcq(job.right()), job.right());
+    let peer = job.right();
     for hints in [
         CACHE_INJECTION,
         PACKET_RESPONSE,
@@ -227,11 +191,11 @@ fn hints(job: &Job<'_>) -> Verdict {
         job.memory.fill(0);
         job.memory.set(0, 77);
         job.meet();
-        post::put_piggyback8(job.hdl, vcq, 5, job.at(peer, 1024), 8).ok(0, flags, 1)?;
+        job.put8(peer, 1024, 5).ok(0, flags, 1)?;
         let flags = flags & !PADDING;
-        post::put(job.hdl, vcq, job.stadd, job.at(peer, 2048), 8).ok(1, flags, 2)?;
-        post::get(job.hdl, vcq, job.stadd + 8, job.at(peer, 0), 8).ok(2, flags, 3)?;
-        post::armw8(job.hdl, vcq, ADD, 9, job.at(peer, 3072)).ok(3, flags, 4)?;
+        job.put(peer, 0, 2048, 8).ok(1, flags, 2)?;
+        job.get(peer, 8, 0, 8).ok(2, flags, 3)?;
+        job.armw8(peer, 3072, ADD, 9).ok(3, flags, 4)?;
         for cbdata in 1..=4 {
             ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
         }
@@ -241,16 +205,8 @@ fn hints(job: &Job<'_>) -> Verdict {
         }
         ensure_eq!(count, 12, "sum of the EDATA");
         job.meet();
-        ensure_eq!(
-            (
-                job.memory.get(1024),
-                job.memory.get(2048),
-                job.memory.get(8),
-                job.memory.get(3072)
-            ),
-            (5, 77, 77, 9),
-            "what was written with hints {hints:#x}"
-        );
+        let seen = job.memory.words([1024, 2048, 8, 3072]);
+        ensure_eq!(seen, [5, 77, 77, 9], "written with hints {hints:#x}");
         job.meet();
     }
     Ok(())
@@ -269,8 +225,7 @@ fn strong_get(job: &Job<'_>) -> Verdict {
     } else {
         for _ in 0..300 {
             job.get(1, 64, 0, 8).ok(0, 0, 0)?;
-            job.get(1, 72, 8, 8).ok(0, STRONG_ORDER | LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(1, 72, 8, 8).noticed(0, STRONG_ORDER)?;
             // The write of the second get comes after that of the first one too.
             let (first, second) = (job.memory.get(64), job.memory.get(72));
             ensure!(second >= first, "{second} was read after {first}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::interface_management::every_path;
 use super::kit::*;
 
 laws! {
@@ -20,15 +21,10 @@ laws! {
 /// All paths to a VCQ that the library accepts.
 fn paths(vcq: u64) -> Vec<([u8; 3], u8)> {
     let mut paths = Vec::new();
-    for a in 0..2 {
-        for b in 0..3 {
-            for c in 0..2 {
-                let coords = [a, b, c];
-                let mut id = u8::MAX;
-                if c!(utofu_get_path_id(vcq, coords.as_ptr().cast_mut(), &mut id)) == SUCCESS {
-                    paths.push((coords, id));
-                }
-            }
+    for coords in every_path() {
+        let mut id = u8::MAX;
+        if c!(utofu_get_path_id(vcq, coords.as_ptr().cast_mut(), &mut id)) == SUCCESS {
+            paths.push((coords, id));
         }
     }
     paths
@@ -59,11 +55,9 @@ fn at_most_twelve(ctx: &Ctx) -> Verdict {
         for b in (0..8).chain([254, 255]) {
             for c in (0..8).chain([254, 255]) {
                 let mut id = 0;
-                match c!(utofu_get_path_id(
-                    vcq,
-                    [a, b, c].as_ptr().cast_mut(),
-                    &mut id
-                )) {
+                let coords = [a, b, c];
+                let code = c!(utofu_get_path_id(vcq, coords.as_ptr().cast_mut(), &mut id));
+                match code {
                     SUCCESS => drop(ids.insert(id)),
                     code => ensure_eq!(code, UTOFU_ERR_INVALID_PATH, "for path {a}, {b}, {c}"),
                 }
@@ -124,8 +118,7 @@ fn flags_before_id(job: &Job<'_>) -> Verdict {
     set_path(&mut vcq, &[0u8, 1, 1])?;
     let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
     job.memory.set(0, 5);
-    post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
-    let notice = job.queue.notice(LCL_PUT)?;
+    let notice = post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).noticed(0, path(id))?;
     ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
     job.meet();
     ensure_eq!(job.memory.get(8), 5, "what was put");

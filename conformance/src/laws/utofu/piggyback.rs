@@ -25,24 +25,14 @@ fn piggybacks(job: &Job<'_>) -> Verdict {
             let from = random.below(8) as usize;
             job.memory.fill(0x5a);
             job.meet();
-            post::put_piggyback(
-                job.hdl,
-                job.vcq(job.right()),
-                post::bytes(&data[from..]),
-                job.at(job.right(), 8 + to),
-                length,
-            )
-            .ok(0, LOCAL, 0)?;
-            let notice = job.queue.notice(LCL_PUT)?;
+            let notice = job
+                .put_piggyback(job.right(), &data[from..], 8 + to, length)
+                .noticed(0, 0)?;
             ensure_eq!(notice.rmt_stadd, job.at(job.right(), 8 + to + length), "it");
             job.meet();
             let what = format!("{length} bytes to {to}");
             job.memory
-                .holds(8 + to, &data[from..from + length], &what)?;
-            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-            let end = 8 + to + length;
-            job.memory
-                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+                .only(0, (8 + to, &data[from..from + length]), 0x5a, &what)?;
             job.meet();
         }
     }
@@ -84,23 +74,12 @@ fn eight(job: &Job<'_>) -> Verdict {
             let data = random.next();
             job.memory.fill(0x5a);
             job.meet();
-            post::put_piggyback8(
-                job.hdl,
-                job.vcq(job.right()),
-                data,
-                job.at(job.right(), 8 + to),
-                length,
-            )
-            .ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 8 + to));
+            post::put_piggyback8(job.hdl, vcq, data, at, length).noticed(0, 0)?;
             job.meet();
             let what = format!("{length} bytes of {data:#x} to {to}");
             job.memory
-                .holds(8 + to, &data.to_le_bytes()[..length], &what)?;
-            job.memory.all(0, 8 + to, 0x5a, &format!("before {what}"))?;
-            let end = 8 + to + length;
-            job.memory
-                .all(end, 256 - end, 0x5a, &format!("behind {what}"))?;
+                .only(0, (8 + to, &data.to_le_bytes()[..length]), 0x5a, &what)?;
             job.meet();
         }
     }
@@ -112,18 +91,10 @@ fn padded(job: &Job<'_>) -> Verdict {
     job.meet();
     let peer = job.right();
     let flags = LOCAL | PADDING | CACHE_INJECTION;
-    job.put8(peer, 512 + 64, 77).ok(0, flags, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    job.put8(peer, 512 + 64, 77).noticed(0, flags)?;
     let data = [9u8; 32];
-    post::put_piggyback(
-        job.hdl,
-        job.vcq(peer),
-        post::bytes(&data),
-        job.at(peer, 512 + 128),
-        32,
-    )
-    .ok(0, flags | STRONG_ORDER, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    job.put_piggyback(peer, &data, 512 + 128, 32)
+        .noticed(0, flags | STRONG_ORDER)?;
     job.meet();
     job.memory.holds(512 + 128, &data, "32 bytes")?;
     job.memory.all(0, 512, 1, "other cache lines")?;
@@ -135,8 +106,7 @@ fn polled(job: &Job<'_>) -> Verdict {
     for round in 1..=ROUNDS {
         let value = round * 0x0101_0101_0101_0101;
         if job.rank == 0 {
-            job.put8(1, 8, value).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            job.put8(1, 8, value).noticed(0, 0)?;
             job.await_word(8, value)?;
         } else {
             let before = (round - 1) * 0x0101_0101_0101_0101;
@@ -150,8 +120,7 @@ fn polled(job: &Job<'_>) -> Verdict {
                 }
             })?;
             ensure!(torn.is_none(), "{:#x} is torn", torn.unwrap_or_default());
-            job.put8(0, 8, value).ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_PUT)?;
+            job.put8(0, 8, value).noticed(0, 0)?;
         }
     }
     Ok(())

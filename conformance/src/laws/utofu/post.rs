@@ -5,6 +5,7 @@ use super::kit::*;
 /// A command without its edata, flags and cbdata. Each method posts it once, or prepares it.
 pub(crate) struct Command<F, P> {
     name: &'static str,
+    hdl: usize,
     call: F,
     prepare: P,
 }
@@ -32,6 +33,28 @@ where
         crate::kit::gives(self.name, (seen, code), code_name)
     }
 
+    /// Posts with a local notice and returns this notice, the next one of the MRQ.
+    #[track_caller]
+    pub(crate) fn noticed(&self, edata: u64, flags: u64) -> Result<utofu_mrq_notice, String> {
+        self.ok(edata, flags | LOCAL, 0)?;
+        let kind = match self.name {
+            name if name.contains("put") => LCL_PUT,
+            name if name.contains("get") => LCL_GET,
+            _ => LCL_ARMW,
+        };
+        let queue = Queue {
+            hdl: self.hdl,
+            id: 0,
+        };
+        queue.notice(kind)
+    }
+
+    /// As [`noticed`](Self::noticed), with the value before an ARMW operation.
+    #[track_caller]
+    pub(crate) fn before(&self) -> Result<u64, String> {
+        Ok(self.noticed(0, 0)?.rmt_value)
+    }
+
     /// Writes the descriptor and returns its size; fails unless the preparation succeeds.
     #[track_caller]
     pub(crate) fn prepare<T>(&self, edata: u64, flags: u64, desc: *mut T) -> Result<usize, String> {
@@ -55,6 +78,7 @@ macro_rules! commands {
         > {
             Command {
                 name: stringify!($name),
+                hdl,
                 call: move |edata, flags, cbdata| {
                     c!($name(hdl, vcq, $($parameter,)* edata, flags, $($($last,)*)? cbdata))
                 },
@@ -109,6 +133,16 @@ of_jobs! {
         put_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
     get_stride(job, rank, here: usize, there: usize, len: usize, stride: usize, blocks: usize) =>
         get_stride(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, stride, blocks);
+    put_gap(job, rank, here: usize, there: usize, len: usize, mtu: usize, gap: usize) =>
+        put_gap(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, mtu, gap);
+    get_gap(job, rank, here: usize, there: usize, len: usize, mtu: usize, gap: usize) =>
+        get_gap(job.hdl, job.vcq(rank), job.stadd + here as u64, job.at(rank, there), len, mtu, gap);
+    put_piggyback(job, rank, data: &[u8], there: usize, len: usize) =>
+        put_piggyback(job.hdl, job.vcq(rank), bytes(data), job.at(rank, there), len);
+    armw4(job, rank, there: usize, op: u32, value: u32) => armw4(job.hdl, job.vcq(rank), op, value, job.at(rank, there));
+    armw8(job, rank, there: usize, op: u32, value: u64) => armw8(job.hdl, job.vcq(rank), op, value, job.at(rank, there));
+    cswap4(job, rank, there: usize, old: u32, new: u32) => cswap4(job.hdl, job.vcq(rank), old, new, job.at(rank, there));
+    cswap8(job, rank, there: usize, old: u64, new: u64) => cswap8(job.hdl, job.vcq(rank), old, new, job.at(rank, there));
     put8(job, rank, there: usize, value: u64) =>
         put_piggyback8(job.hdl, job.vcq(rank), value, job.at(rank, there), 8);
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use super::kit::*;
+use super::tcq::fill;
 
 laws! {
     every_kind with(8192): "prepare", "§3.7.2", 2, [prepare_put, prepare_put_gap, prepare_put_stride, prepare_put_stride_gap,
@@ -33,37 +34,42 @@ fn every_kind(job: &Job<'_>) -> Verdict {
     let bytes = random_bytes(&mut job.ctx.random(1), 1024);
     job.memory.store(0, &bytes);
     job.meet();
-    let here = |at: u64| job.stadd + at;
+    let here = |at: usize| job.stadd + at as u64;
     let there = |at: usize| job.at(peer, at);
     let mut desc = [0u64; 8 * BLOCKS];
     let desc = desc.as_mut_ptr().cast::<c_void>();
     for kind in 0..15usize {
         let to = 4096 + 256 * kind;
-        let back = 1024 + 256 * (kind as u64 % 8);
+        let back = 1024 + 256 * (kind % 8);
         let size = match kind {
-            0 => post::put(hdl, vcq, here(3), there(to), 77).prepare(1, FLAGS, desc)?,
-            1 => post::put_gap(hdl, vcq, here(3), there(to), 77, 64, 8).prepare(1, FLAGS, desc)?,
-            2 => post::put_stride(hdl, vcq, here(3), there(to), 7, 20, BLOCKS)
+            0 => job.put(peer, 3, to, 77).prepare(1, FLAGS, desc)?,
+            1 => job
+                .put_gap(peer, 3, to, 77, 64, 8)
+                .prepare(1, FLAGS, desc)?,
+            2 => job
+                .put_stride(peer, 3, to, 7, 20, BLOCKS)
                 .prepare(1, FLAGS, desc)?,
             3 => post::put_stride_gap(hdl, vcq, here(3), there(to), 7, 20, BLOCKS, 64, 8)
                 .prepare(1, FLAGS, desc)?,
-            4 => post::put_piggyback(hdl, vcq, post::bytes(&DATA), there(to), 29)
+            4 => job
+                .put_piggyback(peer, &DATA, to, 29)
                 .prepare(1, FLAGS, desc)?,
             5 => {
                 post::put_piggyback8(hdl, vcq, 0x0605_0403, there(to), 3).prepare(1, FLAGS, desc)?
             }
-            6 => post::get(hdl, vcq, here(back), there(3), 77).prepare(1, FLAGS, desc)?,
-            7 => {
-                post::get_gap(hdl, vcq, here(back), there(3), 77, 64, 8).prepare(1, FLAGS, desc)?
-            }
-            8 => post::get_stride(hdl, vcq, here(back), there(3), 7, 20, BLOCKS)
+            6 => job.get(peer, back, 3, 77).prepare(1, FLAGS, desc)?,
+            7 => job
+                .get_gap(peer, back, 3, 77, 64, 8)
+                .prepare(1, FLAGS, desc)?,
+            8 => job
+                .get_stride(peer, back, 3, 7, 20, BLOCKS)
                 .prepare(1, FLAGS, desc)?,
             9 => post::get_stride_gap(hdl, vcq, here(back), there(3), 7, 20, BLOCKS, 64, 8)
                 .prepare(1, FLAGS, desc)?,
-            10 => post::armw4(hdl, vcq, ADD, 5, there(to)).prepare(1, FLAGS, desc)?,
-            11 => post::armw8(hdl, vcq, OR, 5 << 40, there(to)).prepare(1, FLAGS, desc)?,
-            12 => post::cswap4(hdl, vcq, 0, 9, there(to)).prepare(1, FLAGS, desc)?,
-            13 => post::cswap8(hdl, vcq, 0, 9 << 40, there(to)).prepare(1, FLAGS, desc)?,
+            10 => job.armw4(peer, to, ADD, 5).prepare(1, FLAGS, desc)?,
+            11 => job.armw8(peer, to, OR, 5 << 40).prepare(1, FLAGS, desc)?,
+            12 => job.cswap4(peer, to, 0, 9).prepare(1, FLAGS, desc)?,
+            13 => job.cswap8(peer, to, 0, 9 << 40).prepare(1, FLAGS, desc)?,
             _ => got!(utofu_prepare_nop(hdl, FLAGS, desc)),
         };
         let strided = matches!(kind, 2 | 3 | 8 | 9);
@@ -80,21 +86,17 @@ fn every_kind(job: &Job<'_>) -> Verdict {
             ensure_eq!(job.queue.tcq()?, kind + 1, "cbdata");
             if kind < 14 {
                 let notice = job.queue.mrq()?;
-                let expected =
-                    [LCL_PUT, LCL_GET, LCL_ARMW][(kind >= 6) as usize + (kind >= 10) as usize];
-                ensure_eq!(
-                    (notice.notice_type, notice.edata),
-                    (expected, 1),
-                    "type and EDATA of kind {kind}"
-                );
+                let expected = match kind {
+                    ..6 => LCL_PUT,
+                    6..10 => LCL_GET,
+                    _ => LCL_ARMW,
+                };
+                let seen = (notice.notice_type, notice.edata);
+                ensure_eq!(seen, (expected, 1), "type and EDATA of kind {kind}");
             }
         }
         job.meet();
-        let at = if (6..10).contains(&kind) {
-            back as usize
-        } else {
-            to
-        };
+        let at = if (6..10).contains(&kind) { back } else { to };
         let mut expected = vec![0; 100];
         match kind {
             0 | 1 | 6 | 7 => expected[..77].copy_from_slice(&bytes[3..80]),
@@ -124,7 +126,7 @@ fn every_kind(job: &Job<'_>) -> Verdict {
 
 fn batch(job: &Job<'_>) -> Verdict {
     let peer = job.right();
-    let (hdl, vcq) = (job.hdl, job.vcq(peer));
+    let hdl = job.hdl;
     for round in 1..=20usize {
         job.memory.set(0, round as u64);
         let mut desc = [0u64; 8 * 8];
@@ -132,23 +134,15 @@ fn batch(job: &Job<'_>) -> Verdict {
         let mut total = 0;
         let at = |total: usize| base.wrapping_add(total).cast::<c_void>();
         let f = TCQ | LOCAL;
-        total += post::put(hdl, vcq, job.stadd, job.at(peer, 512), 8).prepare(1, f, at(total))?;
+        total += job.put(peer, 0, 512, 8).prepare(1, f, at(total))?;
         total += got!(utofu_prepare_nop(hdl, TCQ, at(total)));
-        total += post::armw8(hdl, vcq, ADD, 1, job.at(peer, 520)).prepare(
-            2,
-            f | STRONG_ORDER,
-            at(total),
-        )?;
-        total += post::put_stride(hdl, vcq, job.stadd, job.at(peer, 600), 8, 32, 3).prepare(
-            3,
-            f,
-            at(total),
-        )?;
-        total += post::get(hdl, vcq, job.stadd + 256, job.at(peer, 512), 8).prepare(
-            4,
-            f | STRONG_ORDER,
-            at(total),
-        )?;
+        let strong = f | STRONG_ORDER;
+        let add = job.armw8(peer, 520, ADD, 1);
+        total += add.prepare(2, strong, at(total))?;
+        let puts = job.put_stride(peer, 0, 600, 8, 32, 3);
+        total += puts.prepare(3, f, at(total))?;
+        let get = job.get(peer, 256, 512, 8);
+        total += get.prepare(4, strong, at(total))?;
         job.meet();
         post::toq(hdl, base, total, round)?;
         for _ in 0..7 {
@@ -169,8 +163,7 @@ fn reusable(job: &Job<'_>) -> Verdict {
     let peer = job.right();
     let mut desc = [0u64; 16];
     let place = desc.as_mut_ptr().cast::<u8>();
-    let first =
-        post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(1, TCQ, place)?;
+    let first = job.armw8(peer, 0, ADD, 1).prepare(1, TCQ, place)?;
     let second = job
         .put(peer, 8, 16, 8)
         .prepare(1, TCQ | LOCAL, place.wrapping_add(first))?;
@@ -187,11 +180,8 @@ fn reusable(job: &Job<'_>) -> Verdict {
     }
     ensure!(desc == before, "posting has changed the descriptors");
     job.meet();
-    ensure_eq!(
-        (job.memory.get(0), job.memory.get(16)),
-        (100, 100),
-        "additions and the last put"
-    );
+    let seen = job.memory.words([0, 16]);
+    ensure_eq!(seen, [100, 100], "additions and the last put");
     Ok(())
 }
 
@@ -202,22 +192,12 @@ fn source_later(job: &Job<'_>) -> Verdict {
     let mut data = [1u8; 8];
     job.memory.set(8, 1);
     let first = job.put(peer, 8, 16, 8).prepare(1, LOCAL, place)?;
-    let second = post::put_piggyback(
-        job.hdl,
-        job.vcq(peer),
-        post::bytes(&data),
-        job.at(peer, 24),
-        8,
-    )
-    .prepare(1, LOCAL, place.wrapping_add(first))?;
+    let second =
+        job.put_piggyback(peer, &data, 24, 8)
+            .prepare(1, LOCAL, place.wrapping_add(first))?;
     job.memory.set(8, 2);
     data.fill(2);
-    ok!(utofu_post_toq(
-        job.hdl,
-        place.cast(),
-        first + second,
-        null_mut()
-    ));
+    post::toq(job.hdl, place, first + second, 0)?;
     job.queue.notice(LCL_PUT)?;
     job.queue.notice(LCL_PUT)?;
     job.meet();
@@ -234,27 +214,12 @@ fn busy(job: &Job<'_>) -> Verdict {
     let mut total = 0;
     for _ in 0..BATCH {
         let place = desc.as_mut_ptr().cast::<u8>().wrapping_add(total);
-        let size =
-            post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(0, TCQ, place)?;
+        let size = job.armw8(peer, 0, ADD, 1).prepare(0, TCQ, place)?;
         total += size;
     }
-    let post = |nth| {
-        c!(utofu_post_toq(
-            job.hdl,
-            desc.as_ptr().cast_mut().cast(),
-            total,
-            cb(nth)
-        ))
-    };
-    let mut posted = 0;
-    let code = loop {
-        match post(posted + 1) {
-            SUCCESS => posted += 1,
-            code => break code,
-        }
-        ensure!(posted < 100_000, "100,000 batches, and room is left");
-    };
-    ensure_eq!(code, BUSY, "the code in the end");
+    let descs = desc.as_ptr().cast_mut().cast();
+    let post = |nth| c!(utofu_post_toq(job.hdl, descs, total, cb(nth)));
+    let posted = fill(post)?;
     for batch in 1..=posted {
         for _ in 0..BATCH {
             ensure_eq!(job.queue.tcq()?, batch, "cbdata");
@@ -271,27 +236,22 @@ fn busy(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
+/// The words of the room for descriptors at first.
+const UNTOUCHED: u64 = 0xabab_abab_abab_abab;
+
 fn sizes(job: &Job<'_>) -> Verdict {
     for blocks in 1..=16usize {
-        let mut desc = [0xabab_abab_abab_ababu64; 8 * 17];
+        let mut desc = [UNTOUCHED; 8 * 17];
         let size = post::put_stride(job.hdl, job.queue.id, job.stadd, job.stadd, 1, 1, blocks)
             .prepare(0, 0, desc.as_mut_ptr())?;
-        ensure!(
-            size > 0 && size <= DESC * blocks,
-            "{size} bytes for {blocks} blocks"
-        );
-        ensure!(
-            desc[8 * blocks..]
-                .iter()
-                .all(|word| *word == 0xabab_abab_abab_abab),
-            "{blocks} blocks: memory behind the descriptors was written"
-        );
+        let fits = size > 0 && size <= DESC * blocks;
+        ensure!(fits, "{size} bytes for {blocks} blocks");
+        let kept = desc[8 * blocks..].iter().all(|word| *word == UNTOUCHED);
+        ensure!(kept, "{blocks} blocks: memory behind them was written");
     }
-    let mut desc = [0xabab_abab_abab_ababu64; 9];
+    let mut desc = [UNTOUCHED; 9];
     let size = got!(utofu_prepare_nop(job.hdl, 0, desc.as_mut_ptr().cast()));
-    ensure!(
-        size > 0 && size <= DESC && desc[8] == 0xabab_abab_abab_abab,
-        "{size} bytes for a NOP"
-    );
+    let fits = size > 0 && size <= DESC && desc[8] == UNTOUCHED;
+    ensure!(fits, "{size} bytes for a NOP");
     Ok(())
 }

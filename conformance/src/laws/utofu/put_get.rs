@@ -55,14 +55,10 @@ fn sweep(
             }
             job.meet();
             let what = format!("{length} bytes from {from} to {to}");
-            job.memory
-                .holds(from, &bytes, &format!("the source of {what}"))?;
-            job.memory.holds(SPACE + to, &bytes, &what)?;
-            job.memory
-                .all(SPACE, to, round as u8, &format!("before {what}"))?;
-            let end = SPACE + to + length;
-            job.memory
-                .all(end, 2 * SPACE - end, round as u8, &format!("behind {what}"))?;
+            let source = format!("the source of {what}");
+            job.memory.holds(from, &bytes, &source)?;
+            let target = (SPACE + to, &bytes[..]);
+            job.memory.only(SPACE, target, round as u8, &what)?;
             job.meet();
         }
         Ok(())
@@ -72,8 +68,7 @@ fn sweep(
 fn puts(ctx: &Ctx) -> Verdict {
     sweep(ctx, true, |job, from, to, length| {
         let peer = job.right();
-        job.put(peer, from, to, length).ok(3, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
+        job.put(peer, from, to, length).noticed(3, 0)?;
         Ok(())
     })
 }
@@ -81,8 +76,7 @@ fn puts(ctx: &Ctx) -> Verdict {
 fn gets(ctx: &Ctx) -> Verdict {
     sweep(ctx, false, |job, to, from, length| {
         let peer = job.right();
-        job.get(peer, to, from, length).ok(3, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        job.get(peer, to, from, length).noticed(3, 0)?;
         Ok(())
     })
 }
@@ -94,17 +88,8 @@ fn put_gaps(ctx: &Ctx) -> Verdict {
         let peer = job.right();
         let (mtu, gap) = shapes[turn.get() % shapes.len()];
         turn.set(turn.get() + 1);
-        post::put_gap(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + from as u64,
-            job.at(peer, to),
-            length,
-            mtu,
-            gap,
-        )
-        .ok(3, LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
+        job.put_gap(peer, from, to, length, mtu, gap)
+            .noticed(3, 0)?;
         Ok(())
     })
 }
@@ -116,17 +101,8 @@ fn get_gaps(ctx: &Ctx) -> Verdict {
         let peer = job.right();
         let (mtu, gap) = shapes[turn.get() % shapes.len()];
         turn.set(turn.get() + 1);
-        post::get_gap(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + to as u64,
-            job.at(peer, from),
-            length,
-            mtu,
-            gap,
-        )
-        .ok(3, LOCAL, 0)?;
-        job.queue.notice(LCL_GET)?;
+        job.get_gap(peer, to, from, length, mtu, gap)
+            .noticed(3, 0)?;
         Ok(())
     })
 }
@@ -138,18 +114,9 @@ fn longest(ctx: &Ctx) -> Verdict {
             let bytes = random_bytes(&mut ctx.random(2), MOST);
             job.memory.store(1, &bytes);
             // The put goes to an odd address, the get to another one.
-            job.put(1, 1, 3, MOST).ok(0, LOCAL, 0)?;
-            let notice = job.queue.notice(LCL_PUT)?;
+            let notice = job.put(1, 1, 3, MOST).noticed(0, 0)?;
             ensure_eq!(notice.rmt_stadd, job.at(1, 3 + MOST), "the end of the put");
-            post::get(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + MOST as u64 + 1,
-                job.at(1, 3),
-                MOST,
-            )
-            .ok(0, LOCAL, 0)?;
-            job.queue.notice(LCL_GET)?;
+            job.get(1, MOST + 1, 3, MOST).noticed(0, 0)?;
             job.memory.holds(MOST + 1, &bytes, "what came back")?;
             job.memory.all(0, 1, 0, "before the source")?;
         }
@@ -207,9 +174,7 @@ fn strides(
             let bytes = random_bytes(&mut random, HALF);
             let (from, to) = (random.below(9) as usize, random.below(9) as usize);
             job.memory.store(0, &bytes);
-            for byte in &job.memory.bytes()[HALF..] {
-                byte.store(0xee, std::sync::atomic::Ordering::Relaxed);
-            }
+            job.memory.fill_range(HALF, HALF, 0xee);
             job.meet();
             let places = if put {
                 (job.stadd + from as u64, job.at(job.right(), HALF + to))
@@ -292,9 +257,7 @@ fn overlapping_blocks(job: &Job<'_>) -> Verdict {
         job.memory
             .all(256 + end, 256 - end, 0, "behind what was put")?;
         job.meet();
-        for at in 256..1024 {
-            job.memory.store(at, &[0]);
-        }
+        job.memory.fill_range(256, 768, 0);
         job.meet();
     }
     Ok(())
@@ -322,11 +285,8 @@ fn all_pairs(job: &Job<'_>) -> Verdict {
         job.memory.set(2048, round << 8 | u64::from(job.rank));
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
             let to = job.at(peer, 8 * job.rank as usize);
-            post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8).ok(
-                round,
-                LOCAL | REMOTE,
-                0,
-            )?;
+            let put = post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8);
+            put.ok(round, LOCAL | REMOTE, 0)?;
         }
         let mut seen = [0; 2];
         for _ in 0..2 * (job.size - 1) {

@@ -102,10 +102,9 @@ fn ties(job: &Job<'_>) -> Verdict {
         for end in circuit.ends() {
             let data = [1u64; 6];
             for count in [1, 3, 5] {
-                gives!(
-                    UTOFU_ERR_INVALID_NUMBER,
-                    utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0)
-                );
+                gives! { UTOFU_ERR_INVALID_NUMBER:
+                    utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0);
+                }
             }
         }
         circuit.free()?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::circuit::{free_gate, free_gates};
 use super::kit::*;
 
 laws! {
@@ -69,16 +70,12 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
             ensure!(fresh.hdl != again.hdl, "a freed handle names a new VCQ");
             queues.push(fresh);
             let mut hdl = UNTOUCHED;
-            gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, 0, &mut hdl));
-            gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, THREAD_SAFE, &mut hdl));
-            gives!(
-                UTOFU_ERR_NOT_AVAILABLE,
-                utofu_create_vcq(tni, EXCLUSIVE, &mut hdl)
-            );
-            gives!(
-                UTOFU_ERR_USED,
-                utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
-            );
+            gives! {
+                UTOFU_ERR_FULL: utofu_create_vcq(tni, 0, &mut hdl);
+                UTOFU_ERR_FULL: utofu_create_vcq(tni, THREAD_SAFE, &mut hdl);
+                UTOFU_ERR_NOT_AVAILABLE: utofu_create_vcq(tni, EXCLUSIVE, &mut hdl);
+                UTOFU_ERR_USED: utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl);
+            }
             all.extend(queues);
         }
         let ids: BTreeSet<u64> = all.iter().map(|queue| queue.id).collect();
@@ -98,10 +95,7 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
             let place = whereabouts(queue.id)?;
             ensure_eq!(place, (tni, 0, component), "where a component is");
             let mut hdl = UNTOUCHED;
-            gives!(
-                UTOFU_ERR_USED,
-                utofu_create_vcq_with_cmp_id(tni, component, 0, &mut hdl)
-            );
+            gives! { UTOFU_ERR_USED: utofu_create_vcq_with_cmp_id(tni, component, 0, &mut hdl); }
             ensure_eq!(hdl, UNTOUCHED, "the handle after an error");
             all.push(queue);
         }
@@ -186,33 +180,26 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
                 utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr());
             }
             ensure_eq!(more, [7; 2], "ids after FULL");
-            ok!(utofu_free_vbg(std::ptr::from_ref(&ids[5]).cast_mut(), 1));
+            free_gate(ids[5])?;
             ok!(utofu_alloc_vbg(tni, 33, round, ids[16..].as_mut_ptr()));
-            ok!(utofu_free_vbg(std::ptr::from_ref(&ids[6]).cast_mut(), 1));
+            free_gate(ids[6])?;
             // A start/end VBG is left, but no relay; a failed allocation keeps no VBG.
             for _ in 0..20 {
-                gives!(
-                    UTOFU_ERR_FULL,
-                    utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr())
-                );
+                gives! { UTOFU_ERR_FULL: utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr()); }
             }
             ensure_eq!(more, [7; 2], "ids after FULL");
             ok!(utofu_alloc_vbg(tni, 1, 0, &mut ids[6]));
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr())
-            );
+            gives! { UTOFU_ERR_FULL: utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr()); }
             let mut all: Vec<u64> = ids[..49].to_vec();
             all.remove(5);
             let different: BTreeSet<u64> = all.iter().copied().collect();
             ensure_eq!(different.len(), 48, "different VBG ids of TNI {tni}");
             ok!(utofu_free_vbg(ids[16..].as_ptr().cast_mut(), 33));
             for nth in (0..16).filter(|nth| *nth != 5) {
-                ok!(utofu_free_vbg(std::ptr::from_ref(&ids[nth]).cast_mut(), 1));
-                gives!(
-                    UTOFU_ERR_INVALID_VBG_ID,
-                    utofu_free_vbg(std::ptr::from_ref(&ids[nth]).cast_mut(), 1)
-                );
+                free_gate(ids[nth])?;
+                gives! { UTOFU_ERR_INVALID_VBG_ID:
+                    utofu_free_vbg(std::ptr::from_ref(&ids[nth]).cast_mut(), 1);
+                }
             }
             let mut whole = [0u64; 64];
             gives! { UTOFU_ERR_FULL:
@@ -221,7 +208,7 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
                 utofu_alloc_vbg(tni, usize::MAX, 0, whole.as_mut_ptr());
             }
             ok!(utofu_alloc_vbg(tni, 33, 0, whole.as_mut_ptr()));
-            ok!(utofu_free_vbg(whole.as_ptr().cast_mut(), 33));
+            free_gates(&whole[..33])?;
         }
     }
     Ok(())
@@ -236,10 +223,9 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
             let stadd = one.register_as(memory, stag)?;
             ensure_eq!(stadd, stadd_of(one.id, stag)?, "the STADD of STag {stag}");
             let mut again = 7;
-            gives!(
-                UTOFU_ERR_USED,
-                utofu_reg_mem_with_stag(one.hdl, memory.base.cast(), 256, stag, 0, &mut again)
-            );
+            gives! { UTOFU_ERR_USED:
+                utofu_reg_mem_with_stag(one.hdl, memory.base.cast(), 256, stag, 0, &mut again);
+            }
             ensure_eq!(again, 7, "the STADD after USED");
             // Another VCQ has separate ones.
             let theirs = other.register_as(memory, stag)?;
@@ -265,13 +251,8 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
         let mut stadd = 7;
         let nth = stadds.len();
         let at = memory.base.wrapping_add(nth % (1 << 16));
-        match c!(utofu_reg_mem(
-            queue.hdl,
-            at.cast(),
-            1,
-            (nth >> 16) as u64 & 1,
-            &mut stadd
-        )) {
+        let flags = (nth >> 16) as u64 & 1;
+        match c!(utofu_reg_mem(queue.hdl, at.cast(), 1, flags, &mut stadd)) {
             SUCCESS => stadds.push(stadd),
             code => {
                 ensure_eq!(stadd, 7, "the STADD after an error");
@@ -286,12 +267,8 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
     ensure_eq!(different.len(), stadds.len(), "different STADDs");
     let last = stadds.pop().unwrap_or_default();
     queue.deregister(last)?;
-    let again = got!(utofu_reg_mem(
-        queue.hdl,
-        memory.base.wrapping_add((1 << 16) - 1).cast(),
-        1,
-        0
-    ));
+    let end = memory.at((1 << 16) - 1);
+    let again = got!(utofu_reg_mem(queue.hdl, end.cast(), 1, 0));
     queue.deregister(again)?;
     for stadd in stadds {
         queue.deregister(stadd)?;

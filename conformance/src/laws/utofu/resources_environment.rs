@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::circuit::free_gate;
 use super::kit::*;
 use super::resources::{exhaust, whereabouts};
 use crate::kit::{Child, child};
@@ -176,10 +177,8 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         more(64, "by the program and a registration around that")?;
         let third = queue.register(part(32, 16))?;
         queue.deregister(all)?;
-        more(
-            32,
-            "by the program and a registration that begins in the middle of that",
-        )?;
+        let middle = "by the program and a registration that begins in the middle of that";
+        more(32, middle)?;
         queue.deregister(third)?;
         more(24, "after the last deregistration")?;
         let all = queue.register(memory)?;
@@ -236,8 +235,7 @@ fn no_locks(_ctx: &Ctx) -> Verdict {
         let stadd = queue.register(memory)?;
         let other = queue.register(Memory::pages(8192)?)?;
         ensure_eq!(locked()?, before, "KiB locked without the right to");
-        post::put_piggyback8(queue.hdl, queue.id, 5, stadd, 8).ok(0, LOCAL, 0)?;
-        queue.notice(LCL_PUT)?;
+        post::put_piggyback8(queue.hdl, queue.id, 5, stadd, 8).noticed(0, 0)?;
         ensure_eq!(memory.get(0), 5, "the word");
         queue.deregister(other)?;
         queue.deregister(stadd)?;
@@ -324,10 +322,9 @@ fn shape(ctx: &Ctx) -> Verdict {
         [0, 0, 255, 0, 0, 0],
     ] {
         let mut id = 7;
-        gives!(
-            UTOFU_ERR_INVALID_COORDS,
-            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id)
-        );
+        gives! { UTOFU_ERR_INVALID_COORDS:
+            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id);
+        }
         ensure_eq!(id, 7, "the id after an error");
     }
     ctx.sync();
@@ -436,7 +433,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     );
     ctx.sync();
     for id in &ids {
-        ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
+        free_gate(*id)?;
     }
     ctx.sync();
     Ok(())

@@ -88,8 +88,7 @@ impl Session {
         flags: u64,
     ) -> Verdict {
         let (vcq, to) = (self.ids[rank as usize], self.at(rank, to)?);
-        post::put(job.hdl, vcq, job.stadd + from as u64, to, length).ok(0, flags | LOCAL, 0)?;
-        job.queue.notice(LCL_PUT)?;
+        post::put(job.hdl, vcq, job.stadd + from as u64, to, length).noticed(0, flags)?;
         Ok(())
     }
 }
@@ -101,16 +100,8 @@ fn waits(job: &Job<'_>, session: &Session) -> Verdict {
             job.memory.set(256 + 8 * i, i as u64 + 1);
         }
         session.relay(job.vcq(0), 256, job.at(0, 512), 8, 0)?;
-        post::put_stride(
-            session.queue.hdl,
-            job.vcq(0),
-            session.stadd + 264,
-            job.at(0, 520),
-            8,
-            8,
-            4,
-        )
-        .ok(0, 0, 0)?;
+        let (hdl, vcq, from) = (session.queue.hdl, job.vcq(0), session.stadd + 264);
+        post::put_stride(hdl, vcq, from, job.at(0, 520), 8, 8, 4).ok(0, 0, 0)?;
     }
     job.meet();
     if job.rank == 0 {
@@ -172,9 +163,7 @@ fn forks(job: &Job<'_>, session: &Session) -> Verdict {
         job.meet();
         match job.rank {
             0 => {
-                for byte in &job.memory.bytes()[1024..1024 + LENGTH] {
-                    byte.store(round, std::sync::atomic::Ordering::Relaxed);
-                }
+                job.memory.fill_range(1024, LENGTH, round);
                 session.begin(job, 1, (1024, 0), LENGTH, sps(2))?;
             }
             // The relay only waits, without library calls.
@@ -243,30 +232,16 @@ fn pipeline(ctx: &Ctx) -> Verdict {
                 let to = session.at(next, 0)?;
                 // The SPS to a terminal process is 0.
                 let flags = if next == 3 { REMOTE } else { sps(1) };
-                post::put_stride(
-                    session.queue.hdl,
-                    session.ids[next as usize],
-                    session.stadd,
-                    to,
-                    LENGTH,
-                    LENGTH,
-                    PARTS,
-                )
-                .ok(0, flags, 0)?;
+                let (hdl, vcq, from) =
+                    (session.queue.hdl, session.ids[next as usize], session.stadd);
+                post::put_stride(hdl, vcq, from, to, LENGTH, LENGTH, PARTS).ok(0, flags, 0)?;
             }
             job.meet();
             match job.rank {
                 0 => {
-                    post::put_stride(
-                        job.hdl,
-                        session.ids[1],
-                        job.stadd,
-                        session.at(1, 0)?,
-                        LENGTH,
-                        LENGTH,
-                        PARTS,
-                    )
-                    .ok(0, sps(1), 0)?;
+                    let (vcq, to) = (session.ids[1], session.at(1, 0)?);
+                    let put = post::put_stride(job.hdl, vcq, job.stadd, to, LENGTH, LENGTH, PARTS);
+                    put.ok(0, sps(1), 0)?;
                 }
                 3 => {
                     for part in 0..PARTS {
@@ -299,22 +274,13 @@ fn afterwards(job: &Job<'_>, session: &Session) -> Verdict {
             // One command, then three at once, then two: one more than can start.
             session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
             let mut desc = [0u64; 8 * 3];
-            let size = post::put_stride(
-                session.queue.hdl,
-                job.vcq(0),
-                session.stadd + 256,
-                job.at(0, 520),
-                8,
+            let (hdl, vcq, from) = (session.queue.hdl, job.vcq(0), session.stadd + 256);
+            let size = post::put_stride(hdl, vcq, from, job.at(0, 520), 8, 0, 3).prepare(
                 0,
-                3,
-            )
-            .prepare(0, REMOTE, desc.as_mut_ptr())?;
-            ok!(utofu_post_toq(
-                session.queue.hdl,
-                desc.as_mut_ptr().cast(),
-                size,
-                null_mut()
-            ));
+                REMOTE,
+                desc.as_mut_ptr(),
+            )?;
+            post::toq(hdl, desc.as_ptr(), size, 0)?;
             session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
             session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;
         } else {
@@ -348,10 +314,9 @@ fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
     }
     job.meet();
     if job.rank == 1 {
-        for _ in 0..STEPS {
+        for _ in 0..=STEPS {
             session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
         }
-        session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
     } else {
         for _ in 0..STEPS {
             job.queue.notice(RMT_PUT)?;
@@ -363,9 +328,9 @@ fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
 }
 
 fn free_mode(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     for steps in 0..16 {
-        post::put(job.hdl, vcq, job.stadd + 8, to, 8).ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
+        job.put(job.right(), 8, 0, 8)
+            .ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
         for _ in 0..2 {
             ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
         }
@@ -399,14 +364,9 @@ fn completions(job: &Job<'_>, session: &Session) -> Verdict {
     for round in 1..=20usize {
         if job.rank == 1 {
             for nth in 1..=3 {
-                post::put(
-                    session.queue.hdl,
-                    job.vcq(0),
-                    session.stadd,
-                    job.at(0, 512),
-                    16,
-                )
-                .ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
+                let (hdl, vcq, from) = (session.queue.hdl, job.vcq(0), session.stadd);
+                let put = post::put(hdl, vcq, from, job.at(0, 512), 16);
+                put.ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
             }
             session.queue.tcq_is_empty()?;
             session.queue.mrq_is_empty()?;

@@ -62,7 +62,6 @@ fn in_order(job: &Job<'_>) -> Verdict {
 
 fn wanted_only(job: &Job<'_>) -> Verdict {
     let mut random = job.ctx.random(u64::from(job.rank));
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     let mut wanted = Vec::new();
     for nth in 1..=200usize {
         let flags = if random.below(3) == 0 { TCQ } else { 0 };
@@ -72,7 +71,7 @@ fn wanted_only(job: &Job<'_>) -> Verdict {
         if random.below(4) == 0 {
             ok!(utofu_nop(job.hdl, flags, cb(nth)));
         } else {
-            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, flags, nth)?;
+            job.put8(job.right(), 0, 1).ok(0, flags, nth)?;
         }
     }
     for expected in wanted {
@@ -83,10 +82,11 @@ fn wanted_only(job: &Job<'_>) -> Verdict {
 }
 
 fn per_block(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
-    post::put_stride(job.hdl, vcq, job.stadd, to, 8, 16, 50).ok(0, TCQ, 1)?;
+    job.put_stride(job.right(), 0, 2048, 8, 16, 50)
+        .ok(0, TCQ, 1)?;
     ok!(utofu_nop(job.hdl, TCQ, cb(2)));
-    post::get_stride(job.hdl, vcq, job.stadd + 1024, to, 4, 9, 30).ok(0, TCQ, 3)?;
+    job.get_stride(job.right(), 1024, 2048, 4, 9, 30)
+        .ok(0, TCQ, 3)?;
     for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
         ensure_eq!(job.queue.tcq()?, expected, "cbdata");
     }
@@ -110,34 +110,27 @@ fn overwritable(ctx: &Ctx) -> Verdict {
     with(ctx, 2 * ROUNDS * 4096, |job| {
         let source = ROUNDS * 4096;
         for round in 0..ROUNDS {
-            for byte in &job.memory.bytes()[source..source + LENGTH] {
-                byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
-            }
+            job.memory.fill_range(source, LENGTH, round as u8 + 1);
             job.put(job.right(), source, round * 4096, LENGTH)
                 .ok(0, TCQ | LOCAL, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
-        for byte in &job.memory.bytes()[source..source + LENGTH] {
-            byte.store(0xff, std::sync::atomic::Ordering::Relaxed);
-        }
+        job.memory.fill_range(source, LENGTH, 0xff);
         for _ in 0..ROUNDS {
             job.queue.notice(LCL_PUT)?;
         }
         job.meet();
         for round in 0..ROUNDS {
-            job.memory.all(
-                round * 4096,
-                LENGTH,
-                round as u8 + 1,
-                "a put whose source was overwritten",
-            )?;
+            let what = "a put whose source was overwritten";
+            let value = round as u8 + 1;
+            job.memory.all(round * 4096, LENGTH, value, what)?;
         }
         Ok(())
     })
 }
 
 /// Posts without polling until BUSY; returns the number posted.
-fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
+pub(super) fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
     for nth in 1..=1_000_000 {
         match post(nth) {
             SUCCESS => {}
@@ -149,14 +142,13 @@ fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
 }
 
 fn busy(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     let mut total = 0;
     for _ in 0..3 {
-        let posted = fill(|nth| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth))?;
+        let posted = fill(|nth| job.armw8(job.right(), 0, ADD, 1).code(0, TCQ, nth))?;
         ensure!(posted > 0, "BUSY with an empty queue");
         pause(2);
         // Still full: completed commands make no room without a poll.
-        let code = post::put_piggyback8(job.hdl, vcq, 0, to, 8).code(0, TCQ, posted + 1);
+        let code = job.put8(job.right(), 0, 0).code(0, TCQ, posted + 1);
         ensure_eq!(code, BUSY, "the code when nothing was polled");
         gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
         for expected in 1..=posted {
@@ -174,14 +166,13 @@ fn busy(job: &Job<'_>) -> Verdict {
 }
 
 fn busy_and_quiet(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
     let mut total = 0;
     for _ in 0..3 {
-        total += fill(|_| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0))? as u64;
+        total += fill(|_| job.armw8(job.right(), 0, ADD, 1).code(0, 0, 0))? as u64;
         until("room after polling", || {
             let (code, _) = job.queue.poll_tcq();
             code == NOT_FOUND && {
-                let code = post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0);
+                let code = job.armw8(job.right(), 0, ADD, 1).code(0, 0, 0);
                 total += u64::from(code == SUCCESS);
                 code == SUCCESS
             }
@@ -204,11 +195,7 @@ fn unread(_: &Ctx) -> Verdict {
     let one = Queue::with_component(TNI, 0, 0)?;
     let two = Queue::with_component(TNI, 1, 0)?;
     let elsewhere = Queue::with_component(TNI + 1, 0, 0)?;
-    let count = |queue: &Queue| {
-        let mut count = usize::MAX;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
-        Ok::<_, String>(count)
-    };
+    let count = Queue::unread_tcq;
     ensure_eq!(count(&one)?, 0, "entries of a new VCQ");
     for nth in 1..=10 {
         ok!(utofu_nop(one.hdl, TCQ, cb(nth)));
@@ -247,8 +234,7 @@ fn send_errors(job: &Job<'_>) -> Verdict {
         (SUCCESS, 4),
     ];
     for (code, cbdata) in expected {
-        let (seen, which) = job.queue.next_tcq()?;
-        ensure_eq!((code_name(seen), which), (code_name(code), cbdata), "entry");
+        job.queue.tcq_is(code, cbdata, "an entry of the TCQ")?;
     }
     job.queue.tcq_is_empty()
 }

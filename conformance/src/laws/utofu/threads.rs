@@ -5,9 +5,9 @@ use super::kit::*;
 laws! {
     one_vcq with_flags(4096, THREAD_SAFE): "threads.one-vcq", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, put, armw8, poll_tcq] + ordering,
         "several threads use one thread-safe VCQ: every command is done once, every entry comes once";
-    two_vcqs: "threads.two-vcqs", "§2.5, §3.3.4.1", 2, [create_vcq, armw8, poll_mrq] + ordering,
+    each_its_own given(THREAD_SAFE): "threads.two-vcqs", "§2.5, §3.3.4.1", 2, [create_vcq, armw8, poll_mrq] + ordering,
         "two threads use thread-safe VCQs of one CQ, each its own, at the same time";
-    exclusive: "threads.exclusive", "§3.3.4.1", 2, [create_vcq, armw8] + ordering,
+    each_its_own given(EXCLUSIVE): "threads.exclusive", "§3.3.4.1", 2, [create_vcq, armw8] + ordering,
         "threads with a CQ-exclusive VCQ each need no other care";
     registering with_flags(1024, THREAD_SAFE): "threads.memory", "§2.5", 2, [reg_mem, dereg_mem],
         "several threads register and deregister memory with one thread-safe VCQ";
@@ -27,13 +27,11 @@ fn one_vcq(job: &Job<'_>) -> Verdict {
             }
         };
         for nth in 0..EACH {
-            let (vcq, peer) = (job.vcq(job.right()), job.right());
-            let id = thread * EACH + nth + 1;
-            if nth % 2 == 0 {
-                post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(0, TCQ, id)?;
-            } else {
-                let to = job.at(peer, 64 + 8 * thread);
-                post::put_piggyback8(job.hdl, vcq, id as u64, to, 8).ok(0, TCQ | LOCAL, id)?;
+            let (peer, id) = (job.right(), thread * EACH + nth + 1);
+            let put = job.put8(peer, 64 + 8 * thread, id as u64);
+            match nth % 2 {
+                0 => job.armw8(peer, 0, ADD, 1).ok(0, TCQ, id)?,
+                _ => put.ok(0, TCQ | LOCAL, id)?,
             }
             take();
         }
@@ -43,11 +41,8 @@ fn one_vcq(job: &Job<'_>) -> Verdict {
         })
     })?;
     let seen = seen.into_inner();
-    ensure_eq!(
-        seen.iter().find(|seen| **seen != 1),
-        None,
-        "entries of a command, other than one"
-    );
+    let wrong = seen.iter().find(|seen| **seen != 1);
+    ensure_eq!(wrong, None, "entries of a command, other than one");
     for _ in 0..THREADS * EACH / 2 {
         job.queue.notice(LCL_PUT)?;
     }
@@ -65,20 +60,15 @@ fn one_vcq(job: &Job<'_>) -> Verdict {
 fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
     const EACH: u64 = 200;
     with(ctx, 256, |job| {
-        let queues = [
-            Queue::create(TNI + 1, flags)?,
-            Queue::create(TNI + 1, flags)?,
-        ];
+        let create = || Queue::create(TNI + 1, flags);
+        let queues = [create()?, create()?];
         job.meet();
         threads(2, |thread| {
             let queue = queues[thread];
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             for nth in 0..EACH {
-                post::armw8(queue.hdl, vcq, ADD, 1, to).ok(
-                    nth % 256,
-                    LOCAL | TCQ,
-                    nth as usize + 1,
-                )?;
+                let armw = post::armw8(queue.hdl, vcq, ADD, 1, to);
+                armw.ok(nth % 256, LOCAL | TCQ, nth as usize + 1)?;
                 ensure_eq!(queue.tcq()?, nth as usize + 1, "cbdata");
                 ensure_eq!(queue.notice(LCL_ARMW)?.edata, nth % 256, "edata");
             }
@@ -87,19 +77,8 @@ fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
         })?;
         job.meet();
         ensure_eq!(job.memory.get(0), 2 * EACH, "additions");
-        for queue in queues {
-            queue.free()?;
-        }
-        Ok(())
+        queues.into_iter().try_for_each(Queue::free)
     })
-}
-
-fn two_vcqs(ctx: &Ctx) -> Verdict {
-    each_its_own(ctx, THREAD_SAFE)
-}
-
-fn exclusive(ctx: &Ctx) -> Verdict {
-    each_its_own(ctx, EXCLUSIVE)
 }
 
 fn registering(job: &Job<'_>) -> Verdict {
@@ -127,11 +106,9 @@ fn registering(job: &Job<'_>) -> Verdict {
 fn making(_: &Ctx) -> Verdict {
     threads(3, |thread| {
         for round in 0..100 {
-            let queue = Queue::create(
-                (round % 6) as u16,
-                if thread == 0 { THREAD_SAFE } else { 0 },
-            )?;
-            let other = Queue::create((round % 6) as u16, 0)?;
+            let (tni, flags) = (round % 6, if thread == 0 { THREAD_SAFE } else { 0 });
+            let queue = Queue::create(tni, flags)?;
+            let other = Queue::create(tni, 0)?;
             ensure_eq!(queue.id == other.id, false, "one id for two");
             queue.free()?;
             other.free()?;

@@ -20,7 +20,7 @@ laws! {
 }
 
 /// The TNIs. Frees the array.
-fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
+pub(super) fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     let (mut ids, mut number) = (null_mut(), usize::MAX);
     if barrier {
         ok!(utofu_get_barrier_tnis(&mut ids, &mut number));
@@ -38,12 +38,18 @@ fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     different.sort();
     different.dedup();
     ensure_eq!(different.len(), tnis.len(), "number of different TNIs");
+    Ok(tnis)
+}
+
+/// The TNIs of a process with a node to itself.
+fn all_tnis(barrier: bool) -> Result<Vec<u16>, String> {
+    let tnis = tnis(barrier)?;
     ensure_eq!(tnis.len(), 6, "number of TNIs (table 6.2)");
     Ok(tnis)
 }
 
 fn onesided_tnis(_: &Ctx) -> Verdict {
-    for tni in tnis(false)? {
+    for tni in all_tnis(false)? {
         let mut caps = null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         Queue::create(tni, 0)?.free()?;
@@ -52,7 +58,7 @@ fn onesided_tnis(_: &Ctx) -> Verdict {
 }
 
 fn barrier_tnis(_: &Ctx) -> Verdict {
-    for tni in tnis(true)? {
+    for tni in all_tnis(true)? {
         let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         let mut vbgs = [0];
@@ -63,7 +69,7 @@ fn barrier_tnis(_: &Ctx) -> Verdict {
 }
 
 fn onesided_caps(_: &Ctx) -> Verdict {
-    for tni in tnis(false)? {
+    for tni in all_tnis(false)? {
         let mut caps = null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         // SAFETY:
@@ -86,7 +92,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
 }
 
 fn barrier_caps(_: &Ctx) -> Verdict {
-    for tni in tnis(true)? {
+    for tni in all_tnis(true)? {
         let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         // SAFETY:

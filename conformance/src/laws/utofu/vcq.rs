@@ -33,22 +33,14 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
             for rank in 0..ctx.size {
                 let id = vcq_of(rank, tni, component)?;
                 ensure!((id == queue.id) == (rank == ctx.rank), "{rank}: {id:#x}");
-                post::put_piggyback8(queue.hdl, id, 0, stadd_of(id, 0)?, 0).ok(
-                    7,
-                    LOCAL | REMOTE,
-                    0,
-                )?;
+                let put = post::put_piggyback8(queue.hdl, id, 0, stadd_of(id, 0)?, 0);
+                put.ok(7, LOCAL | REMOTE, 0)?;
             }
             // No memory is registered: the error codes show that the VCQs exist.
             for _ in 0..ctx.size {
                 let (code, notice) = queue.next_mrq()?;
-                let code_expected = UTOFU_ERR_MRQ_RMT_STADD;
-                ensure!(
-                    code == code_expected || code == SUCCESS,
-                    "{} from {:#x}",
-                    code_name(code),
-                    notice.vcq_id
-                );
+                let what = format!("a notice from {:#x}", notice.vcq_id);
+                one_of(code, &[UTOFU_ERR_MRQ_RMT_STADD, SUCCESS], what)?;
             }
             ctx.sync();
             queue.free()?;
@@ -105,10 +97,7 @@ fn components(_: &Ctx) -> Verdict {
     let mut hdl = 0;
     for component in [0u16, 1, 5] {
         let queue = Queue::with_component(TNI, component, 0)?;
-        gives!(
-            UTOFU_ERR_USED,
-            utofu_create_vcq_with_cmp_id(TNI, component, 0, &mut hdl)
-        );
+        gives! { UTOFU_ERR_USED: utofu_create_vcq_with_cmp_id(TNI, component, 0, &mut hdl); }
         // The same component on another TNI is another VCQ.
         Queue::with_component(TNI + 1, component, 0)?.free()?;
         let other = Queue::create(TNI, 0)?;
@@ -147,8 +136,7 @@ fn path_chosen(job: &Job<'_>) -> Verdict {
     let mut peer = job.vcq(job.right());
     ok!(utofu_set_vcq_id_path(&mut peer, null_mut()));
     job.memory.set(0, 0x77);
-    post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).ok(0, LOCAL, 0)?;
-    job.queue.notice(LCL_PUT)?;
+    post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).noticed(0, 0)?;
     job.meet();
     ensure_eq!(job.memory.get(8), 0x77, "what was put");
     Ok(())
@@ -161,22 +149,12 @@ fn contexts(job: &Job<'_>) -> Verdict {
     // Both ways between the first VCQ and the peer's second one.
     let to = vcq_of(job.right(), TNI, 1)?;
     post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
-    post::put_piggyback8(
-        second.hdl,
-        job.vcq(job.right()),
-        5,
-        job.at(job.right(), 0),
-        8,
-    )
-    .ok(2, LOCAL | REMOTE, 0)?;
-    let notice = second.notice(LCL_PUT)?;
-    ensure_eq!(notice.vcq_id, job.vcq(job.right()), "the local peer");
+    let (first, there) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let notice = post::put_piggyback8(second.hdl, first, 5, there, 8).noticed(2, REMOTE)?;
+    ensure_eq!(notice.vcq_id, first, "the local peer");
     let notice = job.queue.notice(RMT_PUT)?;
-    ensure_eq!(
-        notice.vcq_id,
-        vcq_of(job.left(), TNI, 1)?,
-        "the peer of the remote notice"
-    );
+    let from = vcq_of(job.left(), TNI, 1)?;
+    ensure_eq!(notice.vcq_id, from, "the peer of the remote notice");
     ensure_eq!(notice.edata, 2, "edata");
     let (_, cbdata) = job.queue.next_tcq()?;
     ensure_eq!(cbdata, 0, "cbdata");
@@ -193,20 +171,15 @@ fn again(ctx: &Ctx) -> Verdict {
         let queue = Queue::with_component(TNI, 2, 0)?;
         queue.tcq_is_empty()?;
         queue.mrq_is_empty()?;
-        let mut unread = usize::MAX;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut unread));
-        ensure_eq!(unread, 0, "unread entries of a new VCQ");
+        ensure_eq!(queue.unread_tcq()?, 0, "unread entries of a new VCQ");
         let stadd = queue.register_as(memory, 5)?;
         ctx.sync();
         let peer = vcq_of((ctx.rank + 1) % ctx.size, TNI, 2)?;
         // Two puts: the notices of the second one stay unread.
         for cbdata in 1..=2 {
             let to = stadd_of(peer, 5)? + 8;
-            post::put_piggyback8(queue.hdl, peer, round, to, 8).ok(
-                round,
-                LOCAL | REMOTE | TCQ,
-                cbdata,
-            )?;
+            let put = post::put_piggyback8(queue.hdl, peer, round, to, 8);
+            put.ok(round, LOCAL | REMOTE | TCQ, cbdata)?;
         }
         ensure_eq!(queue.tcq()?, 1, "cbdata");
         queue.mrq()?;
@@ -242,9 +215,6 @@ fn freed_handle(_: &Ctx) -> Verdict {
     }
     let again = Queue::with_component(TNI, 4, 0)?;
     ensure_eq!(again.id, queue.id, "the id");
-    gives!(
-        UTOFU_ERR_INVALID_VCQ_HDL,
-        utofu_query_vcq_id(queue.hdl, &mut id)
-    );
+    gives! { UTOFU_ERR_INVALID_VCQ_HDL: utofu_query_vcq_id(queue.hdl, &mut id); }
     again.free()
 }
