@@ -26,6 +26,32 @@ pub enum TransitState {
     Silence,
 }
 
+impl TransitState {
+    /// The state of a stream whose peer lives. `waits`: bytes are in transit, or a caller asks for a later look.
+    pub fn of_living(waits: bool) -> Self {
+        match waits {
+            true => TransitState::Waits,
+            false => TransitState::Nothing,
+        }
+    }
+}
+
+/// For [`Stream::pull`]: moves the bytes of `incoming` to `into`. `ended`: the stream had ended before the caller locked `incoming`.
+pub fn pull_from(
+    incoming: &mut Vec<u8>,
+    into: &mut Vec<u8>,
+    ended: bool,
+) -> std::result::Result<(), StreamEnded> {
+    match into.is_empty() {
+        true => std::mem::swap(into, incoming),
+        false => into.append(incoming),
+    }
+    match ended {
+        true => Err(StreamEnded),
+        false => Ok(()),
+    }
+}
+
 /// One end of a byte stream to another process. It keeps the order and loses nothing until it ends. No call waits.
 pub trait Stream: Send + Sync {
     /// Sends the bytes that there is room for, and returns their number. Errors: the stream has ended.
