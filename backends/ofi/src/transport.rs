@@ -42,8 +42,6 @@ impl Network for Ofi {
         Ok(self.net.owner.accept())
     }
 
-    fn want_guests(&self, _: bool) {}
-
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         let lifeline = self.net.lifeline().and_then(LivenessListener::events);
         self.net
@@ -60,10 +58,6 @@ impl Network for Ofi {
             lifeline.dismiss();
         }
         news
-    }
-
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
     }
 
     fn needs_beats(&self) -> bool {

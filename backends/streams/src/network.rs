@@ -75,10 +75,6 @@ impl Network for SocketStreams {
         &self.listener.address
     }
 
-    fn needs_beats(&self) -> bool {
-        false
-    }
-
     fn secret(&self) -> [u8; SECRET] {
         self.listener.secret
     }

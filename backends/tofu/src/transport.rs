@@ -50,22 +50,12 @@ impl Network for Tofu {
         Ok(self.net.owner.accept())
     }
 
-    fn want_guests(&self, _: bool) {}
-
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()
     }
 
     fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
-    }
-
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
-    }
-
-    fn needs_beats(&self) -> bool {
-        false
     }
 
     fn limits(&self) -> Limits {

@@ -55,14 +55,6 @@ impl Network for Verbs {
         self.net.progress(turn)
     }
 
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
-    }
-
-    fn needs_beats(&self) -> bool {
-        false
-    }
-
     fn may_rest(&self) -> bool {
         self.net.may_sleep()
     }

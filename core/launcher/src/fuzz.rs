@@ -177,9 +177,4 @@ fn pictures() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn foreign_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -129,27 +129,22 @@ pub trait Network: Send + Sync {
     /// The next stream that a peer has begun, if any. Errors: no room for it now.
     fn accept(&self) -> Result<Option<Accepted>>;
     /// Whether a new stream of a peer causes a turn.
-    fn want_guests(&self, wanted: bool);
+    fn want_guests(&self, wanted: bool) {
+        let _ = wanted;
+    }
     /// Descriptors for epoll. One is readable when a turn is due: received bytes, requested room, or a new stream of a peer.
     fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Makes progress without a wait. Turns call it first, waiting threads call it too; one thread at a time. Bytes of streams that peers began need a
     /// turn, except with [`ProgressEvents::guests`]. If no [event](Network::events) reports them, this call sounds the [alarm](super::StreamNode::wake).
     /// `turn`: a turn begins. `alone`: no waiting thread makes progress, so [held back](Stream::push_along) bytes leave.
-    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
-        let _ = (turn, alone);
-        ProgressEvents {
-            streams: true,
-            guests: false,
-            ended: false,
-        }
-    }
+    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents;
     /// Whether waiting threads serve peers by [`progress`](Network::progress). Meanwhile turns are rare, and [events](Network::events) cause none.
     fn is_moved_on_by_waiting(&self) -> bool {
-        false
+        true
     }
     /// Whether turns are due without an [event](Network::events) while operations are [under way](unipgas_base::driver::Driver::more).
     fn needs_beats(&self) -> bool {
-        true
+        false
     }
     /// A turn is over. False: the next one begins at once, because [`events`](Network::events) do not report all received bytes.
     fn may_rest(&self) -> bool {

@@ -264,6 +264,14 @@ impl Network for Wires {
         }
     }
 
+    fn is_moved_on_by_waiting(&self) -> bool {
+        false
+    }
+
+    fn needs_beats(&self) -> bool {
+        true
+    }
+
     fn may_rest(&self) -> bool {
         let _ = rustix::io::read(&*self.alarm, &mut [0u8; 8]);
         let called = self.wants_guests.load(Ordering::Acquire) && !self.guests.lock().is_empty();
