@@ -345,7 +345,7 @@ impl Channel for ChaosChannel {
         let inbox = hidden::inbox(inbox);
         check_inbox(inbox.first)?;
         self.post(
-            DeferredOp::deliver(inbox, record),
+            DeferredOp::deliver(None, inbox, record),
             INDIVISIBLE,
             flags,
             context,

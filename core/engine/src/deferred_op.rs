@@ -245,27 +245,13 @@ impl DeferredOp {
         }
     }
 
-    /// Takes the arguments of [`Channel::deliver`].
-    pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
+    /// Takes the arguments of [`Channel::deliver`], or of [`Channel::put_deliver`].
+    pub fn deliver(put: Option<&PutRequest<'_>>, inbox: Inbox<'_>, record: Record) -> Self {
+        let kept = |put: &PutRequest<'_>| {
+            Box::new((Source::Users(put.src), RegionPlace::of(put.dst), put.len))
+        };
         DeferredOp::Deliver {
-            put: None,
-            first: inbox.first.clone(),
-            second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(RegionPlace::of),
-            record,
-        }
-    }
-
-    /// Takes the arguments of [`Channel::put_deliver`].
-    pub(crate) fn put_deliver(
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        inbox: Inbox<'_>,
-        record: Record,
-    ) -> Self {
-        DeferredOp::Deliver {
-            put: Some(Box::new((Source::Users(src), RegionPlace::of(dst), len))),
+            put: put.map(kept),
             first: inbox.first.clone(),
             second: inbox.second.cloned(),
             overflow: inbox.overflow.map(RegionPlace::of),
@@ -404,8 +390,8 @@ impl DeferredOp {
                     match put {
                         None => channel.deliver(inbox, *record, flags, context),
                         Some(put) => {
-                            let (src, dst, len) = (put.0.at(0), put.1.at(0), put.2);
-                            channel.put_deliver(src, dst, len, inbox, *record, flags, context)
+                            let put = PutRequest::new(put.0.at(0), put.1.at(0), put.2);
+                            channel.put_deliver(&put, inbox, *record, flags, context)
                         }
                     }
                 }

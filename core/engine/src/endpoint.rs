@@ -586,7 +586,10 @@ impl Endpoint {
         let channel = self.channel(dst.region);
         // SAFETY:
         // - contract of `Channel::put_deliver`: `len` bytes at `src` are valid.
-        unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
+        unsafe {
+            let put = PutRequest::new(src, dst, len);
+            channel.put_deliver(&put, inbox, record, flags, context)
+        }
     }
 
     /// See [`Channel::active_message`]. At most [`LONGEST_MESSAGE`] bytes, less the [envelope](ENVELOPE). A handler must not refuse with [`u32::MAX`].

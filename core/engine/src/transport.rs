@@ -13,8 +13,8 @@ use crate::bundle::Tag;
 use crate::circuit::GateNetwork;
 use crate::inbox::Record;
 use crate::op::{
-    AtomicRequest, Completion, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest,
-    Remote, ReplyBuffer, UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer, UnsignaledPut,
 };
 use crate::region::{Memory, RemoteRegion};
 use crate::schedule::Shapes;
@@ -221,8 +221,7 @@ pub trait Channel: Send + Sync {
         Err(Error::Unsupported)
     }
 
-    /// Writes, then sets the notification word of the put's notice once the data is visible. A put with a notice has without flags no order with other
-    /// operations.
+    /// Writes. Then sets the notification word of the notice, once the data is visible. Without flags a put has no order with other operations.
     ///
     /// # Safety
     /// `put.len` bytes at `put.src` are valid until the operation is complete.
@@ -330,18 +329,15 @@ pub trait Channel: Send + Sync {
         self.below().is_ok_and(Channel::carries)
     }
 
-    /// Writes at most [`LONGEST_MESSAGE`] bytes, which are read in the call. Then delivers `record` to the same peer, once the bytes are visible. Errors: as
-    /// for both. [`Error::InboxFull`]: the bytes have been written. [`Error::Unsupported`]: the network does not do both at once, and the caller delivers the
-    /// record after the data.
+    /// Writes at most [`LONGEST_MESSAGE`] bytes without a notice. They are read in the call. Then delivers `record` to the same peer, once the bytes are
+    /// visible. Errors: as for both. [`Error::InboxFull`]: the bytes have been written. [`Error::Unsupported`]: the network does not do both at once, and the
+    /// caller delivers the record after the data.
     ///
     /// # Safety
-    /// `len` bytes at `src` are valid.
-    #[allow(clippy::too_many_arguments, reason = "those of both")]
+    /// `put.len` bytes at `put.src` are valid.
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
@@ -350,8 +346,8 @@ pub trait Channel: Send + Sync {
         // SAFETY:
         // - contract of this call.
         unsafe {
-            let below = self.below()?;
-            below.put_deliver(src, dst, len, inbox, record, flags, context)
+            self.below()?
+                .put_deliver(put, inbox, record, flags, context)
         }
     }
 

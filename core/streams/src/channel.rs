@@ -137,14 +137,13 @@ impl Channel for Requests {
 
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags & Flags::LINES)?;
         if len > LONGEST_MESSAGE {

@@ -261,7 +261,10 @@ fn a_short_put_with_a_record_is_one_message() {
     CALLS.set(Calls::default());
     // SAFETY:
     // - `bytes` has this length.
-    let put = unsafe { channel.put_deliver(src, dst, bytes.len(), to, record, flags, 9) };
+    let put = unsafe {
+        let put = PutRequest::new(src, dst, bytes.len());
+        channel.put_deliver(&put, to, record, flags, 9)
+    };
     assert_eq!(put, Ok(Outcome::Pending));
     let expected = Calls {
         sent: 1,

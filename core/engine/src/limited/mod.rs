@@ -23,8 +23,8 @@ use crate::deferred_op::DeferredOp;
 use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
 use crate::op::{
-    AtomicRequest, Completion, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest,
-    Remote, ReplyBuffer, UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer, UnsignaledPut,
 };
 use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
@@ -470,33 +470,31 @@ impl Channel for LimitAdapter {
     ) -> Result<Outcome> {
         let deliver = |inner: &dyn Channel, context| inner.deliver(inbox, record, flags, context);
         self.post_as_it_is(context, deliver)
-            .unwrap_or_else(|| self.post(DeferredOp::deliver(inbox, record), flags, context))
+            .unwrap_or_else(|| self.post(DeferredOp::deliver(None, inbox, record), flags, context))
     }
 
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let limits = &self.shared.limits;
-        let long = len > limits.largest.min(LONGEST_MESSAGE);
+        let long = put.len > limits.largest.min(LONGEST_MESSAGE);
         let lines = flags.contains(Flags::LINES) && !limits.lines;
         if !self.carries() || long || lines {
             return Err(Error::Unsupported);
         }
         let flags = flags.difference(Flags::INLINE);
-        let put = |inner: &dyn Channel, context| {
-            // SAFETY:
-            // - the network's call has the contract of this call.
-            unsafe { inner.put_deliver(src, dst, len, inbox, record, flags, context) }
+        // SAFETY:
+        // - the network's call has the contract of this call.
+        let now = |inner: &dyn Channel, context| unsafe {
+            inner.put_deliver(put, inbox, record, flags, context)
         };
-        let kept = || DeferredOp::put_deliver(src, dst, len, inbox, record);
-        self.post_as_it_is(context, put)
+        let kept = || DeferredOp::deliver(Some(put), inbox, record);
+        self.post_as_it_is(context, now)
             .unwrap_or_else(|| self.post(kept(), flags, context))
     }
 

@@ -3,7 +3,7 @@ use std::ops::Range;
 use super::*;
 use crate::Rights;
 use crate::lines::LINE;
-use crate::op::PutRequest;
+use crate::op::{Local, PutRequest};
 use crate::region::{RemoteParts, RemoteRegion};
 
 /// A call that the network received: place, bytes, flags, notice.

@@ -230,7 +230,10 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
         let (flags, to) = (Flags::LINES, (&inbox).into());
         // SAFETY:
         // - 100 bytes are valid until the call returns.
-        unsafe { (node.channel).put_deliver(src, dst, 100, to, record, flags, nth.into()) }
+        unsafe {
+            let put = PutRequest::new(src, dst, 100);
+            (node.channel).put_deliver(&put, to, record, flags, nth.into())
+        }
     };
     let word = |at| other.word(at).load(Ordering::Acquire);
     for nth in [1, 2, 3] {
