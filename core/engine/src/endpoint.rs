@@ -430,7 +430,7 @@ impl Endpoint {
         // - contract of `Channel::put`: `src` is valid until completion.
         unsafe {
             if dst.region.is_direct() {
-                MappedChannel.put(&PutRequest::new(src, dst, len), flags, context)
+                mapped::put_alone(src, dst, len, flags)
             } else {
                 self.put_afar(PutRequest::new(src, dst, len), flags, context)
             }
@@ -493,10 +493,10 @@ impl Endpoint {
         // SAFETY:
         // - contract of `Channel::put`: `src` is valid until completion.
         unsafe {
-            let put = PutRequest::new(src, dst, len).with(notice);
             if dst.region.is_direct() && notice.slot.region.is_direct() {
-                MappedChannel.put(&put, flags, context)
+                mapped::put_and_notify(src, dst, len, notice)
             } else {
+                let put = PutRequest::new(src, dst, len).with(notice);
                 self.put_afar(put, flags, context)
             }
         }

@@ -406,31 +406,59 @@ pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&
     }))
 }
 
+/// # Safety
+/// As [`Channel::put`], for a put without a notice.
+#[inline]
+pub(crate) unsafe fn put_alone(
+    src: Local,
+    dst: Remote<'_>,
+    len: usize,
+    flags: Flags,
+) -> Result<Outcome> {
+    let to = place(dst, len, Rights::WRITE)?;
+    if flags.contains(Flags::ORDERED) {
+        after_earlier_puts();
+    }
+    // SAFETY:
+    // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
+    unsafe { move_bytes(src.ptr, to, len, flags) };
+    if flags.contains(Flags::WAKE) {
+        ring(dst.region);
+    }
+    Ok(Outcome::Complete)
+}
+
+/// # Safety
+/// As [`Channel::put`], for a put with this notice.
+#[inline]
+pub(crate) unsafe fn put_and_notify(
+    src: Local,
+    dst: Remote<'_>,
+    len: usize,
+    notice: Notice<'_>,
+) -> Result<Outcome> {
+    let to = place(dst, len, Rights::WRITE)?;
+    let word = notice_word(&notice)?;
+    prefetch::for_store(to);
+    prefetch::for_store(word);
+    // SAFETY:
+    // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
+    unsafe { transfer(src.ptr, to, len) };
+    set_word(&notice, word);
+    Ok(Outcome::Complete)
+}
+
 impl Channel for MappedChannel {
     #[inline]
     unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, _context: u64) -> Result<Outcome> {
-        let PutRequest { src, dst, len, .. } = *put;
-        let to = place(dst, len, Rights::WRITE)?;
-        if let Some(notice) = put.notice {
-            let word = notice_word(&notice)?;
-            prefetch::for_store(to);
-            prefetch::for_store(word);
-            // SAFETY:
-            // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
-            unsafe { transfer(src.ptr, to, len) };
-            set_word(&notice, word);
-            return Ok(Outcome::Complete);
-        }
-        if flags.contains(Flags::ORDERED) {
-            after_earlier_puts();
-        }
         // SAFETY:
-        // - as above.
-        unsafe { move_bytes(src.ptr, to, len, flags) };
-        if flags.contains(Flags::WAKE) {
-            ring(dst.region);
+        // - contract of this call.
+        unsafe {
+            match put.notice {
+                None => put_alone(put.src, put.dst, put.len, flags),
+                Some(notice) => put_and_notify(put.src, put.dst, put.len, notice),
+            }
         }
-        Ok(Outcome::Complete)
     }
 
     #[inline]
