@@ -11,9 +11,4 @@ pub const READERS: &[Reader] = &[(
 )];
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_sends_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

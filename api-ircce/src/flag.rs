@@ -86,7 +86,7 @@ impl Ue {
             offset: notice.slot.offset + 4,
         };
         // SAFETY:
-        // - contract of `Channel::put_notify`: `line` is valid until completion. `settle` waits for it.
+        // - contract of `Channel::put`: `line` is valid until completion. `settle` waits for it.
         unsafe {
             let now = self.endpoint.fast_path();
             if now.put_notify(source, to, MAX_TAGGED_LEN, notice) {

@@ -65,9 +65,4 @@ fn texts() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_sends_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

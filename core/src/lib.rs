@@ -52,7 +52,7 @@ pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};
 pub use unipgas_port::{keyring, peer_numbers, port, reception, tally};
 pub use unipgas_schedule as schedule;
-pub use unipgas_streams::{self as streams, carried_out_by_requests};
+pub use unipgas_streams as streams;
 
 pub use batch::{Batch, MoreBatch};
 pub use bundle::{Address, RegionKey};

@@ -5,11 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
-use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
-};
+use unipgas_core::op::{Flags, Outcome, PutRequest};
 use unipgas_core::port::{
     Command, CommandFlags, CommandKind, Parts, Port, PortDirectory, PortNetwork, PortOptions,
 };
@@ -85,94 +82,17 @@ struct CountingChannel {
 }
 
 impl Channel for CountingChannel {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&*self.inner)
+    }
+
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         if flags.contains(Flags::INLINE) {
-            self.taken.fetch_add(len, Ordering::Relaxed);
+            self.taken.fetch_add(put.len, Ordering::Relaxed);
         }
         // SAFETY:
         // - the caller's word.
-        unsafe { self.inner.put(src, dst, len, flags, context) }
-    }
-
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.inner.get(dst, src, len, flags, context) }
-    }
-
-    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        self.inner.notify(notice, flags, context)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.inner.put_notify(src, dst, len, notice, flags, context) }
-    }
-
-    unsafe fn atomic(
-        &self,
-        dst: Remote<'_>,
-        request: &AtomicRequest,
-        desc: u64,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.inner.atomic(dst, request, desc, flags, context) }
-    }
-
-    fn deliver(
-        &self,
-        inbox: Inbox<'_>,
-        record: Record,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.inner.deliver(inbox, record, flags, context)
-    }
-
-    fn active_message(
-        &self,
-        to: Remote<'_>,
-        message: &[u8],
-        reply: ReplyBuffer,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.inner
-            .active_message(to, message, reply, flags, context)
-    }
-
-    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        self.inner.poll(sink);
-    }
-
-    fn pending(&self) -> usize {
-        self.inner.pending()
+        unsafe { self.inner.put(put, flags, context) }
     }
 }
 

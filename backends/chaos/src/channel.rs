@@ -11,7 +11,8 @@ use unipgas_core::driver::{self, Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, Limits, check_inbox, check_message};
 use unipgas_core::{Error, Result, Rights};
@@ -262,34 +263,37 @@ fn check_atomic(dst: Remote<'_>, request: &AtomicRequest) -> Result<()> {
 }
 
 impl Channel for ChaosChannel {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        let dst = hidden::place(dst);
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        self.check_limits(len, flags)?;
-        let shape = OperationShape {
-            divisible: divisible(len, &[address(dst)]),
-            first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
-            notice: false,
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let put = PutRequest {
+            dst: hidden::place(put.dst),
+            notice: put.notice.map(hidden::notice),
+            ..*put
         };
-        self.post(DeferredOp::put(src, dst, len, None), shape, flags, context)
+        let PutRequest { dst, len, .. } = put;
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        put.notice.as_ref().map_or(Ok(()), check_notice)?;
+        self.check_limits(len, flags)?;
+        let shape = match put
+            .notice
+            .is_none_or(|notice| address(notice.slot).is_some())
+        {
+            true => OperationShape {
+                divisible: divisible(len, &[address(dst)]),
+                first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
+                notice: put.notice.is_some(),
+            },
+            // Only the target knows whether it accepts the notice. If it refuses, the data must not arrive either.
+            false => INDIVISIBLE,
+        };
+        self.post(DeferredOp::put(&put), shape, flags, context)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        let src = hidden::place(src);
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let get = GetRequest {
+            src: hidden::place(get.src),
+            ..*get
+        };
+        let GetRequest { dst, src, len } = get;
         src.region.check(src.offset, len, Rights::READ)?;
         self.check_limits(len, flags & Flags::LINES)?;
         let shape = OperationShape {
@@ -297,39 +301,13 @@ impl Channel for ChaosChannel {
             first_line: first_line(flags, dst.ptr.addr()),
             notice: false,
         };
-        self.post(DeferredOp::get(dst, src, len), shape, flags, context)
+        self.post(DeferredOp::get(&get), shape, flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notice = hidden::notice(notice);
         check_notice(&notice)?;
         self.post(DeferredOp::notify(notice), INDIVISIBLE, flags, context)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        let (dst, notice) = (hidden::place(dst), hidden::notice(notice));
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        check_notice(&notice)?;
-        self.check_limits(len, flags)?;
-        let shape = match address(notice.slot) {
-            Some(_) => OperationShape {
-                divisible: divisible(len, &[address(dst)]),
-                first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
-                notice: true,
-            },
-            // Only the target knows whether it accepts the notice. If it refuses, the data must not arrive either.
-            None => INDIVISIBLE,
-        };
-        let put = DeferredOp::put(src, dst, len, Some(notice));
-        self.post(put, shape, flags, context)
     }
 
     unsafe fn atomic(
@@ -367,7 +345,7 @@ impl Channel for ChaosChannel {
         let inbox = hidden::inbox(inbox);
         check_inbox(inbox.first)?;
         self.post(
-            DeferredOp::deliver(inbox, record),
+            DeferredOp::deliver(None, inbox, record),
             INDIVISIBLE,
             flags,
             context,

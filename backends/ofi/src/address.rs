@@ -19,11 +19,6 @@ pub(crate) struct OfiAddress {
     pub name: Vec<u8>,
 }
 
-/// The protocol version in an address. `None`: not an address.
-pub fn protocol(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
-}
-
 /// A hash of the provider's name.
 pub fn number(provider: &str) -> u32 {
     // FNV-1a.

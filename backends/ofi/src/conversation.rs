@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Stream, StreamEnded, TransitState};
+use unipgas_core::streams::{Stream, StreamEnded, TransitState, pull_from};
 use unipgas_core::{Deadline, Error};
 
 use crate::address::OfiAddress;
@@ -345,15 +345,7 @@ impl Stream for Conversation {
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // First, so bytes from before the end are returned.
         let ended = self.ended.load(Ordering::Acquire);
-        let mut incoming = self.incoming.lock();
-        match into.is_empty() {
-            true => std::mem::swap(into, &mut incoming),
-            false => into.append(&mut incoming),
-        }
-        match ended {
-            true => Err(StreamEnded),
-            false => Ok(()),
-        }
+        pull_from(&mut self.incoming.lock(), into, ended)
     }
 
     fn is_open(&self) -> bool {
@@ -387,11 +379,7 @@ impl Stream for Conversation {
                 self.note_deaf(&mut pulse);
             }
             (pulse.silent, pulse.r#try) = (0, None);
-            return if wanted {
-                TransitState::Waits
-            } else {
-                TransitState::Nothing
-            };
+            return TransitState::of_living(wanted);
         }
         let Some(lifeline) = &self.with.lifeline else {
             return TransitState::Nothing;
@@ -408,11 +396,7 @@ impl Stream for Conversation {
             Some(liveness_listener::ProbeResult::Gone) => return self.depart(false),
             Some(liveness_listener::ProbeResult::There) => {
                 (pulse.silent, pulse.deaf, pulse.r#try) = (0, 0, None);
-                return if wanted {
-                    TransitState::Waits
-                } else {
-                    TransitState::Nothing
-                };
+                return TransitState::of_living(wanted);
             }
             Some(liveness_listener::ProbeResult::Nothing) => {
                 pulse.silent += 1;

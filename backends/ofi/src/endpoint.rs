@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use unipgas_core::lines::last_word;
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{Completion, Flags, GetRequest, Local, Notice, Outcome, PutRequest, Remote};
 use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
@@ -251,45 +251,42 @@ impl Endpoint {
 }
 
 impl Channel for Endpoint {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        let wakes = flags.contains(Flags::WAKE);
-        // The agent must write in three cases: no data word can wake the target, lines need an order that the provider does not keep, or accesses go by
-        // the owner's page tables.
-        let by_agent = wakes && self.net.fabric.traits.data == 0
-            || keeps_lines(flags, aligned(&dst), len)
-            || dst.region.is_by_address();
-        if by_agent {
-            // SAFETY:
-            // - contract of this function.
-            return unsafe { self.requests.put(src, dst, len, flags, context) };
-        }
-        let word = wakes.then_some(word::WAKE);
-        // SAFETY:
-        // - contract of this function.
-        unsafe { self.write(src, dst, len, word, flags, context) }
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&self.requests)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        put.notice.as_ref().map_or(Ok(()), check_notice)?;
+        let wakes = put.notice.is_none() && flags.contains(Flags::WAKE);
+        let word = match &put.notice {
+            Some(notice) => Some(self.word(notice).ok_or(Error::Unsupported)?),
+            None => wakes.then_some(word::WAKE),
+        };
+        // The agent must write in four cases: no data word can wake the target, it must confirm a notice, lines need an order that the provider does not
+        // keep, or accesses go by the owner's page tables.
+        let by_agent = wakes && self.net.fabric.traits.data == 0
+            || put.notice.is_some() && by_answer(flags)
+            || keeps_lines(flags, aligned(&dst), len)
+            || dst.region.is_by_address();
+        // SAFETY:
+        // - contract of this function.
+        unsafe {
+            match by_agent {
+                true => self.requests.put(put, flags, context),
+                false => self.write(src, dst, len, word, flags, context),
+            }
+        }
+    }
+
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         src.region.check(src.offset, len, Rights::READ)?;
         if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
             // - contract of this function.
-            return unsafe { self.requests.get(dst, src, len, flags, context) };
+            return unsafe { self.requests.get(get, flags, context) };
         }
         let dst = self.check(dst, len, Flags::empty())?;
         let own = Read {
@@ -323,45 +320,8 @@ impl Channel for Endpoint {
         self.word(notice).is_some()
     }
 
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        check_notice(&notice)?;
-        let word = self.word(&notice).ok_or(Error::Unsupported)?;
-        if by_answer(flags) || keeps_lines(flags, aligned(&dst), len) {
-            // SAFETY:
-            // - contract of this function.
-            return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
-        }
-        // SAFETY:
-        // - contract of this function.
-        unsafe { self.write(src, dst, len, Some(word), flags, context) }
-    }
-
-    unsafe fn atomic(
-        &self,
-        dst: Remote<'_>,
-        request: &AtomicRequest,
-        desc: u64,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of this function.
-        unsafe { self.requests.atomic(dst, request, desc, flags, context) }
-    }
-
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         self.ask_for_gathered();
         self.requests.poll(sink);
     }
-
-    unipgas_core::carried_out_by_requests!();
 }

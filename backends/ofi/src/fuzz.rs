@@ -1,11 +1,11 @@
 //! Readers of messages from the network and of addresses, for tests and libFuzzer.
 
 use bytemuck::bytes_of;
-use unipgas_core::streams::greeting::{ADDRESS, SECRET};
+use unipgas_core::streams::greeting::{ADDRESS, SECRET, foreign_address};
 
-use crate::address::{OfiAddress, number, protocol};
+use crate::address::{OfiAddress, number};
 use crate::choice;
-use crate::wire::{self, Acceptance, Along, Head, OpenRequest};
+use crate::wire::{self, Acceptance, Along, Head, OpenRequest, PROTOCOL};
 
 /// A reader: its name, the function, and inputs to begin with.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -27,7 +27,7 @@ fn regions() -> Vec<Vec<u8>> {
 }
 
 fn address(bytes: &[u8]) {
-    let _ = protocol(bytes);
+    let _ = foreign_address(bytes, PROTOCOL, "ofi");
     if let Some(address) = OfiAddress::decode(bytes) {
         let _ = (choice::socket(&address.name), choice::ip(&address.name));
         assert_eq!(address.encode(), bytes);
@@ -107,9 +107,4 @@ fn messages() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_sends_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -7,10 +7,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
-use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
+use rustix::net::{accept_with, connect, sockopt};
+use unipgas_core::Result;
+use unipgas_core::descriptor::{SOCKET, above, tcp_listener, tcp_socket};
 use unipgas_core::fork_closed_fd::ForkClosedFd;
-use unipgas_core::{Error, Result};
 
 /// The kernel cuts it to its limit.
 const BACKLOG: i32 = 1024;
@@ -24,18 +24,9 @@ pub(crate) struct LivenessListener {
 }
 
 impl LivenessListener {
-    /// Listens on any port of this address of the host. Errors: [`Error::Os`].
+    /// Listens on any port of this address of the host. Errors: [`Error::Os`](unipgas_core::Error::Os).
     pub fn open(ip: IpAddr) -> Result<Self> {
-        let os = |what: &str| {
-            let what = what.to_owned();
-            move |error: Errno| Error::os(&what, error)
-        };
-        let any = SocketAddr::new(ip, 0);
-        let socket = tcp_socket(&any).map_err(os("socket"))?;
-        bind(&socket, &any).map_err(os("bind"))?;
-        listen(&socket, BACKLOG).map_err(os("listen"))?;
-        let bound = getsockname(&socket).map_err(os("getsockname"))?;
-        let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
+        let (socket, address) = tcp_listener(ip, BACKLOG)?;
         Ok(LivenessListener {
             socket: ForkClosedFd::new(socket),
             address,

@@ -4,15 +4,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use unipgas_core::bundle::Tag;
-use unipgas_core::driver::Driver;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
-    StreamBackend, StreamTransport, Streams,
+    Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Deadline, Error, Result, Rights};
 
 use crate::address::OfiAddress;
 use crate::backend::TAG;
@@ -23,12 +22,7 @@ use crate::liveness_listener::LivenessListener;
 use crate::net::OfiNet;
 use crate::region;
 
-/// The agent's view of the network.
-struct Fabric {
-    net: Arc<OfiNet>,
-}
-
-impl Network for Fabric {
+impl Network for Ofi {
     fn address(&self) -> &[u8] {
         &self.net.address
     }
@@ -45,10 +39,8 @@ impl Network for Fabric {
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
-        Ok(self.net.accept())
+        Ok(self.net.owner.accept())
     }
-
-    fn want_guests(&self, _: bool) {}
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         let lifeline = self.net.lifeline().and_then(LivenessListener::events);
@@ -66,10 +58,6 @@ impl Network for Fabric {
             lifeline.dismiss();
         }
         news
-    }
-
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
     }
 
     fn needs_beats(&self) -> bool {
@@ -106,11 +94,7 @@ impl Network for Fabric {
 
 /// A transport over libfabric.
 pub struct Ofi {
-    /// `None` while this is dropped.
-    streams: Option<Streams>,
     pub(crate) net: Arc<OfiNet>,
-    /// Causes turns, if the provider has no descriptor for events.
-    beats: Option<Arc<Driver>>,
 }
 
 impl Ofi {
@@ -128,26 +112,7 @@ impl Ofi {
         let owner = Arc::new(EventReceiver::default());
         let net = OfiNet::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
-        let network = Arc::new(Fabric { net: net.clone() });
-        let streams = Streams::open(network, beside)?;
-        owner.is(&streams);
-        let driver = Driver::of_this_process()?;
-        let beats = net.fabric.events().is_none().then_some(driver);
-        beats.iter().for_each(|driver| driver.more());
-        Ok(StreamTransport(Ofi {
-            streams: Some(streams),
-            net,
-            beats,
-        }))
-    }
-}
-
-impl Drop for Ofi {
-    fn drop(&mut self) {
-        let is_used = |net: &Arc<OfiNet>| Arc::strong_count(net) > 1;
-        // Conversations carry the farewell, so they close last.
-        streams::close(&mut self.streams, &self.net, OfiNet::close, is_used);
-        self.beats.iter().for_each(|driver| driver.fewer(1));
+        StreamTransport::open(Arc::new(Ofi { net }), &owner, beside)
     }
 }
 
@@ -155,16 +120,12 @@ impl StreamBackend for Ofi {
     const NAME: &'static str = "ofi";
     const TAG: Tag = TAG;
 
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
-
-    fn limits(&self) -> Limits {
+    fn channel_limits(&self, requests: &Limits) -> Limits {
         let traits = &self.net.fabric.traits;
         Limits {
             registered: traits.local,
             inline: traits.inject.min(INLINE),
-            ..*self.streams().node().limits()
+            ..*requests
         }
     }
 
@@ -187,6 +148,15 @@ impl StreamBackend for Ofi {
 
     fn channel(&self, requests: Requests) -> Box<dyn Channel> {
         Box::new(Endpoint::new(self.net.clone(), requests))
+    }
+
+    fn close(&self, deadline: Deadline) {
+        // Conversations carry the farewell, so they close last.
+        self.net.close(deadline);
+    }
+
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.net) > 1
     }
 }
 

@@ -6,7 +6,8 @@ use unipgas_core::inbox::Record;
 use unipgas_core::kernel_copy::RemoteOwner;
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
@@ -68,6 +69,39 @@ impl ShmChannel {
         ring(notice.slot.region);
         Ok(Outcome::Complete)
     }
+
+    /// # Safety
+    /// As [`Channel::put`].
+    unsafe fn put_notify(
+        &self,
+        put: &PutRequest<'_>,
+        notice: Notice<'_>,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        let Remote { region, offset } = notice.slot;
+        if mapped(put.dst.region) && mapped(region) {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { MappedChannel.put(put, flags, context) };
+        }
+        // Nothing may be written when the notice is going to be refused.
+        region.check(offset, 4, Rights::WRITE)?;
+        let parts = region.parts();
+        let home = if parts.base.is_null() {
+            parts.detail[0] as usize
+        } else {
+            parts.base.addr()
+        };
+        if !(home + offset).is_multiple_of(4) {
+            return Err(Error::Misaligned(4));
+        }
+        let data = PutRequest::new(put.src, put.dst, put.len);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.put(&data, flags & Flags::LINES, context)? };
+        self.notify(notice, flags, context)
+    }
 }
 
 fn ring(region: &RemoteRegion) {
@@ -82,18 +116,17 @@ fn mapped(region: &RemoteRegion) -> bool {
 }
 
 impl Channel for ShmChannel {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
+        if let Some(notice) = put.notice {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.put_notify(put, notice, flags, context) };
+        }
         if mapped(dst.region) {
             // SAFETY:
             // - the caller's word.
-            return unsafe { MappedChannel.put(src, dst, len, flags, context) };
+            return unsafe { MappedChannel.put(put, flags, context) };
         }
         // SAFETY:
         // - the caller's word.
@@ -102,18 +135,12 @@ impl Channel for ShmChannel {
         })
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         if mapped(src.region) {
             // SAFETY:
             // - the caller's word.
-            return unsafe { MappedChannel.get(dst, src, len, flags, context) };
+            return unsafe { MappedChannel.get(get, flags, context) };
         }
         // SAFETY:
         // - the caller's word.
@@ -127,40 +154,6 @@ impl Channel for ShmChannel {
             return MappedChannel.notify(notice, flags, context);
         }
         self.private_notify(notice)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        if mapped(dst.region) && mapped(notice.slot.region) {
-            // SAFETY:
-            // - the caller's word.
-            return unsafe { MappedChannel.put_notify(src, dst, len, notice, flags, context) };
-        }
-        // Nothing may be written when the notice is going to be refused.
-        notice
-            .slot
-            .region
-            .check(notice.slot.offset, 4, Rights::WRITE)?;
-        let parts = notice.slot.region.parts();
-        let home = if parts.base.is_null() {
-            parts.detail[0] as usize
-        } else {
-            parts.base.addr()
-        };
-        if !(home + notice.slot.offset).is_multiple_of(4) {
-            return Err(Error::Misaligned(4));
-        }
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.put(src, dst, len, flags & Flags::LINES, context)? };
-        self.notify(notice, flags, context)
     }
 
     unsafe fn atomic(

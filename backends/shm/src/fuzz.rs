@@ -18,9 +18,4 @@ pub const READERS: &[Reader] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_writes_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

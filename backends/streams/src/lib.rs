@@ -31,8 +31,9 @@ mod transport;
 mod window;
 
 pub use backend::BACKEND;
+pub use network::SocketStreams;
 pub use options::StreamsOptions;
-pub use transport::{SocketStreams, probe};
+pub use transport::probe;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Sockets as the agent's network.
+//! SocketStreams as the agent's network.
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,8 +26,8 @@ const LISTENER: u64 = u64::MAX;
 /// The most events that are taken at once.
 const AT_ONCE: usize = 64;
 
-/// The listening socket and the events of this process.
-pub(crate) struct Sockets {
+/// The network of sockets: the listening socket and the events of this process.
+pub struct SocketStreams {
     options: StreamsOptions,
     listener: Listener,
     events: Arc<Events>,
@@ -37,13 +37,13 @@ pub(crate) struct Sockets {
     owner: Arc<EventReceiver>,
 }
 
-impl Sockets {
+impl SocketStreams {
     /// Begins to listen. Errors: [`Error::Os`].
-    pub fn open(options: StreamsOptions, owner: Arc<EventReceiver>) -> Result<Self> {
+    pub(crate) fn listen(options: StreamsOptions, owner: Arc<EventReceiver>) -> Result<Self> {
         let listener = Listener::open(options.tcp)?;
         let events = Arc::new(Events::new()?);
         events.watch(&listener.socket, LISTENER)?;
-        Ok(Sockets {
+        Ok(SocketStreams {
             options,
             listener,
             events,
@@ -70,13 +70,9 @@ impl Sockets {
     }
 }
 
-impl Network for Sockets {
+impl Network for SocketStreams {
     fn address(&self) -> &[u8] {
         &self.listener.address
-    }
-
-    fn needs_beats(&self) -> bool {
-        false
     }
 
     fn secret(&self) -> [u8; SECRET] {
@@ -298,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_first_pull_after_the_end_gives_the_last_bytes_and_the_end() {
-        let sockets = Sockets::open(StreamsOptions::default(), Arc::default()).unwrap();
+        let sockets = SocketStreams::listen(StreamsOptions::default(), Arc::default()).unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let socket = sockets.socket(here, None, false).unwrap();

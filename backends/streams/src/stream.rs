@@ -1,6 +1,6 @@
 //! Sockets, and the secret that protects them.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
-    bind, connect, getsockname, listen, recv, send, socket_with,
+    bind, connect, listen, recv, send, socket_with,
 };
-use unipgas_core::descriptor::above;
+use unipgas_core::descriptor::{above, tcp_listener};
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::{Deadline, Error, Result, host};
 
@@ -49,27 +49,21 @@ impl Listener {
         let secret = random()?;
         let mut address = vec![if tcp { TCP } else { UNIX }];
         address.extend(secret);
-        let socket = open(if tcp {
-            AddressFamily::INET
-        } else {
-            AddressFamily::UNIX
-        })?;
-        if tcp {
-            let any = SocketAddrV4::new(host::own_address(), 0);
-            bind(&socket, &any).map_err(os("bind"))?;
-            let bound = getsockname(&socket).map_err(os("getsockname"))?;
-            let Ok(SocketAddr::V4(bound)) = SocketAddr::try_from(bound) else {
-                return Err(Error::Os("getsockname: not an IPv4 address".into()));
-            };
-            address.extend(bound.ip().octets());
+        let socket = if tcp {
+            let ip = host::own_address();
+            let (socket, bound) = tcp_listener(ip.into(), BACKLOG)?;
+            address.extend(ip.octets());
             address.extend(bound.port().to_le_bytes());
+            socket
         } else {
+            let socket = open(AddressFamily::UNIX)?;
             let name: [u8; NAME] = random()?;
             bind(&socket, &unix(&name)?).map_err(os("bind"))?;
             address.extend(name);
-        }
-        listen(&socket, BACKLOG).map_err(os("listen"))?;
-        rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
+            listen(&socket, BACKLOG).map_err(os("listen"))?;
+            rustix::io::ioctl_fionbio(&socket, true).map_err(os("ioctl"))?;
+            socket
+        };
         Ok(Listener {
             socket,
             address,

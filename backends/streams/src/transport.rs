@@ -5,16 +5,13 @@ use std::sync::Arc;
 use unipgas_core::Result;
 use unipgas_core::bundle::Tag;
 use unipgas_core::registry::Opening;
-use unipgas_core::streams::{EventReceiver, StreamBackend, StreamTransport, Streams};
+use unipgas_core::streams::{EventReceiver, StreamBackend, StreamTransport};
 use unipgas_core::transport::Transport;
 
 use crate::backend::TAG;
-use crate::network::Sockets;
+use crate::network::SocketStreams;
 use crate::options::StreamsOptions;
 use crate::stream::Listener;
-
-/// A transport over sockets.
-pub struct SocketStreams(Streams);
 
 impl SocketStreams {
     /// Opens the transport with the options of UNIPGAS_STREAMS. If other hosts take part, it always uses TCP. Errors:
@@ -31,20 +28,14 @@ impl SocketStreams {
         beside: Option<Arc<dyn Transport>>,
     ) -> Result<StreamTransport<Self>> {
         let owner = Arc::new(EventReceiver::default());
-        let sockets = Arc::new(Sockets::open(options, owner.clone())?);
-        let streams = Streams::open(sockets, beside)?;
-        owner.is(&streams);
-        Ok(StreamTransport(SocketStreams(streams)))
+        let sockets = Arc::new(SocketStreams::listen(options, owner.clone())?);
+        StreamTransport::open(sockets, &owner, beside)
     }
 }
 
 impl StreamBackend for SocketStreams {
     const NAME: &'static str = "streams";
     const TAG: Tag = TAG;
-
-    fn streams(&self) -> &Streams {
-        &self.0
-    }
 
     fn is_common(&self, _: &[u8]) -> bool {
         true

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Flags, Local, Remote, Rights};
@@ -34,9 +35,13 @@ fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
     // SAFETY:
     // - in bounds of the source, which outlives both.
     unsafe {
-        channel.get(local, remote(0), 8, Flags::empty(), 1).unwrap();
+        channel
+            .get(&GetRequest::new(local, remote(0), 8), Flags::empty(), 1)
+            .unwrap();
         // What was read goes on.
-        channel.put(local, remote(8), 8, Flags::ORDERED, 2).unwrap();
+        channel
+            .put(&PutRequest::new(local, remote(8), 8), Flags::ORDERED, 2)
+            .unwrap();
     }
     while word(theirs.as_ref(), 8).load(Ordering::Acquire) != 77 {
         std::thread::yield_now();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use unipgas_core::op::PutRequest;
 use unipgas_core::region::Memory;
 use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
@@ -48,7 +49,10 @@ impl Node {
         );
         // SAFETY:
         // - the source is longer, and outlives the end of the operation.
-        unsafe { self.channel.put(src, dst, 64, Flags::empty(), 1) }
+        unsafe {
+            self.channel
+                .put(&PutRequest::new(src, dst, 64), Flags::empty(), 1)
+        }
     }
 
     /// What became of everything posted.

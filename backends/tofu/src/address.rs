@@ -40,11 +40,6 @@ pub fn identity(secret: &[u8; SECRET]) -> u64 {
     halves[0] ^ halves[1]
 }
 
-/// Protocol of an encoded address. `None`: too short.
-pub fn protocol(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use unipgas_core::descriptor::above;
-use unipgas_core::{Error, Result};
+use unipgas_core::Result;
+use unipgas_core::descriptor::{set_timer, timer};
 
 /// Shortest and longest tick interval, in nanoseconds.
 const SPANS: (i64, i64) = (100_000, 4_000_000);
@@ -21,28 +17,14 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts with the shortest interval. Errors: [`Error::Os`].
+    /// Starts with the shortest interval. Errors: [`Error::Os`](unipgas_core::Error::Os).
     pub fn new() -> Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
         let clock = Clock {
-            fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
+            fd: timer()?,
             span: AtomicI64::new(SPANS.0),
         };
-        clock.set(SPANS.0);
+        set_timer(&clock.fd, SPANS.0);
         Ok(clock)
-    }
-
-    fn set(&self, span: i64) {
-        let time = |nanoseconds| Timespec {
-            tv_sec: 0,
-            tv_nsec: nanoseconds,
-        };
-        let once = Itimerspec {
-            it_interval: time(0),
-            it_value: time(span),
-        };
-        let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
     }
 
     /// Reports a poll, and whether it found `something`. Schedules the next tick.
@@ -53,13 +35,13 @@ impl Clock {
             false => (self.span.load(Ordering::Relaxed) * 2).min(SPANS.1),
         };
         self.span.store(span, Ordering::Relaxed);
-        self.set(span);
+        set_timer(&self.fd, span);
     }
 
     /// Shortens the interval, because an event is expected soon.
     pub fn hurry(&self) {
         if self.span.swap(SPANS.0, Ordering::Relaxed) > SPANS.0 {
-            self.set(SPANS.0);
+            set_timer(&self.fd, SPANS.0);
         }
     }
 }

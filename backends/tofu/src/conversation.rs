@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState, pull_from};
 use unipgas_core::{Error, Result};
 
 use crate::address::TofuAddress;
@@ -372,15 +372,7 @@ impl Stream for TofuStream {
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
-        let mut incoming = self.incoming.lock();
-        match into.is_empty() {
-            true => std::mem::swap(into, &mut incoming.bytes),
-            false => into.append(&mut incoming.bytes),
-        }
-        match ended {
-            true => Err(StreamEnded),
-            false => Ok(()),
-        }
+        pull_from(&mut self.incoming.lock().bytes, into, ended)
     }
 
     fn want_room(&self, wanted: bool) {
@@ -414,11 +406,7 @@ impl Stream for TofuStream {
         pulse.heard = heard;
         if news || !wanted && pulse.silent == 0 {
             pulse.silent = 0;
-            return if wanted {
-                TransitState::Waits
-            } else {
-                TransitState::Nothing
-            };
+            return TransitState::of_living(wanted);
         }
         pulse.silent += 1;
         if pulse.silent > SILENT {

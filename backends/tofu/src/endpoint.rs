@@ -4,7 +4,8 @@ use std::ffi::c_ulong;
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Local, Notice, Outcome, PutRequest, Remote,
+    UnsignaledPut,
 };
 use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
@@ -88,7 +89,7 @@ impl NetworkOp for Write {
             if self.len > 0 && !self.half {
                 // `DELAY_START`: the data leaves with the word.
                 // SAFETY:
-                // - contract of `Channel::put_notify`, which is the same.
+                // - contract of `Channel::put`.
                 unsafe { self.put(vcq, peer, vcq.waiting(), data) }?;
                 self.half = true;
             }
@@ -219,44 +220,43 @@ impl Endpoint {
     }
 }
 
+/// STADD and value of the notice's word.
+fn word(notice: Notice<'_>) -> (u64, u32) {
+    (far(notice.slot.region, notice.slot.offset), notice.value)
+}
+
 const NOWHERE: Local = Local {
     ptr: std::ptr::dangling_mut(),
     desc: 0,
 };
 
 impl Channel for Endpoint {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        if dst.region.is_by_address() {
-            // SAFETY:
-            // - contract of this call: `src` is valid until completion.
-            return unsafe { self.requests.put(src, dst, len, flags, context) };
-        }
-        // SAFETY:
-        // - as above.
-        unsafe { self.write(src, dst, len, None, flags, context) }
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&self.requests)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { dst, len, .. } = *put;
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        put.notice.as_ref().map_or(Ok(()), check_notice)?;
+        if dst.region.is_by_address() {
+            // SAFETY:
+            // - contract of this call: the source is valid until completion.
+            return unsafe { self.requests.put(put, flags, context) };
+        }
+        let word = put.notice.map(word);
+        // SAFETY:
+        // - as above.
+        unsafe { self.write(put.src, dst, len, word, flags, context) }
+    }
+
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         src.region.check(src.offset, len, Rights::READ)?;
         if src.region.is_by_address() {
             // SAFETY:
             // - contract of this call: `dst` is valid for writes until completion.
-            return unsafe { self.requests.get(dst, src, len, flags, context) };
+            return unsafe { self.requests.get(get, flags, context) };
         }
         let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
         let own = Read {
@@ -277,28 +277,11 @@ impl Channel for Endpoint {
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         check_notice(&notice)?;
-        let word = (far(notice.slot.region, notice.slot.offset), notice.value);
+        let word = word(notice);
         let flags = flags.difference(Flags::LINES) | Flags::INLINE;
         // SAFETY:
         // - the length is 0.
         unsafe { self.write(NOWHERE, notice.slot, 0, Some(word), flags, context) }
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        check_notice(&notice)?;
-        let word = (far(notice.slot.region, notice.slot.offset), notice.value);
-        // SAFETY:
-        // - contract of this call: `src` is valid until completion.
-        unsafe { self.write(src, dst, len, Some(word), flags, context) }
     }
 
     unsafe fn atomic(
@@ -359,6 +342,4 @@ impl Channel for Endpoint {
         }
         self.requests.poll(sink);
     }
-
-    unipgas_core::carried_out_by_requests!();
 }

@@ -34,9 +34,4 @@ fn regions() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_sends_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

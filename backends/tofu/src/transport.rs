@@ -11,11 +11,11 @@ use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
-    StreamBackend, StreamTransport, Streams,
+    Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport,
 };
 use unipgas_core::transport::{Channel, Limits};
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Deadline, Error, Result, Rights};
 use unipgas_utofu_sys::UtofuFunctions;
 
 use crate::address::TofuAddress;
@@ -30,12 +30,7 @@ use crate::vcq;
 /// Bytes of a value, for the choice of group shapes.
 const SMALL: u64 = 64;
 
-/// The network under the agent.
-struct Fabric {
-    net: Arc<TofuNet>,
-}
-
-impl Network for Fabric {
+impl Network for Tofu {
     fn address(&self) -> &[u8] {
         bytemuck::bytes_of(&self.net.address)
     }
@@ -52,10 +47,8 @@ impl Network for Fabric {
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
-        Ok(self.net.accept())
+        Ok(self.net.owner.accept())
     }
-
-    fn want_guests(&self, _: bool) {}
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()
@@ -63,14 +56,6 @@ impl Network for Fabric {
 
     fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
-    }
-
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
-    }
-
-    fn needs_beats(&self) -> bool {
-        false
     }
 
     fn limits(&self) -> Limits {
@@ -105,8 +90,6 @@ impl Network for Fabric {
 
 /// This process's place in the network.
 pub struct Tofu {
-    /// `None` only during the drop.
-    streams: Option<Streams>,
     net: Arc<TofuNet>,
 }
 
@@ -118,20 +101,7 @@ impl Tofu {
         let net = TofuNet::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
-        let network = Arc::new(Fabric { net: net.clone() });
-        let streams = Streams::open(network, opening.beside.clone())?;
-        owner.is(&streams);
-        Ok(StreamTransport(Tofu {
-            streams: Some(streams),
-            net,
-        }))
-    }
-}
-
-impl Drop for Tofu {
-    fn drop(&mut self) {
-        let is_used = |net: &Arc<TofuNet>| Arc::strong_count(net) > 1;
-        streams::close(&mut self.streams, &self.net, TofuNet::close, is_used);
+        StreamTransport::open(Arc::new(Tofu { net }), &owner, opening.beside.clone())
     }
 }
 
@@ -139,14 +109,10 @@ impl StreamBackend for Tofu {
     const NAME: &'static str = "tofu";
     const TAG: Tag = TAG;
 
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
-
-    fn limits(&self) -> Limits {
+    fn channel_limits(&self, requests: &Limits) -> Limits {
         Limits {
             inline: PIGGYBACK.min(self.net.caps.max_piggyback_size),
-            ..*self.streams().node().limits()
+            ..*requests
         }
     }
 
@@ -180,6 +146,14 @@ impl StreamBackend for Tofu {
 
     fn is_under_way(&self) -> bool {
         self.net.is_under_way()
+    }
+
+    fn close(&self, deadline: Deadline) {
+        self.net.close(deadline);
+    }
+
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.net) > 1
     }
 }
 

@@ -15,11 +15,6 @@ pub(crate) struct VerbsAddress {
     pub door: SocketAddr,
 }
 
-/// Protocol of an encoded address. `None`: too short.
-pub fn protocol(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
-}
-
 impl VerbsAddress {
     /// Encodes the address.
     pub fn encode(&self) -> Vec<u8> {

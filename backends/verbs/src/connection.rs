@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState, pull_from};
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
@@ -280,6 +280,11 @@ impl Connection {
         if queue.is_watched() {
             return true;
         }
+        self.acknowledge(&mut queue).is_ok()
+    }
+
+    /// Posts a signaled empty write. Its completion covers all earlier writes.
+    pub fn acknowledge(&self, queue: &mut SendQueue) -> unipgas_core::Result<()> {
         let mut nothing = ibv_sge {
             addr: 0,
             length: 0,
@@ -292,7 +297,6 @@ impl Connection {
             let chain = (self.number, &mut [request]);
             queue.post(&self.pair, chain, Takes::Nothing, PostedWork::Probe)
         }
-        .is_ok()
     }
 
     /// Look at a connection that is not open.
@@ -351,15 +355,7 @@ impl Stream for Connection {
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
-        let mut incoming = self.incoming.lock();
-        match into.is_empty() {
-            true => std::mem::swap(into, &mut incoming),
-            false => into.append(&mut incoming),
-        }
-        match ended {
-            true => Err(StreamEnded),
-            false => Ok(()),
-        }
+        pull_from(&mut self.incoming.lock(), into, ended)
     }
 
     fn want_room(&self, wanted: bool) {
@@ -393,11 +389,7 @@ impl Stream for Connection {
         pulse.heard = heard;
         if news {
             pulse.asked = false;
-            return if wanted {
-                TransitState::Waits
-            } else {
-                TransitState::Nothing
-            };
+            return TransitState::of_living(wanted);
         }
         if wanted || pulse.asked {
             // A dead peer causes an error completion.

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Local, Notice, Outcome, PutRequest, Remote,
+    UnsignaledPut,
 };
 use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
@@ -333,42 +334,36 @@ const NOWHERE: Local = Local {
 };
 
 impl Channel for Endpoint {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&self.requests)
+    }
+
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { dst, len, .. } = *put;
         dst.region.check(dst.offset, len, Rights::WRITE)?;
+        put.notice.as_ref().map_or(Ok(()), check_notice)?;
         if keeps_lines(flags, aligned(&dst), len) || dst.region.is_by_address() {
             // SAFETY:
-            // - contract of this call: `src` is valid until completion.
-            return unsafe { self.requests.put(src, dst, len, flags, context) };
+            // - contract of this call: the source is valid until completion.
+            return unsafe { self.requests.put(put, flags, context) };
         }
-        let tells = match flags.contains(Flags::WAKE) {
-            true => Tells::Wakes,
-            false => Tells::Nothing,
+        let tells = match put.notice {
+            Some(Notice { slot, value }) => Tells::Word(far(slot.region, slot.offset), value),
+            None if flags.contains(Flags::WAKE) => Tells::Wakes,
+            None => Tells::Nothing,
         };
         // SAFETY:
         // - as above.
-        unsafe { self.write(src, dst, len, tells, flags, context) }
+        unsafe { self.write(put.src, dst, len, tells, flags, context) }
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         src.region.check(src.offset, len, Rights::READ)?;
         if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
             // - contract of this call: `dst` is valid for writes until completion.
-            return unsafe { self.requests.get(dst, src, len, flags, context) };
+            return unsafe { self.requests.get(get, flags, context) };
         }
         let own = Read {
             into: dst.ptr,
@@ -389,29 +384,6 @@ impl Channel for Endpoint {
         // SAFETY:
         // - the length is 0.
         unsafe { self.write(NOWHERE, notice.slot, 0, tells, flags, context) }
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        check_notice(&notice)?;
-        if keeps_lines(flags, aligned(&dst), len) {
-            // SAFETY:
-            // - contract of this call: `src` is valid until completion.
-            return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
-        }
-        let slot = far(notice.slot.region, notice.slot.offset);
-        let tells = Tells::Word(slot, notice.value);
-        // SAFETY:
-        // - as above.
-        unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
     unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
@@ -505,6 +477,4 @@ impl Channel for Endpoint {
         }
         self.requests.poll(sink);
     }
-
-    unipgas_core::carried_out_by_requests!();
 }

@@ -1,9 +1,9 @@
 //! Readers of untrusted bytes, from the network or from addresses, for tests and libFuzzer.
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
-use unipgas_core::streams::greeting::SECRET;
+use unipgas_core::streams::greeting::{SECRET, foreign_address};
 
-use crate::address::{VerbsAddress, protocol};
+use crate::address::VerbsAddress;
 use crate::choice::{DevicePort, DeviceSelector};
 use crate::desk::contact::{accepted, caller};
 use crate::wire::{
@@ -49,7 +49,7 @@ fn ends() -> QpParameters {
 }
 
 fn address(bytes: &[u8]) {
-    let _ = protocol(bytes);
+    let _ = foreign_address(bytes, PROTOCOL, "verbs");
     if let Some(address) = VerbsAddress::decode(bytes) {
         assert_eq!(address.encode(), bytes);
     }
@@ -184,9 +184,4 @@ fn wishes() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn what_nobody_sends_is_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

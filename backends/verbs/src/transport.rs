@@ -9,11 +9,11 @@ use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
-    StreamBackend, StreamTransport, Streams,
+    Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Deadline, Error, Result, Rights};
 
 use crate::address::VerbsAddress;
 use crate::backend::TAG;
@@ -23,12 +23,7 @@ use crate::endpoint::Endpoint;
 use crate::net::{DEPTH, VerbsNet};
 use crate::region;
 
-/// The network under the agent.
-struct Fabric {
-    net: Arc<VerbsNet>,
-}
-
-impl Network for Fabric {
+impl Network for Verbs {
     fn address(&self) -> &[u8] {
         &self.net.address
     }
@@ -58,14 +53,6 @@ impl Network for Fabric {
 
     fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
-    }
-
-    fn is_moved_on_by_waiting(&self) -> bool {
-        true
-    }
-
-    fn needs_beats(&self) -> bool {
-        false
     }
 
     fn may_rest(&self) -> bool {
@@ -100,8 +87,6 @@ impl Network for Fabric {
 
 /// This process's place in the network.
 pub struct Verbs {
-    /// `None` only during the drop.
-    streams: Option<Streams>,
     net: Arc<VerbsNet>,
 }
 
@@ -120,21 +105,7 @@ impl Verbs {
         let owner = Arc::new(EventReceiver::default());
         let net = VerbsNet::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
-        let network = Arc::new(Fabric { net: net.clone() });
-        let streams = Streams::open(network, beside)?;
-        owner.is(&streams);
-        Ok(StreamTransport(Verbs {
-            streams: Some(streams),
-            net,
-        }))
-    }
-}
-
-impl Drop for Verbs {
-    fn drop(&mut self) {
-        let is_used =
-            |net: &Arc<VerbsNet>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
-        streams::close(&mut self.streams, &self.net, VerbsNet::close, is_used);
+        StreamTransport::open(Arc::new(Verbs { net }), &owner, beside)
     }
 }
 
@@ -142,14 +113,10 @@ impl StreamBackend for Verbs {
     const NAME: &'static str = "verbs";
     const TAG: Tag = TAG;
 
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
-
-    fn limits(&self) -> Limits {
+    fn channel_limits(&self, requests: &Limits) -> Limits {
         Limits {
             inline: self.net.inline as usize,
-            ..*self.streams().node().limits()
+            ..*requests
         }
     }
 
@@ -187,6 +154,14 @@ impl StreamBackend for Verbs {
 
     fn is_under_way(&self) -> bool {
         self.net.is_under_way()
+    }
+
+    fn close(&self, deadline: Deadline) {
+        self.net.close(deadline);
+    }
+
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.net) > 1 || Arc::strong_count(&self.net.lives) > 1
     }
 }
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use unipgas_core::op::{Notice, Remote, UnsignaledPut};
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Error, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
 use crate::net::VerbsNet;
-use crate::posting::{PostedWork, SendQueue, Takes, write};
+use crate::posting::{SendQueue, write};
 use crate::region::{connection, far};
 use crate::wire::{self, ImmediateKind};
 
@@ -286,7 +286,7 @@ impl UnsignaledWrites {
             }
             if !queue.will_tell(last) {
                 // If the queue is full, it contains signaled work requests anyway.
-                let _ = acknowledge(&mut queue, connection);
+                let _ = connection.acknowledge(&mut queue);
             }
             true
         });
@@ -313,20 +313,4 @@ fn leave(connection: &Connection, lane: usize) -> bool {
         queue.lanes[lane] = ChannelLane::default();
     }
     leaves
-}
-
-/// Posts a signaled empty write. Its completion covers all earlier writes.
-fn acknowledge(queue: &mut SendQueue, connection: &Connection) -> Result<()> {
-    let mut nothing = ibv_sge {
-        addr: 0,
-        length: 0,
-        lkey: 0,
-    };
-    let request = write(&mut nothing, (0, 0));
-    // SAFETY:
-    // - the request names no memory.
-    unsafe {
-        let chain = (connection.number, &mut [request]);
-        queue.post(&connection.pair, chain, Takes::Nothing, PostedWork::Probe)
-    }
 }

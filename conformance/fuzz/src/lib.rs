@@ -46,6 +46,18 @@ pub fn run(readers: &[Reader]) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// For a module `fuzz`: the test of its `READERS`.
+#[macro_export]
+macro_rules! test_readers {
+    () => {
+        #[test]
+        #[cfg_attr(miri, ignore = "as often as it takes")]
+        fn malformed_bytes_are_read() {
+            $crate::run(READERS);
+        }
+    };
+}
+
 /// What went wrong.
 fn run_one((name, read, seeds): &Reader, rounds: u32) -> Option<String> {
     let seeds = seeds();

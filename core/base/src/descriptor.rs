@@ -5,7 +5,7 @@
 //! files that are open for microseconds: another thread may print at the same time.
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -14,6 +14,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use crate::{Error, Result};
 
@@ -67,6 +71,37 @@ pub fn tcp_socket(like: &SocketAddr) -> rustix::io::Result<OwnedFd> {
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     above(|| socket_with(family, SocketType::STREAM, SOCKET, None))
+}
+
+/// A socket that listens on any TCP port of this host address, and its address. `backlog`: the kernel reduces it to its limit. Errors: [`Error::Os`].
+pub fn tcp_listener(ip: IpAddr, backlog: i32) -> Result<(OwnedFd, SocketAddr)> {
+    let os = |what: &'static str| move |error: Errno| Error::os(what, error);
+    let any = SocketAddr::new(ip, 0);
+    let socket = tcp_socket(&any).map_err(os("socket"))?;
+    rustix::net::bind(&socket, &any).map_err(os("bind"))?;
+    rustix::net::listen(&socket, backlog).map_err(os("listen"))?;
+    let bound = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from);
+    Ok((socket, bound.map_err(os("getsockname"))?))
+}
+
+/// A nonblocking timer of the monotonic clock, close-on-exec. Errors: [`Error::Os`].
+pub fn timer() -> Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    above(|| timerfd_create(TimerfdClockId::Monotonic, flags))
+        .map_err(|error| Error::os("timerfd_create", error))
+}
+
+/// Makes the timer readable once, after this time of less than a second.
+pub fn set_timer(timer: &OwnedFd, nanoseconds: i64) {
+    let time = |nanoseconds| Timespec {
+        tv_sec: 0,
+        tv_nsec: nanoseconds,
+    };
+    let once = Itimerspec {
+        it_interval: time(0),
+        it_value: time(nanoseconds),
+    };
+    let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
 }
 
 /// Opens `path`, close-on-exec. Errors: as open(2).

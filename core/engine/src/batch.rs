@@ -101,8 +101,6 @@ mod tests {
 
     use super::*;
     use crate::Rights;
-    use crate::doubles::unsupported_operations;
-    use crate::op::Completion;
     use crate::region::RemoteParts;
 
     /// Notes each call, and its peer.
@@ -121,14 +119,6 @@ mod tests {
 
         fn end_batch(&self, to: &RemoteRegion, more: bool) {
             self.say(to, if more { "stays" } else { "leaves" });
-        }
-
-        unsupported_operations!();
-
-        fn poll(&self, _: &mut dyn FnMut(Completion)) {}
-
-        fn pending(&self) -> usize {
-            0
         }
     }
 

@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use crate::atomic::AtomicForm;
 use crate::inbox::Record;
-use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer};
+use crate::op::{
+    AtomicRequest, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer,
+};
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
 use crate::{AtomicOp, AtomicType, Result, copy};
@@ -119,7 +122,7 @@ impl DeferredPart {
 
 /// A deferred operation.
 pub enum DeferredOp {
-    /// [`Channel::put`], or [`Channel::put_notify`].
+    /// [`Channel::put`].
     Put {
         /// The bytes to write.
         src: Source,
@@ -194,22 +197,23 @@ pub enum DeferredOp {
 unsafe impl Send for DeferredOp {}
 
 impl DeferredOp {
-    /// Takes the arguments of [`Channel::put`], or of [`Channel::put_notify`] with a notice.
-    pub fn put(src: Local, dst: Remote<'_>, len: usize, notice: Option<Notice<'_>>) -> Self {
+    /// Takes the arguments of [`Channel::put`].
+    pub fn put(put: &PutRequest<'_>) -> Self {
+        let notice_parts = |notice: Notice<'_>| (RegionPlace::of(notice.slot), notice.value);
         DeferredOp::Put {
-            src: Source::Users(src),
-            dst: RegionPlace::of(dst),
-            len,
-            notice: notice.map(|notice| (RegionPlace::of(notice.slot), notice.value)),
+            src: Source::Users(put.src),
+            dst: RegionPlace::of(put.dst),
+            len: put.len,
+            notice: put.notice.map(notice_parts),
         }
     }
 
     /// Takes the arguments of [`Channel::get`].
-    pub fn get(dst: Local, src: Remote<'_>, len: usize) -> Self {
+    pub fn get(get: &GetRequest<'_>) -> Self {
         DeferredOp::Get {
-            dst,
-            src: RegionPlace::of(src),
-            len,
+            dst: get.dst,
+            src: RegionPlace::of(get.src),
+            len: get.len,
         }
     }
 
@@ -241,27 +245,13 @@ impl DeferredOp {
         }
     }
 
-    /// Takes the arguments of [`Channel::deliver`].
-    pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
+    /// Takes the arguments of [`Channel::deliver`], or of [`Channel::put_deliver`].
+    pub fn deliver(put: Option<&PutRequest<'_>>, inbox: Inbox<'_>, record: Record) -> Self {
+        let kept = |put: &PutRequest<'_>| {
+            Box::new((Source::Users(put.src), RegionPlace::of(put.dst), put.len))
+        };
         DeferredOp::Deliver {
-            put: None,
-            first: inbox.first.clone(),
-            second: inbox.second.cloned(),
-            overflow: inbox.overflow.map(RegionPlace::of),
-            record,
-        }
-    }
-
-    /// Takes the arguments of [`Channel::put_deliver`].
-    pub(crate) fn put_deliver(
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        inbox: Inbox<'_>,
-        record: Record,
-    ) -> Self {
-        DeferredOp::Deliver {
-            put: Some(Box::new((Source::Users(src), RegionPlace::of(dst), len))),
+            put: put.map(kept),
             first: inbox.first.clone(),
             second: inbox.second.cloned(),
             overflow: inbox.overflow.map(RegionPlace::of),
@@ -356,15 +346,23 @@ impl DeferredOp {
                     ..
                 } => match (part, told.as_ref().map(notice_of)) {
                     (DeferredPart::Notice, Some(notice)) => channel.notify(notice, flags, context),
-                    (DeferredPart::Last(_), Some(notice)) => {
-                        let (src, dst) = (src.at(start), dst.at(start));
-                        channel.put_notify(src, dst, size, notice, flags, context)
+                    (part, notice) => {
+                        let put = PutRequest {
+                            src: src.at(start),
+                            dst: dst.at(start),
+                            len: size,
+                            notice: notice.filter(|_| matches!(part, DeferredPart::Last(_))),
+                        };
+                        channel.put(&put, flags, context)
                     }
-                    _ => channel.put(src.at(start), dst.at(start), size, flags, context),
                 },
                 DeferredOp::Get { dst, src, .. } => {
-                    let (dst, src) = (forward(*dst, start), src.at(start));
-                    channel.get(dst, src, size, flags, context)
+                    let get = GetRequest {
+                        dst: forward(*dst, start),
+                        src: src.at(start),
+                        len: size,
+                    };
+                    channel.get(&get, flags, context)
                 }
                 DeferredOp::Notify { slot, value } => {
                     let notice = Notice {
@@ -392,8 +390,8 @@ impl DeferredOp {
                     match put {
                         None => channel.deliver(inbox, *record, flags, context),
                         Some(put) => {
-                            let (src, dst, len) = (put.0.at(0), put.1.at(0), put.2);
-                            channel.put_deliver(src, dst, len, inbox, *record, flags, context)
+                            let put = PutRequest::new(put.0.at(0), put.1.at(0), put.2);
+                            channel.put_deliver(&put, inbox, *record, flags, context)
                         }
                     }
                 }

@@ -23,8 +23,8 @@ use crate::issue_totals::{IssueTotals, Issues, Listing};
 use crate::liveness_timer::{LivenessTimer, now};
 use crate::mapped::{self, MappedChannel};
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
-    UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest,
+    Remote, ReplyBuffer, UnsignaledPut,
 };
 use crate::operands::Operands;
 use crate::pending_fetch;
@@ -430,13 +430,9 @@ impl Endpoint {
         // - contract of `Channel::put`: `src` is valid until completion.
         unsafe {
             if dst.region.is_direct() {
-                MappedChannel.put(src, dst, len, flags, context)
+                mapped::put_alone(src, dst, len, flags)
             } else {
-                let src = self.operand(src, dst.region);
-                let span = trace::transfer(len);
-                let outcome = self.channel(dst.region).put(src, dst, len, flags, context);
-                span.inspect(|span| span.transferred(len));
-                outcome
+                self.put_afar(PutRequest::new(src, dst, len), flags, context)
             }
         }
     }
@@ -458,11 +454,12 @@ impl Endpoint {
         // - contract of `Channel::get`: `dst` is valid until completion.
         unsafe {
             if src.region.is_direct() {
-                MappedChannel.get(dst, src, len, flags, context)
+                MappedChannel.get(&GetRequest { dst, src, len }, flags, context)
             } else {
                 let dst = self.operand(dst, src.region);
+                let get = GetRequest { dst, src, len };
                 let span = trace::transfer(len);
-                let outcome = self.channel(src.region).get(dst, src, len, flags, context);
+                let outcome = self.channel(src.region).get(&get, flags, context);
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
@@ -479,10 +476,10 @@ impl Endpoint {
             .notify(notice, flags, context)
     }
 
-    /// See [`Channel::put_notify`]. Both regions must belong to one peer.
+    /// See [`Channel::put`], for a put with a notice. Both regions must belong to one peer.
     ///
     /// # Safety
-    /// As [`Channel::put_notify`].
+    /// As [`Channel::put`].
     #[inline]
     pub unsafe fn put_notify(
         &self,
@@ -494,20 +491,28 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - contract of `Channel::put_notify`: `src` is valid until completion.
+        // - contract of `Channel::put`: `src` is valid until completion.
         unsafe {
             if dst.region.is_direct() && notice.slot.region.is_direct() {
-                MappedChannel.put_notify(src, dst, len, notice, flags, context)
+                mapped::put_and_notify(src, dst, len, notice)
             } else {
-                let src = self.operand(src, dst.region);
-                let span = trace::transfer(len);
-                let outcome = self
-                    .channel(dst.region)
-                    .put_notify(src, dst, len, notice, flags, context);
-                span.inspect(|span| span.transferred(len));
-                outcome
+                let put = PutRequest::new(src, dst, len).with(notice);
+                self.put_afar(put, flags, context)
             }
         }
+    }
+
+    /// # Safety
+    /// As [`Channel::put`].
+    unsafe fn put_afar(&self, put: PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let src = self.operand(put.src, put.dst.region);
+        let span = trace::transfer(put.len);
+        let channel = self.channel(put.dst.region);
+        // SAFETY:
+        // - contract of this call: the source is valid until completion.
+        let outcome = unsafe { channel.put(&PutRequest { src, ..put }, flags, context) };
+        span.inspect(|span| span.transferred(put.len));
+        outcome
     }
 
     /// See [`Channel::atomic`]. Waits for the route to the device that carries the operation out, unless [it is known](RemoteRegion::executor).
@@ -581,7 +586,10 @@ impl Endpoint {
         let channel = self.channel(dst.region);
         // SAFETY:
         // - contract of `Channel::put_deliver`: `len` bytes at `src` are valid.
-        unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
+        unsafe {
+            let put = PutRequest::new(src, dst, len);
+            channel.put_deliver(&put, inbox, record, flags, context)
+        }
     }
 
     /// See [`Channel::active_message`]. At most [`LONGEST_MESSAGE`] bytes, less the [envelope](ENVELOPE). A handler must not refuse with [`u32::MAX`].

@@ -42,10 +42,4 @@ fn bundles() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    #[cfg_attr(miri, ignore = "as often as it takes")]
-    fn malformed_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -38,8 +38,6 @@ pub mod bundle;
 pub mod circuit;
 pub mod deferred_op;
 pub mod directory;
-#[cfg(all(test, not(loom)))]
-mod doubles;
 pub mod endpoint;
 pub mod engine;
 pub(crate) mod executor;

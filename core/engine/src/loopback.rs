@@ -12,11 +12,8 @@ use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::circuit::GateNetwork;
-use crate::inbox::Record;
 use crate::mapped::MappedChannel;
-use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
-};
+use crate::op::{Flags, Outcome, Remote, ReplyBuffer};
 use crate::region::{Memory, RemoteParts, RemoteRegion};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
@@ -275,71 +272,8 @@ impl Endpoint {
 }
 
 impl Channel for Endpoint {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of `Channel::put`: `src` is valid until completion.
-        unsafe { MappedChannel.put(src, dst, len, flags, context) }
-    }
-
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of `Channel::get`: `dst` is valid until completion.
-        unsafe { MappedChannel.get(dst, src, len, flags, context) }
-    }
-
-    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        MappedChannel.notify(notice, flags, context)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of `Channel::put_notify`: `src` is valid until completion.
-        unsafe { MappedChannel.put_notify(src, dst, len, notice, flags, context) }
-    }
-
-    unsafe fn atomic(
-        &self,
-        dst: Remote<'_>,
-        request: &AtomicRequest,
-        desc: u64,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of `Channel::atomic`: the pointers of the request are valid.
-        unsafe { MappedChannel.atomic(dst, request, desc, flags, context) }
-    }
-
-    fn deliver(
-        &self,
-        inbox: Inbox<'_>,
-        record: Record,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        MappedChannel.deliver(inbox, record, flags, context)
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&MappedChannel)
     }
 
     /// Runs the handler in the sender's thread.
@@ -361,12 +295,6 @@ impl Channel for Endpoint {
             .map_err(Error::Refused)?;
         reply.take(&answer);
         Ok(Outcome::Complete)
-    }
-
-    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
-
-    fn pending(&self) -> usize {
-        0
     }
 }
 

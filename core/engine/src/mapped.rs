@@ -8,7 +8,8 @@ use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
 use crate::lines::{IN_ORDER, copy_lines};
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    AtomicRequest, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer,
 };
 use crate::region::RemoteRegion;
 use crate::transport::{Channel, check_message};
@@ -405,38 +406,64 @@ pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&
     }))
 }
 
+/// # Safety
+/// As [`Channel::put`], for a put without a notice.
+#[inline]
+pub(crate) unsafe fn put_alone(
+    src: Local,
+    dst: Remote<'_>,
+    len: usize,
+    flags: Flags,
+) -> Result<Outcome> {
+    let to = place(dst, len, Rights::WRITE)?;
+    if flags.contains(Flags::ORDERED) {
+        after_earlier_puts();
+    }
+    // SAFETY:
+    // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
+    unsafe { move_bytes(src.ptr, to, len, flags) };
+    if flags.contains(Flags::WAKE) {
+        ring(dst.region);
+    }
+    Ok(Outcome::Complete)
+}
+
+/// # Safety
+/// As [`Channel::put`], for a put with this notice.
+#[inline]
+pub(crate) unsafe fn put_and_notify(
+    src: Local,
+    dst: Remote<'_>,
+    len: usize,
+    notice: Notice<'_>,
+) -> Result<Outcome> {
+    let to = place(dst, len, Rights::WRITE)?;
+    let word = notice_word(&notice)?;
+    prefetch::for_store(to);
+    prefetch::for_store(word);
+    // SAFETY:
+    // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
+    unsafe { transfer(src.ptr, to, len) };
+    set_word(&notice, word);
+    Ok(Outcome::Complete)
+}
+
 impl Channel for MappedChannel {
     #[inline]
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        _context: u64,
-    ) -> Result<Outcome> {
-        let to = place(dst, len, Rights::WRITE)?;
-        if flags.contains(Flags::ORDERED) {
-            after_earlier_puts();
-        }
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, _context: u64) -> Result<Outcome> {
         // SAFETY:
-        // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
-        unsafe { move_bytes(src.ptr, to, len, flags) };
-        if flags.contains(Flags::WAKE) {
-            ring(dst.region);
+        // - contract of this call.
+        unsafe {
+            match put.notice {
+                None => put_alone(put.src, put.dst, put.len, flags),
+                Some(notice) => put_and_notify(put.src, put.dst, put.len, notice),
+            }
         }
-        Ok(Outcome::Complete)
     }
 
     #[inline]
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        _context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, _context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         let from = place(src, len, Rights::READ)?;
         // SAFETY:
         // - contract of `Channel::get`: the destination is valid. `place` has checked the source.
@@ -449,27 +476,6 @@ impl Channel for MappedChannel {
     #[inline]
     fn notify(&self, notice: Notice<'_>, _flags: Flags, _context: u64) -> Result<Outcome> {
         set_word(&notice, notice_word(&notice)?);
-        Ok(Outcome::Complete)
-    }
-
-    #[inline]
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        _flags: Flags,
-        _context: u64,
-    ) -> Result<Outcome> {
-        let to = place(dst, len, Rights::WRITE)?;
-        let word = notice_word(&notice)?;
-        prefetch::for_store(to);
-        prefetch::for_store(word);
-        // SAFETY:
-        // - contract of `Channel::put_notify`: the source is valid. `place` has checked the destination.
-        unsafe { transfer(src.ptr, to, len) };
-        set_word(&notice, word);
         Ok(Outcome::Complete)
     }
 
@@ -538,11 +544,5 @@ impl Channel for MappedChannel {
     ) -> Result<Outcome> {
         check_message(to, message)?;
         Err(Error::Unsupported)
-    }
-
-    fn poll(&self, _sink: &mut dyn FnMut(Completion)) {}
-
-    fn pending(&self) -> usize {
-        0
     }
 }

@@ -94,6 +94,60 @@ pub struct Notice<'a> {
     pub value: u32,
 }
 
+/// A put.
+#[derive(Debug, Clone, Copy)]
+pub struct PutRequest<'a> {
+    /// First of `len` bytes of this process.
+    pub src: Local,
+    /// The destination.
+    pub dst: Remote<'a>,
+    /// Length in bytes.
+    pub len: usize,
+    /// The notice that is visible after the bytes.
+    pub notice: Option<Notice<'a>>,
+}
+
+impl<'a> PutRequest<'a> {
+    /// A put without a notice.
+    #[inline(always)]
+    pub fn new(src: Local, dst: Remote<'a>, len: usize) -> Self {
+        PutRequest {
+            src,
+            dst,
+            len,
+            notice: None,
+        }
+    }
+
+    /// The same put with a notice.
+    #[inline(always)]
+    pub fn with(self, notice: Notice<'a>) -> Self {
+        PutRequest {
+            notice: Some(notice),
+            ..self
+        }
+    }
+}
+
+/// A get.
+#[derive(Debug, Clone, Copy)]
+pub struct GetRequest<'a> {
+    /// Destination of `len` bytes in this process.
+    pub dst: Local,
+    /// The source.
+    pub src: Remote<'a>,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl<'a> GetRequest<'a> {
+    /// A get of `len` bytes.
+    #[inline(always)]
+    pub fn new(dst: Local, src: Remote<'a>, len: usize) -> Self {
+        GetRequest { dst, src, len }
+    }
+}
+
 /// A put for [`Channel::put_unsignaled`](crate::transport::Channel::put_unsignaled).
 #[derive(Debug, Clone, Copy)]
 pub struct UnsignaledPut<'a> {

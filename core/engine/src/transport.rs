@@ -13,8 +13,8 @@ use crate::bundle::Tag;
 use crate::circuit::GateNetwork;
 use crate::inbox::Record;
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
-    UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer, UnsignaledPut,
 };
 use crate::region::{Memory, RemoteRegion};
 use crate::schedule::Shapes;
@@ -215,55 +215,42 @@ pub enum Life {
 /// own operation. Records of a channel to one inbox stay in order. All calls may come from any thread. A channel refuses operations beyond the network's
 /// [`Limits`].
 pub trait Channel: Send + Sync {
-    /// Writes `len` bytes from `src` to `dst`.
-    ///
-    /// # Safety
-    /// `len` bytes at `src` are valid until the operation is complete.
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome>;
+    /// The channel that carries out the operations which this channel does not define. Errors: [`Error::Unsupported`]: there is none, and this channel refuses
+    /// them.
+    fn below(&self) -> Result<&dyn Channel> {
+        Err(Error::Unsupported)
+    }
 
-    /// Reads `len` bytes from `src` into `dst`.
+    /// Writes. Then sets the notification word of the notice, once the data is visible. Without flags a put has no order with other operations.
     ///
     /// # Safety
-    /// `len` bytes at `dst` are valid for writes until the operation is complete.
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome>;
+    /// `put.len` bytes at `put.src` are valid until the operation is complete.
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        // SAFETY:
+        // - contract of this call.
+        unsafe { self.below()?.put(put, flags, context) }
+    }
+
+    /// Reads.
+    ///
+    /// # Safety
+    /// `get.len` bytes at `get.dst` are valid for writes until the operation is complete.
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        // SAFETY:
+        // - contract of this call.
+        unsafe { self.below()?.get(get, flags, context) }
+    }
 
     /// Sets a notification word.
-    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome>;
+    fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        self.below()?.notify(notice, flags, context)
+    }
 
-    /// Whether [`put_notify`](Channel::put_notify) takes such a notice. If not, it gives [`Error::Unsupported`], and the engine posts the notice after the
-    /// data.
+    /// Whether [`put`](Channel::put) takes such a notice. If not, it gives [`Error::Unsupported`], and the engine posts the notice after the data.
     fn notifies(&self, notice: &Notice<'_>) -> bool {
         let _ = notice;
         true
     }
-
-    /// Writes, then sets a notification word once the data is visible. Without flags it has no order with other operations.
-    ///
-    /// # Safety
-    /// As for [`put`](Channel::put).
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome>;
 
     /// Posts an unsignaled put, then its notice if it has one, after all earlier operations of the channel to that peer. It has no completion: see
     /// [`quick_pending`](Channel::quick_pending) and [`quick_failure`](Channel::quick_failure). False: nothing has been done, and the signaled call gives the
@@ -279,23 +266,27 @@ pub trait Channel: Send + Sync {
     /// Begins a batch to the owner of `to`. Until the batch [ends](Channel::end_batch), the network may hold back posted operations, and send them with one
     /// call.
     fn begin_batch(&self, to: &RemoteRegion) {
-        let _ = to;
+        if let Ok(below) = self.below() {
+            below.begin_batch(to);
+        }
     }
 
     /// Ends a batch. `more`: another batch follows soon. Held-back operations may then stay until another operation to the peer is posted, or until a thread
     /// waits.
     fn end_batch(&self, to: &RemoteRegion, more: bool) {
-        let _ = (to, more);
+        if let Ok(below) = self.below() {
+            below.end_batch(to, more);
+        }
     }
 
     /// Number of peers with unsignaled operations that may be in flight. A [`poll`](Channel::poll) may lower it.
     fn quick_pending(&self) -> usize {
-        0
+        self.below().map_or(0, Channel::quick_pending)
     }
 
     /// Takes a failure of the unsignaled operations to a peer that has not been reported yet.
     fn quick_failure(&self) -> Option<Error> {
-        None
+        self.below().ok()?.quick_failure()
     }
 
     /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]. Operand and comparand are read
@@ -310,7 +301,11 @@ pub trait Channel: Send + Sync {
         desc: u64,
         flags: Flags,
         context: u64,
-    ) -> Result<Outcome>;
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - contract of this call.
+        unsafe { self.below()?.atomic(dst, request, desc, flags, context) }
+    }
 
     /// Delivers `record`. All parts of the inbox belong to one peer. The ring is chosen when the record arrives. Errors: [`Error::InboxFull`]; the overflow
     /// word of the inbox has then been set.
@@ -320,37 +315,40 @@ pub trait Channel: Send + Sync {
         record: Record,
         flags: Flags,
         context: u64,
-    ) -> Result<Outcome>;
+    ) -> Result<Outcome> {
+        self.below()?.deliver(inbox, record, flags, context)
+    }
 
     /// Whether the channel keeps [`Flags::CHAINED`].
     fn chains(&self) -> bool {
-        false
+        self.below().is_ok_and(Channel::chains)
     }
 
     /// Whether the channel offers [`put_deliver`](Channel::put_deliver).
     fn carries(&self) -> bool {
-        false
+        self.below().is_ok_and(Channel::carries)
     }
 
-    /// Writes at most [`LONGEST_MESSAGE`] bytes, which are read in the call. Then delivers `record` to the same peer, once the bytes are visible. Errors: as
-    /// for both. [`Error::InboxFull`]: the bytes have been written. [`Error::Unsupported`]: the network does not do both at once, and the caller delivers the
-    /// record after the data.
+    /// Writes at most [`LONGEST_MESSAGE`] bytes without a notice. They are read in the call. Then delivers `record` to the same peer, once the bytes are
+    /// visible. Errors: as for both. [`Error::InboxFull`]: the bytes have been written. [`Error::Unsupported`]: the network does not do both at once, and the
+    /// caller delivers the record after the data.
     ///
     /// # Safety
-    /// `len` bytes at `src` are valid.
-    #[allow(clippy::too_many_arguments, reason = "those of both")]
+    /// `put.len` bytes at `put.src` are valid.
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
-        let _ = (src, dst, len, inbox, record, flags, context);
-        Err(Error::Unsupported)
+        // SAFETY:
+        // - contract of this call.
+        unsafe {
+            self.below()?
+                .put_deliver(put, inbox, record, flags, context)
+        }
     }
 
     /// Sends `message` to the [`Handler`] of the region at `to`. The bytes are read in the call. If flagged, the message follows the data of earlier
@@ -363,19 +361,31 @@ pub trait Channel: Send + Sync {
         reply: ReplyBuffer,
         flags: Flags,
         context: u64,
-    ) -> Result<Outcome>;
+    ) -> Result<Outcome> {
+        self.below()?
+            .active_message(to, message, reply, flags, context)
+    }
 
     /// Makes progress, and reports completions.
-    fn poll(&self, sink: &mut dyn FnMut(Completion));
+    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        if let Ok(below) = self.below() {
+            below.poll(sink);
+        }
+    }
 
     /// As [`poll`](Channel::poll), for a caller that waits for none of the completions. The channel need not ask peers now for the completion of
     /// [gathered](Flags::GATHERED) operations.
     fn report(&self, sink: &mut dyn FnMut(Completion)) {
-        self.poll(sink);
+        match self.below() {
+            Ok(below) => below.report(sink),
+            Err(_) => self.poll(sink),
+        }
     }
 
     /// Number of operations that were [`Outcome::Pending`] and have not been reported.
-    fn pending(&self) -> usize;
+    fn pending(&self) -> usize {
+        self.below().map_or(0, Channel::pending)
+    }
 }
 
 /// The error of a backend that cannot register user memory.

@@ -45,10 +45,4 @@ fn files_of_proc() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    #[cfg_attr(miri, ignore = "as often as it takes")]
-    fn malformed_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -1,9 +1,10 @@
-//! Messages between the launchers of a job on several hosts. They are frames on pipes: length, kind, payload.
+//! Messages between the launchers of a job on several hosts. They are frames on pipes: length, kind, payload. Payloads of several fields are JSON.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::Exit;
 use unipgas_core::{Error, Result};
@@ -54,7 +55,7 @@ pub(super) const SAID: u8 = 18;
 pub const OWN: u8 = 19;
 
 /// End of a rank's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     pub rank: u32,
     pub pid: u32,
@@ -65,45 +66,8 @@ pub(super) struct End {
     pub wanted: bool,
 }
 
-impl End {
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let (kind, number) = match self.exit {
-            Exit::Code(code) => (0, code),
-            Exit::Signal(signal) => (1, signal),
-        };
-        let mut bytes = Vec::new();
-        for word in [self.rank, self.pid, number as u32] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend([kind, u8::from(self.left), u8::from(self.wanted)]);
-        bytes
-    }
-
-    /// `None`: malformed.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<End> {
-        let (words, flags) = bytes.as_chunks::<4>();
-        let [rank, pid, number] = *words else {
-            return None;
-        };
-        let [kind, left, wanted] = *flags else {
-            return None;
-        };
-        let number = i32::from_le_bytes(number);
-        Some(End {
-            rank: u32::from_le_bytes(rank),
-            pid: u32::from_le_bytes(pid),
-            exit: match kind {
-                0 => Exit::Code(number),
-                _ => Exit::Signal(number),
-            },
-            left: left != 0,
-            wanted: wanted != 0,
-        })
-    }
-}
-
 /// First frame to the launcher of a part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begin {
     /// Number of hosts.
     pub hosts: u32,
@@ -115,30 +79,14 @@ pub(super) struct Begin {
     pub plan: Vec<u8>,
 }
 
-impl Begin {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.hosts.to_le_bytes().to_vec();
-        bytes.extend(self.job.to_le_bytes());
-        bytes.extend((self.here.len() as u32).to_le_bytes());
-        bytes.extend(self.here.iter().flat_map(|rank| rank.to_le_bytes()));
-        bytes.extend_from_slice(&self.plan);
-        bytes
-    }
+/// The payload of a record: [`End`], [`Begin`], [`Written`], or a picture.
+pub(super) fn payload(record: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("records have no maps with other keys than text")
+}
 
-    /// `None`: malformed.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Begin> {
-        let (hosts, rest) = rank_of(bytes)?;
-        let (job, rest) = rest.split_first_chunk()?;
-        let (count, rest) = rank_of(rest)?;
-        let (here, plan) = rest.split_at_checked((count as usize).checked_mul(4)?)?;
-        let (here, _) = here.as_chunks::<4>();
-        Some(Begin {
-            hosts,
-            job: u64::from_le_bytes(*job),
-            here: here.iter().map(|rank| u32::from_le_bytes(*rank)).collect(),
-            plan: plan.to_vec(),
-        })
-    }
+/// The record of a payload. `None`: malformed.
+pub(super) fn record<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Option<T> {
+    serde_json::from_slice(payload).ok()
 }
 
 /// Reads one frame, and leaves the bytes behind it in the pipe. `None`: end of file.
@@ -162,36 +110,13 @@ pub(super) fn first(pipe: &OwnedFd) -> Result<Option<(u8, Vec<u8>)>> {
 }
 
 /// Report that bytes of a rank's standard output or error are no longer in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Written {
     pub rank: u32,
     pub is_stderr: bool,
     pub bytes: usize,
     /// Standard output and error: the stream has no reader any more.
     pub closed: [bool; 2],
-}
-
-impl Written {
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let mut bytes = self.rank.to_le_bytes().to_vec();
-        bytes.extend((self.bytes as u32).to_le_bytes());
-        bytes.push(u8::from(self.is_stderr));
-        bytes.extend(self.closed.map(u8::from));
-        bytes
-    }
-
-    /// `None`: malformed.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Written> {
-        let (rank, rest) = rank_of(bytes)?;
-        let (bytes, flags) = rank_of(rest)?;
-        let [is_stderr, closed @ ..] = <[u8; 3]>::try_from(flags).ok()?;
-        Some(Written {
-            rank,
-            is_stderr: is_stderr != 0,
-            bytes: bytes as usize,
-            closed: closed.map(|one| one != 0),
-        })
-    }
 }
 
 /// Payload of [`OUTPUT`].
@@ -315,37 +240,15 @@ mod tests {
             here: vec![1, 3],
             plan: b"plan".to_vec(),
         };
-        sender.send(BEGIN, &begin.to_bytes()).unwrap();
+        sender.send(BEGIN, &payload(&begin)).unwrap();
         sender.send(OVER, b"").unwrap();
-        let (kind, payload) = first(&reader).unwrap().unwrap();
-        assert_eq!((kind, Begin::from_bytes(&payload)), (BEGIN, Some(begin)));
-        assert_eq!(Begin::from_bytes(&payload[..12]), None);
+        let (kind, bytes) = first(&reader).unwrap().unwrap();
+        assert_eq!((kind, record(&bytes)), (BEGIN, Some(begin)));
+        assert_eq!(record::<Begin>(&bytes[..12]), None);
         assert_eq!(first(&reader).unwrap(), Some((OVER, Vec::new())));
         drop(sender);
         assert_eq!(first(&reader).unwrap(), None);
-        let told = Written {
-            rank: 3,
-            is_stderr: true,
-            bytes: 7,
-            closed: [false, true],
-        };
-        assert_eq!(Written::from_bytes(&told.to_bytes()), Some(told));
         let text = to_output(3, true, b"text");
         assert_eq!(output(&text), Some((3, true, &b"text"[..])));
-    }
-
-    #[test]
-    fn an_end_comes_as_it_was_told() {
-        for exit in [Exit::Code(-1), Exit::Signal(9)] {
-            let end = End {
-                rank: 3,
-                pid: 77,
-                exit,
-                left: false,
-                wanted: true,
-            };
-            assert_eq!(End::from_bytes(&end.to_bytes()), Some(end));
-            assert_eq!(End::from_bytes(&end.to_bytes()[1..]), None);
-        }
     }
 }

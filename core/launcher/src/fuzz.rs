@@ -49,7 +49,7 @@ fn frames(bytes: &[u8]) {
 fn hear(board: &Board, course: &mut FailurePolicy, kind: u8, payload: Vec<u8>) {
     match kind {
         frames::ENDED => {
-            if let Some(end) = End::from_bytes(&payload) {
+            if let Some(end) = frames::record::<End>(&payload) {
                 let _ = course.ended(1, &end);
             }
         }
@@ -59,8 +59,8 @@ fn hear(board: &Board, course: &mut FailurePolicy, kind: u8, payload: Vec<u8>) {
             }
         }
         frames::BEGIN => {
-            if let Some(begin) = Begin::from_bytes(&payload) {
-                assert!(4 * begin.here.len() + begin.plan.len() < payload.len());
+            if let Some(begin) = frames::record::<Begin>(&payload) {
+                assert!(begin.here.len() + begin.plan.len() < payload.len());
             }
         }
         frames::OUTPUT => {
@@ -69,7 +69,7 @@ fn hear(board: &Board, course: &mut FailurePolicy, kind: u8, payload: Vec<u8>) {
             }
         }
         frames::SHOWN => {
-            if let Ok(other) = serde_json::from_slice::<JobSnapshot>(&payload) {
+            if let Some(other) = frames::record(&payload) {
                 let mut picture = JobSnapshot::look(board);
                 picture.join("there", other);
                 let _ = (picture.to_string(), picture.cycle(), picture.missing());
@@ -107,7 +107,7 @@ fn all_frames() -> Vec<Vec<u8>> {
         here: vec![0, 1],
         plan: b"plan".to_vec(),
     };
-    let picture = serde_json::to_vec(&JobSnapshot::look(&home)).expect("text");
+    let picture = frames::payload(&JobSnapshot::look(&home));
     let written = Written {
         rank: 2,
         is_stderr: false,
@@ -117,13 +117,13 @@ fn all_frames() -> Vec<Vec<u8>> {
     let rank = 2u32.to_le_bytes();
     let each = [
         frame(frames::NEWS, &news),
-        frame(frames::ENDED, &end.to_bytes()),
-        frame(frames::BEGIN, &begin.to_bytes()),
+        frame(frames::ENDED, &frames::payload(&end)),
+        frame(frames::BEGIN, &frames::payload(&begin)),
         frame(frames::SHOWN, &picture),
         frame(frames::CANNOT, &[&rank[..], b"why"].concat()),
         frame(frames::LOST, &rank),
         frame(frames::START, &rank),
-        frame(frames::WRITTEN, &written.to_bytes()),
+        frame(frames::WRITTEN, &frames::payload(&written)),
         frame(frames::OUTPUT, &frames::to_output(2, true, b"text")),
     ];
     let all = each.concat();
@@ -177,9 +177,4 @@ fn pictures() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    #[test]
-    fn foreign_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -249,7 +249,7 @@ impl Hosts {
 
     /// Sends the first frame to a launcher that waits for it: see [`NodeRanks::open`](super::NodeRanks::open).
     pub(super) fn begin(&self, host: usize, begin: &Begin) {
-        self.tell(host, frames::BEGIN, begin.to_bytes());
+        self.tell(host, frames::BEGIN, frames::payload(begin));
     }
 
     fn wish(&self, event: Event) {
@@ -318,7 +318,8 @@ impl Watch<'_> {
             Event::End => self.policy.end(),
             Event::Kill => self.kill(),
             Event::Written(host, written) => {
-                self.hosts.tell(host, frames::WRITTEN, written.to_bytes());
+                self.hosts
+                    .tell(host, frames::WRITTEN, frames::payload(&written));
             }
             Event::Input(bytes) => {
                 if let Some(home) = self.policy.home(0) {
@@ -347,7 +348,7 @@ impl Watch<'_> {
                     .tell(self.policy.home(rank)?, kind, payload.to_vec());
             }
             frames::ENDED => {
-                let end = End::from_bytes(payload)?;
+                let end: End = frames::record(payload)?;
                 let then = self.policy.ended(host, &end)?;
                 let End {
                     rank, pid, exit, ..
@@ -380,11 +381,8 @@ impl Watch<'_> {
             frames::STARTED => {}
             frames::TAKEN => heard(NodeEvent::Taken),
             frames::SHOWN => {
-                let picture = serde_json::from_slice(payload).ok()?;
-                heard(NodeEvent::Shown {
-                    host,
-                    snapshot: picture,
-                });
+                let snapshot = frames::record(payload)?;
+                heard(NodeEvent::Shown { host, snapshot });
             }
             OWN.. => heard(NodeEvent::Own {
                 host,

@@ -146,7 +146,7 @@ pub struct Join {
 }
 
 /// End of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Exit {
     /// Exit with this status.
     Code(i32),

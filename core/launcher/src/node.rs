@@ -46,8 +46,9 @@ impl NodeRanks {
     pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(NodeRanks, Vec<u8>)> {
         let none = || Error::Unreachable("the launcher of the whole says nothing".into());
         let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
-        let begin = (kind == frames::BEGIN).then(|| frames::Begin::from_bytes(&payload));
-        let begin = begin.flatten().ok_or_else(none)?;
+        let begin: frames::Begin = frames::record(&payload)
+            .filter(|_| kind == frames::BEGIN)
+            .ok_or_else(none)?;
         let part = NodeRanks {
             job: Some(begin.job),
             ..NodeRanks::new(begin.hosts, begin.here, input, output)
@@ -74,7 +75,7 @@ impl NodeRanks {
     }
 
     pub(super) fn tell_end(&self, end: End) {
-        let _ = self.send(frames::ENDED, &end.to_bytes());
+        let _ = self.send(frames::ENDED, &frames::payload(&end));
     }
 
     pub(super) fn tell_cannot(&self, rank: u32, why: &Error) {
@@ -93,9 +94,7 @@ impl NodeRanks {
     }
 
     pub(super) fn tell_picture(&self, picture: &JobSnapshot) {
-        if let Ok(text) = serde_json::to_vec(picture) {
-            let _ = self.send(frames::SHOWN, &text);
-        }
+        let _ = self.send(frames::SHOWN, &frames::payload(picture));
     }
 
     pub(super) fn tell_taken(&self) -> Result<()> {
@@ -238,9 +237,7 @@ pub(super) fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked
             (frames::START, Ok(rank)) => Asked::Start(rank),
             (frames::GIVEN_UP, Ok(rank)) => Asked::GivenUp(rank),
             (frames::OVER, _) => Asked::Over,
-            (frames::WRITTEN, _) => {
-                Written::from_bytes(&payload).map_or(Asked::Kill, Asked::Written)
-            }
+            (frames::WRITTEN, _) => frames::record(&payload).map_or(Asked::Kill, Asked::Written),
             (frames::INPUT, _) => Asked::Input(payload),
             _ => Asked::Kill,
         });

@@ -39,6 +39,14 @@ impl Node {
         self.per_node - 1
     }
 
+    /// The schedule of a member that is not the first one of its node.
+    fn of_other(&self, steps: [Step; 2], inner: &Schedule) -> Schedule {
+        Schedule {
+            steps: Box::new(steps),
+            slots: self.per_node + inner.slots,
+        }
+    }
+
     /// The schedule `inner` of the first members, between `up` and `down`.
     fn between(
         &self,
@@ -63,17 +71,11 @@ pub(crate) fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Sch
     let inner = radix_barrier(node.index, node.nodes, radix);
     let slot = node.down();
     if me != node.first {
-        let steps = [
-            Step::Signal {
-                to: node.first,
-                slot: me - node.first - 1,
-            },
-            Step::Await { slot },
-        ];
-        return Schedule {
-            steps: Box::new(steps),
-            slots: node.per_node + inner.slots,
-        };
+        let (to, up) = (node.first, me - node.first - 1);
+        return node.of_other(
+            [Step::Signal { to, slot: up }, Step::Await { slot }],
+            &inner,
+        );
     }
     let up = (0..node.size - 1)
         .map(|slot| Step::Await { slot })
@@ -91,17 +93,8 @@ pub(crate) fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> S
     };
     let slot = node.down();
     if me != node.first {
-        let steps = [
-            Step::Send {
-                to: node.first,
-                slot: me - node.first - 1,
-            },
-            Step::Take { slot },
-        ];
-        return Schedule {
-            steps: Box::new(steps),
-            slots: node.per_node + inner.slots,
-        };
+        let (to, up) = (node.first, me - node.first - 1);
+        return node.of_other([Step::Send { to, slot: up }, Step::Take { slot }], &inner);
     }
     let up = (0..node.size - 1)
         .map(|slot| Step::Combine { slot })

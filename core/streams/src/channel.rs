@@ -8,42 +8,34 @@ use unipgas_base::{AtomicOp, Error, Result, Rights, atomic};
 use unipgas_engine::agent::{Carried, Elements, Request};
 use unipgas_engine::inbox::Record;
 use unipgas_engine::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Local, Notice, Outcome, PutRequest,
+    Remote, ReplyBuffer,
 };
 use unipgas_engine::transport::{
     Channel, LONGEST_MESSAGE, check_inbox, check_message, check_notice,
 };
 
 impl Channel for Requests {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags)?;
         self.check_source(src, len, flags)?;
-        let put = Put {
+        put.notice.as_ref().map_or(Ok(()), check_notice)?;
+        let told =
+            |notice: Notice<'_>| (place(notice.slot.region, notice.slot.offset), notice.value);
+        let kept = Put {
             src,
             len,
             to: place(dst.region, dst.offset),
-            notice: None,
+            notice: put.notice.map(told),
             flags,
         };
-        self.post_put(dst.region, put, context)
+        self.post_put(dst.region, kept, context)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let GetRequest { dst, src, len } = *get;
         src.region.check(src.offset, len, Rights::READ)?;
         self.check_limits(len, flags & Flags::LINES)?;
         self.node.check_local(dst, len)?;
@@ -67,30 +59,6 @@ impl Channel for Requests {
             value: notice.value,
         };
         self.post(notice.slot.region, &request, None, flags, context)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        dst.region.check(dst.offset, len, Rights::WRITE)?;
-        self.check_limits(len, flags)?;
-        self.check_source(src, len, flags)?;
-        check_notice(&notice)?;
-        let slot = place(notice.slot.region, notice.slot.offset);
-        let put = Put {
-            src,
-            len,
-            to: place(dst.region, dst.offset),
-            notice: Some((slot, notice.value)),
-            flags,
-        };
-        self.post_put(dst.region, put, context)
     }
 
     unsafe fn atomic(
@@ -169,14 +137,13 @@ impl Channel for Requests {
 
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         self.check_limits(len, flags & Flags::LINES)?;
         if len > LONGEST_MESSAGE {

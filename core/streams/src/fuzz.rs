@@ -11,7 +11,7 @@ use super::greeting::{ADDRESS, SECRET, greeting, padded};
 use super::inbound_peer::{By, InboundPeer};
 use super::landing::Landing;
 use super::link::{Ends, Link, Waiting};
-use super::network::{Accepted, Begun, Network, Stream, StreamEnded};
+use super::network::{Accepted, Begun, Network, ProgressEvents, Stream, StreamEnded};
 use super::stream_node::StreamNode;
 use unipgas_base::fenced::Fenced;
 use unipgas_base::{AtomicOp, AtomicType, Error, Result, Rights};
@@ -51,9 +51,15 @@ impl Network for Nowhere {
     fn accept(&self) -> Result<Option<Accepted>> {
         Ok(None)
     }
-    fn want_guests(&self, _: bool) {}
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
+    }
+    fn progress(&self, _: bool, _: bool) -> ProgressEvents {
+        ProgressEvents {
+            streams: true,
+            guests: false,
+            ended: false,
+        }
     }
 }
 
@@ -349,10 +355,4 @@ fn all_answers() -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod readers {
-    #[test]
-    #[cfg_attr(miri, ignore = "as often as it takes")]
-    fn malformed_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

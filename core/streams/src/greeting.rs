@@ -50,6 +50,20 @@ pub fn padded(address: &[u8]) -> PaddedAddress {
     bytes
 }
 
+/// The error of an address that a backend does not understand. Addresses of all backends but the sockets begin with the version of their protocol.
+pub fn foreign_address(address: &[u8], protocol: u16, backend: &str) -> Error {
+    let theirs = address
+        .first_chunk()
+        .map(|first| u16::from_le_bytes(*first))
+        .filter(|theirs| *theirs != protocol);
+    Error::Unreachable(match theirs {
+        Some(theirs) => format!(
+            "the peer has another release of unipgas, which speaks version {theirs:#x} of the {backend} protocol, not {protocol:#x}: install one release on all hosts"
+        ),
+        None => format!("not an address of the {backend} backend"),
+    })
+}
+
 /// Unpredictable bytes for secrets. Errors: [`Error::Os`].
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];

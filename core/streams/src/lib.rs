@@ -6,7 +6,7 @@
 //! include both kinds.
 //!
 //! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
-//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`StreamBackend`]: a backend over them, and [`StreamTransport`] its transport
+//! - [`StreamBackend`]: a backend over streams, and [`StreamTransport`] its `Transport`
 //! - [`StreamNode`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `inbound_peer`). [`Link`]: the stream to a peer
 //! - [`Requests`]: a channel of requests and of the network's own operations. `postponed`: operations that wait. `unsignaled`: operations that one later operation confirms
 //! - [`Registration`]: memory that peers may import
@@ -18,7 +18,6 @@ mod channel;
 mod completion;
 mod departed;
 pub mod envelope;
-mod forward;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod greeting;
@@ -41,7 +40,6 @@ mod stream_transport;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod transport;
 mod unsignaled;
 
 pub use completion::Completions;
@@ -50,14 +48,10 @@ pub use issue::{Issue, Requests};
 pub use link::Link;
 pub use network::{
     Accepted, After, Begun, Faults, Network, Order, ProgressEvents, Stream, StreamEnded,
-    TransitState,
+    TransitState, pull_from,
 };
 pub use operands::{Operand, Operands};
 pub use own::{NetworkOp, Ticket};
 pub use registration::{OwnPart, Registration};
 pub use stream_node::StreamNode;
-pub use stream_transport::{EventReceiver, StreamBackend, StreamTransport, close};
-pub use transport::Streams;
-
-/// The lower layers, for the expansion of [`carried_out_by_requests`].
-pub use {unipgas_base as base, unipgas_engine as engine};
+pub use stream_transport::{EventReceiver, StreamBackend, StreamTransport, taken};

@@ -26,6 +26,32 @@ pub enum TransitState {
     Silence,
 }
 
+impl TransitState {
+    /// The state of a stream whose peer lives. `waits`: bytes are in transit, or a caller asks for a later look.
+    pub fn of_living(waits: bool) -> Self {
+        match waits {
+            true => TransitState::Waits,
+            false => TransitState::Nothing,
+        }
+    }
+}
+
+/// For [`Stream::pull`]: moves the bytes of `incoming` to `into`. `ended`: the stream had ended before the caller locked `incoming`.
+pub fn pull_from(
+    incoming: &mut Vec<u8>,
+    into: &mut Vec<u8>,
+    ended: bool,
+) -> std::result::Result<(), StreamEnded> {
+    match into.is_empty() {
+        true => std::mem::swap(into, incoming),
+        false => into.append(incoming),
+    }
+    match ended {
+        true => Err(StreamEnded),
+        false => Ok(()),
+    }
+}
+
 /// One end of a byte stream to another process. It keeps the order and loses nothing until it ends. No call waits.
 pub trait Stream: Send + Sync {
     /// Sends the bytes that there is room for, and returns their number. Errors: the stream has ended.
@@ -103,27 +129,22 @@ pub trait Network: Send + Sync {
     /// The next stream that a peer has begun, if any. Errors: no room for it now.
     fn accept(&self) -> Result<Option<Accepted>>;
     /// Whether a new stream of a peer causes a turn.
-    fn want_guests(&self, wanted: bool);
+    fn want_guests(&self, wanted: bool) {
+        let _ = wanted;
+    }
     /// Descriptors for epoll. One is readable when a turn is due: received bytes, requested room, or a new stream of a peer.
     fn events(&self) -> Vec<BorrowedFd<'_>>;
     /// Makes progress without a wait. Turns call it first, waiting threads call it too; one thread at a time. Bytes of streams that peers began need a
     /// turn, except with [`ProgressEvents::guests`]. If no [event](Network::events) reports them, this call sounds the [alarm](super::StreamNode::wake).
     /// `turn`: a turn begins. `alone`: no waiting thread makes progress, so [held back](Stream::push_along) bytes leave.
-    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
-        let _ = (turn, alone);
-        ProgressEvents {
-            streams: true,
-            guests: false,
-            ended: false,
-        }
-    }
+    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents;
     /// Whether waiting threads serve peers by [`progress`](Network::progress). Meanwhile turns are rare, and [events](Network::events) cause none.
     fn is_moved_on_by_waiting(&self) -> bool {
-        false
+        true
     }
     /// Whether turns are due without an [event](Network::events) while operations are [under way](unipgas_base::driver::Driver::more).
     fn needs_beats(&self) -> bool {
-        true
+        false
     }
     /// A turn is over. False: the next one begins at once, because [`events`](Network::events) do not report all received bytes.
     fn may_rest(&self) -> bool {

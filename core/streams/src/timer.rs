@@ -3,13 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-
-use unipgas_base::descriptor::above;
-use unipgas_base::{Error, Result, liveness_timer};
+use unipgas_base::descriptor::{set_timer, timer};
+use unipgas_base::{Result, liveness_timer};
 
 /// Time between two looks, in milliseconds.
 const PAUSE_MS: i64 = 500;
@@ -24,10 +19,8 @@ pub(super) struct Timer {
 
 impl Timer {
     pub(crate) fn new() -> Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
         Ok(Timer {
-            fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
+            fd: timer()?,
             runs: AtomicBool::new(false),
             last: AtomicU64::new(0),
         })
@@ -38,7 +31,7 @@ impl Timer {
         if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.arm(PAUSE_MS * 1_000_000);
+        set_timer(&self.fd, PAUSE_MS * 1_000_000);
     }
 
     /// Makes the next look due now, but not before half the usual time after the last one. A count of looks without an answer declares a peer dead.
@@ -46,22 +39,7 @@ impl Timer {
         self.runs.store(true, Ordering::SeqCst);
         let since = liveness_timer::now().saturating_sub(self.last.load(Ordering::Relaxed));
         let rest = (PAUSE_MS * 500_000).saturating_sub(since.try_into().unwrap_or(i64::MAX));
-        self.arm(rest.max(1));
-    }
-
-    fn arm(&self, nanoseconds: i64) {
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let once = Itimerspec {
-            it_interval: none,
-            it_value: Timespec {
-                tv_sec: 0,
-                tv_nsec: nanoseconds,
-            },
-        };
-        let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
+        set_timer(&self.fd, rest.max(1));
     }
 
     /// For the agent: whether a look is due. The timer stops then.

@@ -327,10 +327,4 @@ fn pieces(group: &RankGroup) -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod readers {
-    #[test]
-    #[cfg_attr(miri, ignore = "as often as it takes")]
-    fn malformed_bytes_are_read() {
-        unipgas_fuzz::run(super::READERS);
-    }
-}
+unipgas_fuzz::test_readers!();

@@ -229,12 +229,7 @@ impl OfiNet {
             wire::REFUSE if one.is_begun_here() => one.on_refused(),
             _ => return None,
         }
-        let call = if one.is_begun_here() {
-            &self.streams
-        } else {
-            &self.guests_call
-        };
-        call.store(true, Ordering::Release);
+        self.owner.on_stream(one.is_begun_here());
         match next.is_empty() {
             true => Some(()),
             false => self.understand(next),
@@ -270,11 +265,10 @@ impl OfiNet {
         }
         let new = self.begin(with, First::Accept, Some(theirs)).ok()?;
         self.introduce(new.clone());
-        self.guests.lock().push_back(Accepted {
+        self.owner.on_accepted(Accepted {
             stream: new,
             known: Some(padded(address)),
         });
-        self.turn_calls.store(true, Ordering::Release);
         Some(())
     }
 }

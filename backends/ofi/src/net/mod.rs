@@ -3,7 +3,7 @@
 mod messages;
 mod progress;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,8 +12,8 @@ use bytemuck::Zeroable;
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
-use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
+use unipgas_core::streams::greeting::{ADDRESS, SECRET, foreign_address, random};
+use unipgas_core::streams::{Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::{self, OfiAddress};
@@ -54,7 +54,6 @@ pub(crate) struct OfiNet {
     /// This object.
     pub me: Weak<OfiNet>,
     conversations: RwLock<Slab<Arc<Conversation>>>,
-    guests: Mutex<VecDeque<Accepted>>,
     /// Landings of peers, by tag.
     pub landings: RwLock<HashMap<u32, RemoteLocation>>,
     /// Endpoints in the address vector.
@@ -73,14 +72,6 @@ pub(crate) struct OfiNet {
     /// The last access found no room.
     full: AtomicBool,
     driver: Arc<Driver>,
-    /// A conversation that this process began has received bytes or ended.
-    streams: AtomicBool,
-    /// A conversation that a peer began has received bytes or ended.
-    guests_call: AtomicBool,
-    /// A turn of the agent is due.
-    turn_calls: AtomicBool,
-    /// Accesses have ended.
-    ended: AtomicBool,
     liveness: Option<LivenessListener>,
     /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
@@ -96,7 +87,7 @@ pub(crate) struct OfiNet {
     holds: AtomicBool,
     /// Rounds of progress.
     turns: AtomicU32,
-    owner: Arc<EventReceiver>,
+    pub owner: Arc<EventReceiver>,
 }
 
 /// The conversation that sends the held-back pieces of an endpoint.
@@ -173,7 +164,6 @@ impl OfiNet {
             operations: Operations::default(),
             me: me.clone(),
             conversations: RwLock::default(),
-            guests: Mutex::default(),
             names: AvTable::default(),
             departed: Departed::default(),
             mute: Mutex::default(),
@@ -183,10 +173,6 @@ impl OfiNet {
             blocked: AtomicUsize::new(0),
             full: AtomicBool::new(false),
             driver,
-            streams: AtomicBool::new(false),
-            guests_call: AtomicBool::new(false),
-            turn_calls: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
             liveness: lifeline,
             secret,
             provider,
@@ -200,6 +186,10 @@ impl OfiNet {
         });
         while let Some(buffer) = net.receive.take() {
             net.post(buffer);
+        }
+        if net.fabric.events().is_none() {
+            // The progress thread takes turns without events.
+            net.driver.more();
         }
         Ok(net)
     }
@@ -216,15 +206,8 @@ impl OfiNet {
 
     /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
-        let to = OfiAddress::decode(address).ok_or_else(|| {
-            let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
-            Error::Unreachable(match theirs {
-                Some(theirs) => format!(
-                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the ofi protocol, not {PROTOCOL:#x}: install one release on all hosts"
-                ),
-                None => "not an address of the ofi backend".into(),
-            })
-        })?;
+        let to =
+            OfiAddress::decode(address).ok_or_else(|| foreign_address(address, PROTOCOL, "ofi"))?;
         if to.provider != self.provider {
             let (major, minor) = self.fabric.release();
             return Err(Error::Unreachable(format!(
@@ -288,11 +271,6 @@ impl OfiNet {
         }
     }
 
-    /// The next conversation that a peer has begun.
-    pub fn accept(&self) -> Option<Accepted> {
-        self.guests.lock().pop_front()
-    }
-
     /// The provider does not reach the endpoint with this tag: its conversations end.
     pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
@@ -300,8 +278,7 @@ impl OfiNet {
                 one.on_unreachable();
             }
         }
-        self.streams.store(true, Ordering::Release);
-        self.guests_call.store(true, Ordering::Release);
+        self.owner.on_all_streams();
     }
 
     /// Ends all conversations. Waits until the messages to peers have left, or until the deadline.
@@ -325,6 +302,9 @@ impl Drop for OfiNet {
         }
         self.note_room(true);
         if *self.holds.get_mut() {
+            self.driver.fewer(1);
+        }
+        if self.fabric.events().is_none() {
             self.driver.fewer(1);
         }
         // Messages that arrive while ofi_rxm 1.17 closes its connections make it crash: it puts their buffers back for a freed connection.

@@ -1,20 +1,15 @@
 //! Completions, and operations that wait for room.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use unipgas_core::streams::{ProgressEvents, Ticket};
+use unipgas_core::streams::{ProgressEvents, Ticket, taken};
 use unipgas_core::{Error, Result};
 
 use super::OfiNet;
 use crate::confirm_target;
 use crate::fabric::{Event, failure};
 use crate::operations::What;
-
-/// Clears a flag and returns its old value. Loads first, since most flags are clear.
-fn taken(flag: &AtomicBool) -> bool {
-    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
-}
 
 impl OfiNet {
     /// Notes that a conversation waits for room, or no longer waits. No event reports room, so the progress thread polls from time to time.
@@ -82,15 +77,10 @@ impl OfiNet {
             while self.fabric.read(|event| self.take(event)) {}
             self.try_again();
         }
-        if taken(&self.turn_calls) && !turn {
-            self.owner.wake();
-        }
-        ProgressEvents {
-            guests: taken(&self.guests_call),
-            streams: taken(&self.streams),
-            // Accesses without room are retried.
-            ended: taken(&self.ended) || self.full.load(Ordering::Relaxed),
-        }
+        let mut events = self.owner.take(turn);
+        // Accesses without room are retried.
+        events.ended |= self.full.load(Ordering::Relaxed);
+        events
     }
 
     /// Retries receives and first messages that found no room.
@@ -136,13 +126,12 @@ impl OfiNet {
                     self.send.give_back(buffer);
                     sender.under_way.fetch_sub(1, Ordering::AcqRel);
                     if self.is_blocked() {
-                        self.streams.store(true, Ordering::Release);
-                        self.guests_call.store(true, Ordering::Release);
+                        self.owner.on_all_streams();
                     }
                 }
                 What::Access(ticket) => {
                     ticket.end(Ok(()));
-                    self.ended.store(true, Ordering::Release);
+                    self.owner.on_operation();
                 }
                 What::Free => {}
             },
@@ -171,11 +160,10 @@ impl OfiNet {
         if error == Error::PeerDead {
             // The agent sees the end of the stream, and then ends all operations to the peer.
             ticket.link().stream().end();
-            self.streams.store(true, Ordering::Release);
-            self.guests_call.store(true, Ordering::Release);
+            self.owner.on_all_streams();
         } else {
             ticket.end(Err(error));
-            self.ended.store(true, Ordering::Release);
+            self.owner.on_operation();
         }
     }
 }

@@ -30,8 +30,8 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
     while answers.is_none() || hears.is_none() || !asks.is_open() || !replies.is_open() {
         one.progress(false, false);
         two.progress(false, false);
-        answers = answers.or_else(|| two.accept());
-        hears = hears.or_else(|| one.accept());
+        answers = answers.or_else(|| two.owner.accept());
+        hears = hears.or_else(|| one.owner.accept());
     }
     let (answers, hears) = (answers.unwrap().stream, hears.unwrap().stream);
     let come = |stream: &dyn Stream, expected: &[u8], moves: &dyn Fn()| {

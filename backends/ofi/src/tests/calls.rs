@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
-use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{Flags, Local, Notice, Outcome, PutRequest, Remote};
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Engine, Error, Rights};
 use unipgas_libfabric_sys::*;
@@ -110,7 +110,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         loop {
             // SAFETY:
             // - the bytes are copied in the call.
-            match unsafe { channel.put_notify(src, at(0), 8, notice, flags, 0) } {
+            match unsafe { channel.put(&PutRequest::new(src, at(0), 8).with(notice), flags, 0) } {
                 Err(Error::NotNow) => _ = one.progress(),
                 posted => return assert_eq!(posted, Ok(Outcome::Pending)),
             }
@@ -261,7 +261,10 @@ fn a_short_put_with_a_record_is_one_message() {
     CALLS.set(Calls::default());
     // SAFETY:
     // - `bytes` has this length.
-    let put = unsafe { channel.put_deliver(src, dst, bytes.len(), to, record, flags, 9) };
+    let put = unsafe {
+        let put = PutRequest::new(src, dst, bytes.len());
+        channel.put_deliver(&put, to, record, flags, 9)
+    };
     assert_eq!(put, Ok(Outcome::Pending));
     let expected = Calls {
         sent: 1,

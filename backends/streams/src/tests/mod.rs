@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use unipgas_core::agent::{Answer, RegisteredPlace, Request};
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::region::Memory;
 use unipgas_core::streams::StreamTransport;
 use unipgas_core::streams::envelope::{self, RequestHeader};
@@ -79,7 +80,10 @@ impl Node {
         let to = Remote { region, offset: 0 };
         // SAFETY:
         // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
-        let posted = unsafe { self.channel.put(self.local(), to, len, flags, context) };
+        let posted = unsafe {
+            self.channel
+                .put(&PutRequest::new(self.local(), to, len), flags, context)
+        };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
@@ -89,8 +93,11 @@ impl Node {
         // SAFETY:
         // - as for `put`.
         let posted = unsafe {
-            self.channel
-                .get(self.local(), from, len, Flags::empty(), context)
+            self.channel.get(
+                &GetRequest::new(self.local(), from, len),
+                Flags::empty(),
+                context,
+            )
         };
         assert_eq!(posted, Ok(Outcome::Pending));
     }

@@ -2,6 +2,7 @@
 
 use unipgas_core::Error;
 use unipgas_core::agent::wire::LONGEST;
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::transport::Life;
 
 use super::*;
@@ -91,11 +92,17 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     for len in [limits.largest + 1, LONGEST + 1, (4 << 30) + 8] {
         // SAFETY:
         // - the call refuses the length before it reads the shorter source.
-        let put = unsafe { node.channel.put(node.local(), to, len, Flags::empty(), 1) };
+        let put = unsafe {
+            node.channel
+                .put(&PutRequest::new(node.local(), to, len), Flags::empty(), 1)
+        };
         assert_eq!(put, Err(Error::Unsupported), "{len}");
         // SAFETY:
         // - as above.
-        let get = unsafe { node.channel.get(node.local(), to, len, Flags::empty(), 1) };
+        let get = unsafe {
+            node.channel
+                .get(&GetRequest::new(node.local(), to, len), Flags::empty(), 1)
+        };
         assert_eq!(get, Err(Error::Unsupported), "{len}");
     }
     assert_eq!(node.channel.pending(), 0);

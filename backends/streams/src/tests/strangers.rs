@@ -6,7 +6,7 @@ use unipgas_core::driver::Driven;
 use unipgas_core::streams::StreamNode;
 
 use super::*;
-use crate::network::Sockets;
+use crate::network::SocketStreams;
 
 /// A process, and a second process that has connected to it.
 fn two() -> (Node, Node, RemoteRegion) {
@@ -165,7 +165,7 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         // - this thread gets its own descriptor table. It closes only descriptors that it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
         let home = StreamNode::open(
-            Arc::new(Sockets::open(StreamsOptions::default(), Arc::default()).unwrap()),
+            Arc::new(SocketStreams::listen(StreamsOptions::default(), Arc::default()).unwrap()),
             None,
         )
         .unwrap();

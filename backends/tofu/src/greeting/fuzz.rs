@@ -69,7 +69,7 @@ pub(crate) fn notice(bytes: &[u8]) {
             assert!(card.is_none_or(|card| (card as usize) < CARDS));
         }
         let _ = TofuAddress::decode(bytes);
-        let _ = crate::address::protocol(bytes);
+        let _ = unipgas_core::streams::greeting::foreign_address(bytes, PROTOCOL, "tofu");
     }
 }
 

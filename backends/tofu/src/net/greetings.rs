@@ -1,7 +1,6 @@
 //! The begin of streams, here and at peers: greetings and their answers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use unipgas_core::streams::{Accepted, Stream};
 use unipgas_core::{Error, Result};
@@ -143,18 +142,12 @@ impl TofuNet {
     }
 
     pub(super) fn on_accepted(&self, one: Arc<TofuStream>) {
-        self.guests.lock().push_back(Accepted {
+        self.owner.on_accepted(Accepted {
             known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
                 &one.with,
             ))),
             stream: one,
         });
-        self.turn_calls.store(true, Ordering::Release);
-    }
-
-    /// The next stream that a peer has begun.
-    pub fn accept(&self) -> Option<Accepted> {
-        self.guests.lock().pop_front()
     }
 
     /// Handles a fetched greeting.

@@ -4,7 +4,7 @@ mod greetings;
 mod reading;
 mod targets;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::c_ulong;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, EventReceiver, Stream};
+use unipgas_core::streams::greeting::{SECRET, foreign_address, random};
+use unipgas_core::streams::{Departed, EventReceiver, Stream};
 use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;
 
@@ -98,17 +98,8 @@ pub(crate) struct TofuNet {
     /// Capabilities of the TNIs.
     pub caps: utofu_onesided_caps,
     clock: Clock,
-    guests: Mutex<VecDeque<Accepted>>,
     /// Dead and departed peers.
     pub departed: Departed,
-    /// A stream of this process has received data or ended.
-    streams: AtomicBool,
-    /// A stream of a peer has received data or ended.
-    guests_call: AtomicBool,
-    /// A turn is due.
-    turn_calls: AtomicBool,
-    /// Operations have completed.
-    ended: AtomicBool,
     /// The network is closed.
     closed: AtomicBool,
     /// Why the VCQs of this process are unusable.
@@ -119,7 +110,7 @@ pub(crate) struct TofuNet {
     pub secret: [u8; SECRET],
     /// Address for peers.
     pub address: TofuAddress,
-    owner: Arc<EventReceiver>,
+    pub owner: Arc<EventReceiver>,
     process: u32,
 }
 
@@ -179,12 +170,7 @@ impl TofuNet {
             gates: TofuGates::find(library, nth),
             caps,
             clock,
-            guests: Mutex::default(),
             departed: Departed::default(),
-            streams: AtomicBool::new(false),
-            guests_call: AtomicBool::new(false),
-            turn_calls: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             broken: OnceLock::new(),
             me: me.clone(),
@@ -198,15 +184,8 @@ impl TofuNet {
 
     /// Begins a stream. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
     pub fn reach(&self, bytes: &[u8]) -> Result<Arc<TofuStream>> {
-        let to = TofuAddress::decode(bytes).ok_or_else(|| {
-            let theirs = address::protocol(bytes).filter(|theirs| *theirs != PROTOCOL);
-            Error::Unreachable(match theirs {
-                Some(theirs) => format!(
-                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the tofu protocol, not {PROTOCOL:#x}: install one release on all nodes"
-                ),
-                None => "not an address of the tofu backend".into(),
-            })
-        })?;
+        let to =
+            TofuAddress::decode(bytes).ok_or_else(|| foreign_address(bytes, PROTOCOL, "tofu"))?;
         if let Some(why) = self.departed.why(&to.secret) {
             return Err(why);
         }
@@ -281,11 +260,7 @@ impl TofuNet {
 
     /// Reports an event of a stream to the agent.
     fn call(&self, one: &TofuStream) {
-        let call = match one.begun_here {
-            true => &self.streams,
-            false => &self.guests_call,
-        };
-        call.store(true, Ordering::Release);
+        self.owner.on_stream(one.begun_here);
     }
 
     /// Notes whether a stream waits for room.

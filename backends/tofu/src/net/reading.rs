@@ -1,9 +1,9 @@
 //! Polls of VCQs: operations of peers, completions, and failures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use unipgas_core::streams::ProgressEvents;
+use unipgas_core::streams::{ProgressEvents, taken};
 use unipgas_utofu_sys::*;
 
 use super::TofuNet;
@@ -12,11 +12,6 @@ use crate::conversation::TofuStream;
 use crate::edata::NoticeType;
 use crate::greeting::places;
 use crate::lanes::{Findings, PendingWork};
-
-/// Clears a flag, and returns its previous value. A load first, because most flags are clear.
-fn taken(flag: &AtomicBool) -> bool {
-    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
-}
 
 impl TofuNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all streams afterwards.
@@ -38,14 +33,7 @@ impl TofuNet {
             // Writes of peers cause no notices.
             self.owner.written();
         }
-        if taken(&self.turn_calls) && !turn {
-            self.owner.wake();
-        }
-        ProgressEvents {
-            guests: taken(&self.guests_call),
-            streams: taken(&self.streams),
-            ended: taken(&self.ended),
-        }
+        self.owner.take(turn)
     }
 
     /// Polls the lanes. True: there was an event.
@@ -87,7 +75,7 @@ impl TofuNet {
         }
         if std::mem::take(&mut findings.room) {
             // Callers that found no room retry, as after a completion.
-            self.ended.store(true, Ordering::Release);
+            self.owner.on_operation();
         }
         true
     }
@@ -98,13 +86,13 @@ impl TofuNet {
             PendingWork::Access(ticket) => {
                 TofuStream::of(ticket.link()).hear();
                 ticket.end(Ok(()));
-                self.ended.store(true, Ordering::Release);
+                self.owner.on_operation();
             }
             PendingWork::Value(ticket, landing) => {
                 TofuStream::of(ticket.link()).hear();
                 // After the end of the stream, the place may have another use.
                 ticket.end_with(|| landing.set(value));
-                self.ended.store(true, Ordering::Release);
+                self.owner.on_operation();
             }
             PendingWork::Probe(number, found) => {
                 if let Some(one) = self.find(number) {
@@ -117,9 +105,7 @@ impl TofuNet {
                 }
             }
             PendingWork::Fetched(fetched) => self.on_greeting(fetched),
-            PendingWork::Nothing | PendingWork::Answered(_) => {
-                self.ended.store(true, Ordering::Release)
-            }
+            PendingWork::Nothing | PendingWork::Answered(_) => self.owner.on_operation(),
         }
     }
 

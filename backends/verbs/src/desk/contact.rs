@@ -292,7 +292,7 @@ impl Contact {
             // Returns the credits of messages that arrived before.
             connection.on_read(net, 0, 0);
             let address = connection.with.encode();
-            net.on_accepted(Accepted {
+            net.owner.on_accepted(Accepted {
                 stream: connection.clone(),
                 known: Some(padded(&address)),
             });

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
+use rustix::net::{accept_with, connect, sockopt};
 use rustix::process::{Resource, getrlimit};
 use slab::Slab;
-use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
+use unipgas_core::descriptor::{SOCKET, above, tcp_listener, tcp_socket};
 use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
@@ -74,12 +74,7 @@ fn os(what: &str) -> impl Fn(Errno) -> Error {
 impl Acceptor {
     /// Listens on any port of this host address. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
-        let any = SocketAddr::new(ip, 0);
-        let socket = tcp_socket(&any).map_err(os("socket"))?;
-        bind(&socket, &any).map_err(os("bind"))?;
-        listen(&socket, BACKLOG).map_err(os("listen"))?;
-        let bound = getsockname(&socket).map_err(os("getsockname"))?;
-        let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
+        let (socket, address) = tcp_listener(ip, BACKLOG)?;
         let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
         let events = events.map_err(os("epoll_create"))?;
         let data = epoll::EventData::new_u64(LISTENER);

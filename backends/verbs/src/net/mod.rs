@@ -2,7 +2,7 @@
 
 mod reading;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,12 +10,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::streams::greeting::{SECRET, random};
+use unipgas_core::streams::greeting::{SECRET, foreign_address, random};
 use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
-use crate::address::{self, VerbsAddress};
+use crate::address::VerbsAddress;
 use crate::buffers::Sends;
 use crate::choice::DevicePort;
 use crate::connection::{Connection, ConnectionParts, INLINE, RESERVE};
@@ -102,19 +102,10 @@ pub(crate) struct VerbsNet {
     pub lives: Arc<()>,
     /// Dead and departed peers.
     pub departed: Departed,
-    guests: Mutex<VecDeque<Accepted>>,
     promised: u32,
     depth: u32,
     /// Maximum inline bytes of a work request.
     pub inline: u32,
-    /// A connection of this process has received data or ended.
-    streams: AtomicBool,
-    /// A connection of a peer has received data or ended.
-    guests_call: AtomicBool,
-    /// A turn is due.
-    turn_calls: AtomicBool,
-    /// Operations have completed.
-    ended: AtomicBool,
     /// The device has failed, or the network is closed.
     dead: AtomicBool,
     looks: AtomicU32,
@@ -126,7 +117,7 @@ pub(crate) struct VerbsNet {
     pub secret: [u8; SECRET],
     /// Address for peers.
     pub address: Vec<u8>,
-    owner: Arc<EventReceiver>,
+    pub owner: Arc<EventReceiver>,
     process: u32,
 }
 
@@ -195,14 +186,9 @@ impl VerbsNet {
             me: Weak::new(),
             lives: Arc::default(),
             departed: Departed::default(),
-            guests: Mutex::default(),
             promised,
             depth,
             inline: 0,
-            streams: AtomicBool::new(false),
-            guests_call: AtomicBool::new(false),
-            turn_calls: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             looks: AtomicU32::new(0),
             staging: Staging::default(),
@@ -291,15 +277,8 @@ impl VerbsNet {
 
     /// Begins a connection. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Connection>> {
-        let to = VerbsAddress::decode(address).ok_or_else(|| {
-            let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
-            Error::Unreachable(match theirs {
-                Some(theirs) => format!(
-                    "the peer has another release of unipgas, which speaks version {theirs:#x} of the verbs protocol, not {PROTOCOL:#x}: install one release on all hosts"
-                ),
-                None => "not an address of the verbs backend".into(),
-            })
-        })?;
+        let to = VerbsAddress::decode(address)
+            .ok_or_else(|| foreign_address(address, PROTOCOL, "verbs"))?;
         if let Some(why) = self.departed.why(&to.secret) {
             return Err(why);
         }
@@ -399,26 +378,15 @@ impl VerbsNet {
 
     /// The next connection that a peer has begun. Errors: [`Error::Exhausted`]: no descriptor is free for a waiting peer.
     pub fn accept(&self) -> Result<Option<Accepted>> {
-        let next = self.guests.lock().pop_front();
-        match next {
+        match self.owner.accept() {
             None => self.acceptor.has_room().map(|()| None),
             next => Ok(next),
         }
     }
 
-    /// Notes a connection that a peer has begun.
-    pub fn on_accepted(&self, accepted: Accepted) {
-        self.guests.lock().push_back(accepted);
-        self.turn_calls.store(true, Ordering::Release);
-    }
-
     /// Reports an event of a connection to the agent.
     pub fn call(&self, connection: &Connection) {
-        let call = match connection.begun_here {
-            true => &self.streams,
-            false => &self.guests_call,
-        };
-        call.store(true, Ordering::Release);
+        self.owner.on_stream(connection.begun_here);
     }
 
     /// Causes a turn if the connection has room, because a caller waits for it.

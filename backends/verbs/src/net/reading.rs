@@ -1,6 +1,6 @@
 //! Polls of the device: received messages, completions, and asynchronous events.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use unipgas_core::Error;
 use unipgas_core::streams::{ProgressEvents, Stream};
@@ -11,11 +11,6 @@ use crate::connection::Connection;
 use crate::device::EventSubject;
 use crate::posting::PostedWork;
 use crate::wire::{self, ImmediateKind};
-
-/// Clears a flag, and returns its previous value. A load first, because most flags are clear.
-fn taken(flag: &AtomicBool) -> bool {
-    flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
-}
 
 impl VerbsNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all connections afterwards.
@@ -50,14 +45,7 @@ impl VerbsNet {
                 self.remove(&one);
             }
         }
-        if taken(&self.turn_calls) && !turn {
-            self.owner.wake();
-        }
-        ProgressEvents {
-            guests: taken(&self.guests_call),
-            streams: taken(&self.streams),
-            ended: taken(&self.ended),
-        }
+        self.owner.take(turn)
     }
 
     /// A caller waits, so staged work requests must leave.
@@ -158,7 +146,7 @@ impl VerbsNet {
 
     /// Handles new room.
     fn on_room(&self, connection: &Connection) {
-        self.ended.store(true, Ordering::Release);
+        self.owner.on_operation();
         if connection.wants_room() {
             self.call(connection);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::op::UnsignaledPut;
+use unipgas_core::op::{PutRequest, UnsignaledPut};
 use unipgas_core::transport::{Channel, Transport};
 use unipgas_core::{Error, Flags, Notice};
 
@@ -44,7 +44,11 @@ impl Mine {
                 dst: to,
                 notice: Some(notice),
             }) {
-                let _ = channel.put(self.node.local(128), to, 4, Flags::empty(), 1);
+                let _ = channel.put(
+                    &PutRequest::new(self.node.local(128), to, 4),
+                    Flags::empty(),
+                    1,
+                );
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use unipgas_core::op::{AtomicRequest, Completion, Notice, UnsignaledPut};
+use unipgas_core::op::{AtomicRequest, Completion, GetRequest, Notice, PutRequest, UnsignaledPut};
 use unipgas_core::region::Memory;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::StreamTransport;
@@ -134,8 +134,11 @@ impl Node {
         // SAFETY:
         // - within the memory, which stays until all has ended.
         unsafe {
-            self.channel
-                .put(self.local(from), remote(to, at), len, flags, 1)
+            self.channel.put(
+                &PutRequest::new(self.local(from), remote(to, at), len),
+                flags,
+                1,
+            )
         }
     }
 
@@ -146,7 +149,8 @@ impl Node {
         // - as for `put`.
         unsafe {
             let (into, from) = (self.local(into), remote(from, at));
-            self.channel.get(into, from, len, Flags::empty(), 1)
+            self.channel
+                .get(&GetRequest::new(into, from, len), Flags::empty(), 1)
         }
     }
 
@@ -191,8 +195,11 @@ impl Node {
         // SAFETY:
         // - the bytes are taken in the call.
         unsafe {
-            self.channel
-                .put_notify(src, remote(to, at), 8, notice, flags, 7)
+            self.channel.put(
+                &PutRequest::new(src, remote(to, at), 8).with(notice),
+                flags,
+                7,
+            )
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::op::UnsignaledPut;
+use unipgas_core::op::{PutRequest, UnsignaledPut};
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Rights};
 
@@ -24,8 +24,14 @@ fn writes(node: &Node, to: &PeerLink) -> Error {
         // - what is not taken in the call is memory that stays until all has ended.
         let posted = unsafe {
             match nth % 3 {
-                0 => (node.channel).put(src, at, 8, Flags::INLINE | Flags::GATHERED, 1),
-                1 => (node.channel).put(node.local(0), at, 256, Flags::empty(), 1),
+                0 => (node.channel).put(
+                    &PutRequest::new(src, at, 8),
+                    Flags::INLINE | Flags::GATHERED,
+                    1,
+                ),
+                1 => {
+                    (node.channel).put(&PutRequest::new(node.local(0), at, 256), Flags::empty(), 1)
+                }
                 _ => {
                     node.channel.put_unsignaled(&UnsignaledPut {
                         src: src.ptr,

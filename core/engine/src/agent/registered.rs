@@ -10,7 +10,7 @@ use crate::atomic::{AtomicForm, ElementLocks};
 use crate::bell::Bell;
 use crate::kernel_copy::RemoteOwner;
 use crate::mapped::{MappedChannel, move_bytes};
-use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
+use crate::op::{AtomicRequest, Flags, GetRequest, Inbox, Local, Notice, PutRequest, Remote};
 use crate::region::{RemoteParts, RemoteRegion, check_range};
 use crate::transport::{Channel, Handler, Transport, check_message};
 use crate::{AtomicOp, Error, Result, Rights};
@@ -229,7 +229,9 @@ unsafe fn put(bytes: &[u8], dst: Remote<'_>, flags: Flags) -> Result<()> {
     unsafe {
         match dst.region.is_by_address() {
             true => RemoteOwner::here().put(src, dst, len, flags),
-            false => MappedChannel.put(src, dst, len, flags, 0).map(drop),
+            false => MappedChannel
+                .put(&PutRequest::new(src, dst, len), flags, 0)
+                .map(drop),
         }
     }
 }
@@ -260,7 +262,10 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             let (src, notice) = (local(bytes.as_ptr()), Notice { slot, value });
             // SAFETY:
             // - the source is a slice. The destination stays registered while the slots are locked.
-            unsafe { MappedChannel.put_notify(src, dst, bytes.len(), notice, flags, 0) }?;
+            unsafe {
+                let put = PutRequest::new(src, dst, bytes.len()).with(notice);
+                MappedChannel.put(&put, flags, 0)
+            }?;
         }
         Request::Notify { slot, value } => {
             let slot = find_mapped(slots, slot)?;
@@ -315,7 +320,7 @@ fn get(src: Remote<'_>, len: u64, flags: Flags) -> Result<Vec<u8>> {
     unsafe {
         match src.region.is_by_address() {
             true => RemoteOwner::here().get(into, src, len, flags)?,
-            false => _ = MappedChannel.get(into, src, len, flags, 0)?,
+            false => _ = MappedChannel.get(&GetRequest::new(into, src, len), flags, 0)?,
         }
     }
     Ok(bytes)

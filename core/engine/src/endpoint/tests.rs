@@ -1,7 +1,6 @@
 use std::thread::{self, ThreadId};
 
 use super::*;
-use crate::doubles::unsupported_operations;
 use crate::loopback::{Loopback, LoopbackNet};
 
 /// A channel with one operation, which ends at a poll by any thread but `asleep`.
@@ -20,8 +19,6 @@ impl Channel for OneOperation {
     fn pending(&self) -> usize {
         usize::from(!self.ended.load(Ordering::Acquire))
     }
-
-    unsupported_operations!();
 }
 
 /// The first thread may sleep, so the second makes progress.

@@ -23,10 +23,9 @@ use crate::deferred_op::DeferredOp;
 use crate::driver::{self, Driven, Driver, Waits};
 use crate::inbox::Record;
 use crate::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
-    UnsignaledPut,
+    AtomicRequest, Completion, Flags, GetRequest, Inbox, Notice, Outcome, PutRequest, Remote,
+    ReplyBuffer, UnsignaledPut,
 };
-use crate::region::RemoteRegion;
 use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
 use crate::{Deadline, Error, Result};
@@ -420,58 +419,26 @@ impl LimitAdapter {
 }
 
 impl Channel for LimitAdapter {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - the network's call has the contract of this call.
-        let put = |inner: &dyn Channel, flags, context| unsafe {
-            inner.put(src, dst, len, flags, context)
-        };
-        self.post_plain(len, flags, context, put)
-            .unwrap_or_else(|| self.post(DeferredOp::put(src, dst, len, None), flags, context))
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&*self.shared.inner)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.post(DeferredOp::get(dst, src, len), flags, context)
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        // SAFETY:
+        // - the network's call has the contract of this call.
+        let now = |inner: &dyn Channel, flags, context| unsafe { inner.put(put, flags, context) };
+        self.post_plain(put.len, flags, context, now)
+            .unwrap_or_else(|| self.post(DeferredOp::put(put), flags, context))
+    }
+
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        self.post(DeferredOp::get(get), flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notify = |inner: &dyn Channel, flags, context| inner.notify(notice, flags, context);
         self.post_plain(0, flags, context, notify)
             .unwrap_or_else(|| self.post(DeferredOp::notify(notice), flags, context))
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        let put = |inner: &dyn Channel, flags, context| {
-            // SAFETY:
-            // - the network's call has the contract of this call.
-            unsafe { inner.put_notify(src, dst, len, notice, flags, context) }
-        };
-        self.post_plain(len, flags, context, put)
-            .unwrap_or_else(|| {
-                self.post(DeferredOp::put(src, dst, len, Some(notice)), flags, context)
-            })
     }
 
     unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
@@ -481,22 +448,6 @@ impl Channel for LimitAdapter {
         // SAFETY:
         // - the network's call has the contract of this call.
         first && put.len <= shared.limits.inline && unsafe { shared.inner.put_unsignaled(put) }
-    }
-
-    fn begin_batch(&self, to: &RemoteRegion) {
-        self.shared.inner.begin_batch(to);
-    }
-
-    fn end_batch(&self, to: &RemoteRegion, more: bool) {
-        self.shared.inner.end_batch(to, more);
-    }
-
-    fn quick_pending(&self) -> usize {
-        self.shared.inner.quick_pending()
-    }
-
-    fn quick_failure(&self) -> Option<Error> {
-        self.shared.inner.quick_failure()
     }
 
     unsafe fn atomic(
@@ -519,41 +470,31 @@ impl Channel for LimitAdapter {
     ) -> Result<Outcome> {
         let deliver = |inner: &dyn Channel, context| inner.deliver(inbox, record, flags, context);
         self.post_as_it_is(context, deliver)
-            .unwrap_or_else(|| self.post(DeferredOp::deliver(inbox, record), flags, context))
-    }
-
-    fn chains(&self) -> bool {
-        self.shared.inner.chains()
-    }
-
-    fn carries(&self) -> bool {
-        self.shared.inner.carries()
+            .unwrap_or_else(|| self.post(DeferredOp::deliver(None, inbox, record), flags, context))
     }
 
     unsafe fn put_deliver(
         &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
+        put: &PutRequest<'_>,
         inbox: Inbox<'_>,
         record: Record,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let limits = &self.shared.limits;
-        let long = len > limits.largest.min(LONGEST_MESSAGE);
+        let long = put.len > limits.largest.min(LONGEST_MESSAGE);
         let lines = flags.contains(Flags::LINES) && !limits.lines;
         if !self.carries() || long || lines {
             return Err(Error::Unsupported);
         }
         let flags = flags.difference(Flags::INLINE);
-        let put = |inner: &dyn Channel, context| {
-            // SAFETY:
-            // - the network's call has the contract of this call.
-            unsafe { inner.put_deliver(src, dst, len, inbox, record, flags, context) }
+        // SAFETY:
+        // - the network's call has the contract of this call.
+        let now = |inner: &dyn Channel, context| unsafe {
+            inner.put_deliver(put, inbox, record, flags, context)
         };
-        let kept = || DeferredOp::put_deliver(src, dst, len, inbox, record);
-        self.post_as_it_is(context, put)
+        let kept = || DeferredOp::deliver(Some(put), inbox, record);
+        self.post_as_it_is(context, now)
             .unwrap_or_else(|| self.post(kept(), flags, context))
     }
 

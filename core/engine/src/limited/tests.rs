@@ -3,6 +3,7 @@ use std::ops::Range;
 use super::*;
 use crate::Rights;
 use crate::lines::LINE;
+use crate::op::{Local, PutRequest};
 use crate::region::{RemoteParts, RemoteRegion};
 
 /// A call that the network received: place, bytes, flags, notice.
@@ -39,14 +40,8 @@ impl Network {
 }
 
 impl Channel for Network {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let PutRequest { src, dst, len, .. } = *put;
         assert!(len <= self.limits.largest);
         assert!(!flags.contains(Flags::INLINE) || len <= self.limits.inline);
         assert!(!flags.contains(Flags::LINES) || self.limits.lines);
@@ -61,13 +56,9 @@ impl Channel for Network {
             bytes,
             from: src.ptr.addr(),
             flags,
-            notice: None,
+            notice: put.notice.map(|notice| notice.value),
             context,
         })
-    }
-
-    unsafe fn get(&self, _: Local, _: Remote<'_>, _: usize, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::PeerDead)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
@@ -80,48 +71,6 @@ impl Channel for Network {
             notice: Some(notice.value),
             context,
         })
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - contract of `Channel::put_notify`: the source is valid.
-        let outcome = unsafe { self.put(src, dst, len, flags, context) }?;
-        self.given.lock().last_mut().expect("just given").notice = Some(notice.value);
-        Ok(outcome)
-    }
-
-    unsafe fn atomic(
-        &self,
-        _: Remote<'_>,
-        _: &AtomicRequest,
-        _: u64,
-        _: Flags,
-        _: u64,
-    ) -> Result<Outcome> {
-        Err(Error::PeerDead)
-    }
-
-    fn deliver(&self, _: Inbox<'_>, _: Record, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::PeerDead)
-    }
-
-    fn active_message(
-        &self,
-        _: Remote<'_>,
-        _: &[u8],
-        _: ReplyBuffer,
-        _: Flags,
-        _: u64,
-    ) -> Result<Outcome> {
-        Err(Error::PeerDead)
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
@@ -234,7 +183,8 @@ fn what_is_too_long_to_be_gathered_is_not() {
         let flags = Flags::INLINE | Flags::GATHERED;
         // SAFETY:
         // - the bytes outlive the operation.
-        let posted = unsafe { (bench.limited).put(local(&bytes), to, len, flags, 77) };
+        let posted =
+            unsafe { (bench.limited).put(&PutRequest::new(local(&bytes), to, len), flags, 77) };
         assert_eq!(posted, Ok(Outcome::Pending));
         assert_eq!(bench.finish(), [(77, Ok(()))]);
         let gathered = (bench.given.lock().pop()).map(|one| one.flags.contains(Flags::GATHERED));
@@ -259,7 +209,11 @@ fn long_transfers_go_in_pieces_and_end_once() {
     // - the bytes outlive the operation.
     let posted = unsafe {
         let limited = &bench.limited;
-        limited.put_notify(local(&bytes), at(8), 950, notice, none, 77)
+        limited.put(
+            &PutRequest::new(local(&bytes), at(8), 950).with(notice),
+            none,
+            77,
+        )
     };
     assert_eq!(posted, Ok(Outcome::Pending));
     assert_eq!(bench.given.lock().len(), 3);
@@ -317,7 +271,8 @@ fn put_lines(bench: &Bench, offset: usize, len: usize) {
     };
     // SAFETY:
     // - the bytes outlive the operation.
-    let posted = unsafe { (bench.limited).put(local(&bytes), dst, len, Flags::LINES, 1) };
+    let posted =
+        unsafe { (bench.limited).put(&PutRequest::new(local(&bytes), dst, len), Flags::LINES, 1) };
     assert_eq!(posted, Ok(Outcome::Pending));
     assert_eq!(bench.finish(), [(1, Ok(()))]);
 }
@@ -372,7 +327,12 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
     };
     // SAFETY:
     // - the call takes the bytes.
-    unsafe { bench.limited.put(local(&bytes), dst, 50, Flags::INLINE, 20) }.unwrap();
+    unsafe {
+        bench
+            .limited
+            .put(&PutRequest::new(local(&bytes), dst, 50), Flags::INLINE, 20)
+    }
+    .unwrap();
     bytes.fill(2);
     let slot = Remote {
         region: &peers[1],
@@ -413,7 +373,7 @@ fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
     unsafe {
         bench
             .limited
-            .put(local(&bytes), dst, 950, Flags::empty(), 4)
+            .put(&PutRequest::new(local(&bytes), dst, 950), Flags::empty(), 4)
     }
     .unwrap();
     let notice = Notice {
@@ -442,7 +402,7 @@ fn what_is_wrong_is_refused_whole() {
     let refused = unsafe {
         bench
             .limited
-            .put(local(&bytes), dst, 950, Flags::empty(), 4)
+            .put(&PutRequest::new(local(&bytes), dst, 950), Flags::empty(), 4)
     };
     assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
     assert_eq!((bench.given.lock().len(), bench.limited.pending()), (0, 0));

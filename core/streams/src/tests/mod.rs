@@ -11,14 +11,14 @@ use std::time::Duration;
 use self::wire::{WireKind, Wires};
 use super::envelope::{self, RequestHeader};
 use super::greeting::{SECRET, greeting};
-use super::{Registration, Requests, Stream, StreamEnded, StreamNode, Streams};
+use super::{EventReceiver, Requests, Stream, StreamEnded, StreamNode, StreamTransport};
 use unipgas_base::driver::Driven;
 use unipgas_base::{AtomicOp, AtomicType, Deadline, Error, Result, Rights};
 use unipgas_engine::agent::{Answer, RegisteredPlace, Request};
 use unipgas_engine::inbox::{self, InboxLayout, InboxReader, Record};
-use unipgas_engine::op::ReplyBuffer;
+use unipgas_engine::op::{GetRequest, PutRequest, ReplyBuffer};
 use unipgas_engine::region::Memory;
-use unipgas_engine::transport::{Channel, Handler, Life, Limits};
+use unipgas_engine::transport::{Channel, Handler, Life, Limits, Transport};
 use unipgas_engine::{AtomicRequest, Flags, Local, Notice, Outcome, Remote, RemoteRegion};
 
 const LEN: usize = 1 << 16;
@@ -34,20 +34,18 @@ fn limit() -> Deadline {
 struct Node {
     channel: Requests,
     memory: Box<dyn Memory>,
-    streams: Streams,
-    wires: Arc<Wires>,
+    streams: StreamTransport<Wires>,
 }
 
 impl Node {
     fn open(kind: WireKind) -> Node {
         let wires = Wires::new(kind);
-        let streams = Streams::open(wires.clone(), None).unwrap();
-        let own = |_| Ok(Wires::own_part(OWN));
+        let streams = StreamTransport::open(wires, &EventReceiver::default(), None).unwrap();
+        let requests = Requests::new(streams.node(), streams.node().limits().depth);
         Node {
-            channel: streams.open_channel(),
-            memory: Box::new(streams.allocate(LEN, Rights::FULL, own).unwrap()),
+            channel: requests,
+            memory: streams.allocate(LEN, Rights::FULL).unwrap(),
             streams,
-            wires,
         }
     }
 
@@ -71,7 +69,9 @@ impl Node {
     }
 
     fn import_key(&self, other: &StreamNode, key: &[u8]) -> Result<RemoteRegion> {
-        let peer = self.streams.connect(other.network().address(), limit())?;
+        let peer = self
+            .streams
+            .connect_within(other.network().address(), limit())?;
         peer.import(key, limit())
     }
 
@@ -80,7 +80,10 @@ impl Node {
         let to = Remote { region, offset: 0 };
         // SAFETY:
         // - the source has this length, and outlives the operation: the owner waits for all completions before its drop.
-        let posted = unsafe { self.channel.put(self.local(0), to, len, flags, context) };
+        let posted = unsafe {
+            self.channel
+                .put(&PutRequest::new(self.local(0), to, len), flags, context)
+        };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
@@ -90,7 +93,10 @@ impl Node {
         let flags = Flags::empty();
         // SAFETY:
         // - as for `put`.
-        let posted = unsafe { self.channel.get(self.local(0), from, len, flags, context) };
+        let posted = unsafe {
+            self.channel
+                .get(&GetRequest::new(self.local(0), from, len), flags, context)
+        };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
@@ -157,13 +163,21 @@ fn requests_reach_memory_and_end_with_their_answers() {
     unsafe {
         let channel = &node.channel;
         channel
-            .put_notify(node.local(0), at(4), 4, notice, Flags::empty(), 1)
+            .put(
+                &PutRequest::new(node.local(0), at(4), 4).with(notice),
+                Flags::empty(),
+                1,
+            )
             .unwrap();
         channel
             .atomic(at(8), &add, node.memory.desc(), Flags::ORDERED, 2)
             .unwrap();
         channel
-            .get(node.local(20), at(8), 4, Flags::ORDERED, 3)
+            .get(
+                &GetRequest::new(node.local(20), at(8), 4),
+                Flags::ORDERED,
+                3,
+            )
             .unwrap();
     }
     assert_eq!(node.next_ends(3), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
@@ -175,10 +189,9 @@ fn requests_reach_memory_and_end_with_their_answers() {
 }
 
 /// An inbox of this size, and its only reader. The reader must be dropped first.
-fn inbox_of(node: &Node, places: usize) -> (Registration, InboxReader) {
+fn inbox_of(node: &Node, places: usize) -> (Box<dyn Memory>, InboxReader) {
     let len = InboxLayout::new(places).unwrap().size();
-    let own = |_| Ok(Wires::own_part(OWN));
-    let memory = node.streams.allocate(len, Rights::FULL, own).unwrap();
+    let memory = node.streams.allocate(len, Rights::FULL).unwrap();
     // SAFETY:
     // - zeroed memory of sufficient length, which outlives the reader. There is no other reader.
     let reader = unsafe {
@@ -217,7 +230,10 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
         let (flags, to) = (Flags::LINES, (&inbox).into());
         // SAFETY:
         // - 100 bytes are valid until the call returns.
-        unsafe { (node.channel).put_deliver(src, dst, 100, to, record, flags, nth.into()) }
+        unsafe {
+            let put = PutRequest::new(src, dst, 100);
+            (node.channel).put_deliver(&put, to, record, flags, nth.into())
+        }
     };
     let word = |at| other.word(at).load(Ordering::Acquire);
     for nth in [1, 2, 3] {
@@ -339,14 +355,13 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
     let region = node.import(&other);
     let peer = node
         .streams
-        .connect(other.streams.node().network().address(), limit())
+        .connect_within(&other.streams.address(), limit())
         .unwrap();
     assert!(region.is_current());
     let Node {
         channel,
         memory,
         streams,
-        wires,
     } = other;
     let key = memory.key();
     // Returns when all importers know.
@@ -357,7 +372,7 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
         Err(Error::StaleRegion)
     );
     assert_eq!(peer.life(), Life::Alive);
-    drop((channel, streams, wires));
+    drop((channel, streams));
     wait_for(|| peer.life() == Life::Left);
 }
 
@@ -382,7 +397,7 @@ fn asking(secret: &[u8; SECRET]) -> Vec<u8> {
 #[test]
 fn who_leaves_says_so_and_ends_his_streams() {
     let node = Node::open(WireKind::default());
-    let end = node.wires.begin();
+    let end = node.streams.begin();
     let said = asking(&node.streams.node().network().secret());
     assert_eq!(end.push(&said), Ok(said.len()));
     let mut come = Vec::new();
@@ -441,7 +456,7 @@ fn operations_to_who_is_lost_end_so() {
         Node::open(WireKind::default()),
     );
     let region = node.import(&other);
-    other.wires.end_all();
+    other.streams.end_all();
     wait_for(|| !region.is_current());
     let to = Remote {
         region: &region,
@@ -449,7 +464,10 @@ fn operations_to_who_is_lost_end_so() {
     };
     // SAFETY:
     // - as for `put`.
-    let posted = unsafe { node.channel.put(node.local(0), to, 8, Flags::empty(), 1) };
+    let posted = unsafe {
+        node.channel
+            .put(&PutRequest::new(node.local(0), to, 8), Flags::empty(), 1)
+    };
     assert!(posted.is_err());
     assert_eq!(node.channel.pending(), 0);
 }
@@ -477,7 +495,7 @@ fn memory_that_is_not_registered_is_refused_where_it_has_to_be() {
     let put = |src, flags| {
         // SAFETY:
         // - as for `put`.
-        unsafe { node.channel.put(src, to, 4, flags, 1) }
+        unsafe { node.channel.put(&PutRequest::new(src, to, 4), flags, 1) }
     };
     assert_eq!(put(wrong, Flags::empty()), Err(Error::NotRegistered));
     assert_eq!(put(wrong, Flags::INLINE), Ok(Outcome::Pending));

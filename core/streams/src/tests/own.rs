@@ -1,6 +1,7 @@
 //! Order and completion of a network's own operations among requests.
 
 use parking_lot::Mutex;
+use unipgas_engine::op::PutRequest;
 
 use super::*;
 use crate::{After, NetworkOp, Ticket};
@@ -218,14 +219,15 @@ fn requests_wait_for_them_where_the_network_says_so() {
         node.word(0).store(6, Ordering::Relaxed);
         if waits {
             // A request of another channel need not wait. Its answer comes first.
-            let aside = node.streams.open_channel();
+            let aside = node.streams.open_channel().unwrap();
             let to = Remote {
                 region: &region,
                 offset: 8,
             };
             // SAFETY:
             // - in bounds of memory that outlives the operation.
-            unsafe { aside.put(node.local(8), to, 4, Flags::empty(), 9) }.unwrap();
+            unsafe { aside.put(&PutRequest::new(node.local(8), to, 4), Flags::empty(), 9) }
+                .unwrap();
             wait_for(|| {
                 aside.poll(&mut |_| {});
                 aside.pending() == 0
@@ -235,7 +237,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
             wait_for(|| other.word(0).load(Ordering::Acquire) == 5);
         }
         assert!(queue.take(1).end(Ok(())));
-        node.wires.tell_of_end();
+        node.streams.tell_of_end();
         // No poll is needed.
         let put = if waits { 6 } else { 5 };
         wait_for(|| other.word(0).load(Ordering::Acquire) == put);
@@ -262,10 +264,10 @@ fn what_has_waited_is_tried_again_while_there_is_no_room() {
     assert!(first.end(Ok(())));
     for _ in 0..3 {
         let before = queue.0.lock().refuses;
-        node.wires.tell_of_end();
+        node.streams.tell_of_end();
         wait_for(|| queue.0.lock().refuses < before);
     }
-    node.wires.tell_of_end();
+    node.streams.tell_of_end();
     wait_for(|| queue.contexts() == [2, 3]);
     assert!(queue.take(3).end(Ok(())) && queue.take(2).end(Ok(())));
     assert_eq!(node.next_ends(3).len(), 3);
@@ -378,13 +380,13 @@ fn what_is_released_stays_until_they_are_no_more_at_it() {
     // An operation on the released region fails, at once or after a wait.
     let late = queue.post(&node, &region, After::empty(), false, 3);
     assert!(matches!(late, Ok(Outcome::Pending)) || late == Err(Error::StaleRegion));
-    node.wires.tell_of_end();
+    node.streams.tell_of_end();
     let mut ends = node.next_ends(if late.is_ok() { 2 } else { 1 });
     assert!(ends.drain(..).all(|end| end.1 == Err(Error::StaleRegion)));
     assert_eq!(queue.contexts(), [1]);
     assert!(!home.releases.is_over(place));
     assert!(queue.take(1).end(Ok(())));
-    node.wires.tell_of_end();
+    node.streams.tell_of_end();
     wait_for(|| {
         home.drive();
         home.releases.is_over(place)

@@ -121,7 +121,7 @@ fn they_end_with_their_peer() {
             node.gather(&region, false).unwrap().unwrap();
         }
         drop(home);
-        node.wires.end_all();
+        node.streams.end_all();
         let many = if asked { 3 } else { 2 };
         let ends = node.next_ends(many);
         assert_eq!(ends, vec![(CONTEXT, Err(Error::PeerDead)); many]);

@@ -8,10 +8,15 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::OWN;
 use crate::greeting::{SECRET, padded, random};
-use crate::{Accepted, After, Begun, Link, Network, OwnPart, ProgressEvents, Stream, StreamEnded};
+use crate::{
+    Accepted, After, Begun, Link, Network, OwnPart, ProgressEvents, Stream, StreamBackend,
+    StreamEnded,
+};
 use unipgas_base::descriptor::above;
-use unipgas_base::{Error, Result};
+use unipgas_base::{Error, Result, Rights};
+use unipgas_engine::bundle::Tag;
 use unipgas_engine::transport::Limits;
 
 /// The bytes in one direction.
@@ -200,14 +205,6 @@ impl Wires {
         ring(&self.alarm);
     }
 
-    /// The network's part of a registration.
-    pub(crate) fn own_part(word: u64) -> OwnPart {
-        OwnPart {
-            told: word.to_le_bytes().to_vec(),
-            ..OwnPart::default()
-        }
-    }
-
     /// Begins a stream to it, without a greeting.
     pub fn begin(&self) -> Arc<End> {
         self.begun_by(&alarm(), None)
@@ -267,6 +264,14 @@ impl Network for Wires {
         }
     }
 
+    fn is_moved_on_by_waiting(&self) -> bool {
+        false
+    }
+
+    fn needs_beats(&self) -> bool {
+        true
+    }
+
     fn may_rest(&self) -> bool {
         let _ = rustix::io::read(&*self.alarm, &mut [0u8; 8]);
         let called = self.wants_guests.load(Ordering::Acquire) && !self.guests.lock().is_empty();
@@ -289,5 +294,27 @@ impl Network for Wires {
             Ok(word) => Ok([u64::from_le_bytes(word), 0, 0]),
             Err(_) => Err(Error::StaleRegion),
         }
+    }
+}
+
+impl StreamBackend for Wires {
+    const NAME: &'static str = "wires";
+    const TAG: Tag = Tag::new(9);
+
+    fn is_common(&self, _: &[u8]) -> bool {
+        true
+    }
+
+    unsafe fn register_own(
+        &self,
+        _: *mut u8,
+        _: usize,
+        _: Option<Rights>,
+        _: bool,
+    ) -> Result<OwnPart> {
+        Ok(OwnPart {
+            told: OWN.to_le_bytes().to_vec(),
+            ..OwnPart::default()
+        })
     }
 }

@@ -9,13 +9,11 @@ use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::Inbox;
-use unipgas_core::op::ReplyBuffer;
+use unipgas_core::op::{GetRequest, Inbox, PutRequest, ReplyBuffer};
 use unipgas_core::region::{Memory, RemoteParts};
 use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
 use unipgas_core::{
-    AtomicRequest, Completion, Deadline, Flags, Local, Notice, Outcome, Remote, RemoteRegion,
-    Result, Rights,
+    AtomicRequest, Deadline, Flags, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
 };
 use unipgas_tofud::sim::SentCounts;
 
@@ -145,53 +143,36 @@ struct Counting {
 }
 
 impl Channel for Counting {
-    unsafe fn put(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.below.put(src, below(dst), len, flags, context) }
+    fn below(&self) -> Result<&dyn Channel> {
+        Ok(&*self.below)
     }
 
-    unsafe fn get(
-        &self,
-        dst: Local,
-        src: Remote<'_>,
-        len: usize,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
+    unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let put = PutRequest {
+            dst: below(put.dst),
+            notice: put.notice.map(|notice| {
+                self.counts.puts.fetch_add(1, Ordering::Relaxed);
+                let slot = below(notice.slot);
+                Notice { slot, ..notice }
+            }),
+            ..*put
+        };
         // SAFETY:
         // - the caller's word.
-        unsafe { self.below.get(dst, below(src), len, flags, context) }
+        unsafe { self.below.put(&put, flags, context) }
+    }
+
+    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let src = below(get.src);
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.below.get(&GetRequest { src, ..*get }, flags, context) }
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         self.counts.notices.fetch_add(1, Ordering::Relaxed);
         let slot = below(notice.slot);
         self.below.notify(Notice { slot, ..notice }, flags, context)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        src: Local,
-        dst: Remote<'_>,
-        len: usize,
-        notice: Notice<'_>,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.counts.puts.fetch_add(1, Ordering::Relaxed);
-        let (dst, slot) = (below(dst), below(notice.slot));
-        let notice = Notice { slot, ..notice };
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.below.put_notify(src, dst, len, notice, flags, context) }
     }
 
     unsafe fn atomic(
@@ -222,13 +203,5 @@ impl Channel for Counting {
     ) -> Result<Outcome> {
         self.below
             .active_message(below(to), message, reply, flags, context)
-    }
-
-    fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        self.below.poll(sink);
-    }
-
-    fn pending(&self) -> usize {
-        self.below.pending()
     }
 }

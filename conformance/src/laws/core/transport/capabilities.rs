@@ -1,5 +1,6 @@
 //! The declared capabilities of a backend are true.
 
+use unipgas_core::op::PutRequest;
 use unipgas_core::{Error, Flags, Outcome, Rights};
 
 use super::super::rank::{Says, remote};
@@ -53,7 +54,8 @@ fn direct(ctx: &Ctx) -> Verdict {
             // - in bounds of the source, which outlives the operation.
             let outcome = unsafe {
                 let from = node.local(0);
-                node.channel.put(from, there, 8 + nth, Flags::empty(), 1)
+                node.channel
+                    .put(&PutRequest::new(from, there, 8 + nth), Flags::empty(), 1)
             };
             let outcome = outcome.says("put")?;
             ensure!(

@@ -1,5 +1,6 @@
 //! The [limits](unipgas_core::transport::Limits) of a backend's operations.
 
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::transport::Limits;
 use unipgas_core::{AtomicOp, AtomicType, Error, Flags, Notice, Outcome};
 
@@ -52,11 +53,12 @@ fn largest(ctx: &Ctx) -> Verdict {
             let refused = node.end(|channel, context| unsafe {
                 let (local, len) = (node.local(0), len + 1);
                 match kind {
-                    0 => channel.put(local, there, len, none, context),
-                    1 => channel.get(local, there, len, none, context),
+                    0 => channel.put(&PutRequest::new(local, there, len), none, context),
+                    1 => channel.get(&GetRequest::new(local, there, len), none, context),
                     2 => {
                         let notice = Notice { slot, value: 1 };
-                        channel.put_notify(local, there, len, notice, none, context)
+                        let put = PutRequest::new(local, there, len).with(notice);
+                        channel.put(&put, none, context)
                     }
                     _ => channel.atomic(there, &request, 0, none, context),
                 }
@@ -78,9 +80,7 @@ fn most_inline(ctx: &Ctx) -> Verdict {
             // - in bounds of the source; the call takes the bytes or refuses.
             node.end(|channel, context| unsafe {
                 channel.put(
-                    node.local(0),
-                    node.at(node.right(), 0),
-                    len,
+                    &PutRequest::new(node.local(0), node.at(node.right(), 0), len),
                     Flags::INLINE,
                     context,
                 )
@@ -101,7 +101,8 @@ fn post(node: &Node<'_>, rank: usize) -> unipgas_core::Result<Outcome> {
     // - in bounds of the source, which outlives the operation.
     unsafe {
         let to = node.at(rank, 8 * node.ctx.rank as usize);
-        node.channel.put(node.local(0), to, 8, Flags::empty(), 7)
+        node.channel
+            .put(&PutRequest::new(node.local(0), to, 8), Flags::empty(), 7)
     }
 }
 
@@ -132,13 +133,8 @@ fn depth(ctx: &Ctx) -> Verdict {
             // SAFETY:
             // - as above.
             unsafe {
-                other.put(
-                    node.local(0),
-                    node.at(node.right(), 0),
-                    8,
-                    Flags::empty(),
-                    1,
-                )
+                let put = PutRequest::new(node.local(0), node.at(node.right(), 0), 8);
+                other.put(&put, Flags::empty(), 1)
             }
         };
         again().says("an operation of another channel")?;

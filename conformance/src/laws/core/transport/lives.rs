@@ -1,5 +1,6 @@
 //! Peers that leave or die: [`Peer::life`](unipgas_core::transport::Peer::life).
 
+use unipgas_core::op::PutRequest;
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Error, Flags, Result};
 
@@ -60,7 +61,11 @@ fn dies(ctx: &Ctx) -> Verdict {
             // SAFETY:
             // - in bounds of the source, which outlives the operation.
             node.end(|channel, context| unsafe {
-                channel.put(node.local(0), node.at(1, at), 64, Flags::empty(), context)
+                channel.put(
+                    &PutRequest::new(node.local(0), node.at(1, at), 64),
+                    Flags::empty(),
+                    context,
+                )
             })
         };
         // Each put ends, with or without an error, before the death is detected.

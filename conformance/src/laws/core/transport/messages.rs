@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::op::ReplyBuffer;
+use unipgas_core::op::{PutRequest, ReplyBuffer};
 use unipgas_core::region::Memory as Registration;
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Error, Flags, Remote, Result, Rights};
@@ -166,7 +166,11 @@ fn messages(ctx: &Ctx) -> Verdict {
                 // - in bounds of the source, and drained before it changes.
                 node.begin("put", |channel, context| unsafe {
                     let to = node.at(node.right(), at);
-                    channel.put(node.local(at), to, 8, Flags::empty(), context)
+                    channel.put(
+                        &PutRequest::new(node.local(at), to, 8),
+                        Flags::empty(),
+                        context,
+                    )
                 })?;
                 let message = telling(at, &more(me, nth));
                 node.begin("an ordered message", |channel, context| {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use unipgas_core::loopback::Loopback;
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::region::Memory as Registration;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::{Channel, Limits, Peer, Transport};
@@ -260,7 +261,7 @@ impl<'a> Node<'a> {
         // SAFETY:
         // - in bounds of the source, which outlives operations; the call waits for completion.
         self.done("put", |channel, context| unsafe {
-            channel.put(self.local(from), dst, len, flags, context)
+            channel.put(&PutRequest::new(self.local(from), dst, len), flags, context)
         })
     }
 
@@ -269,7 +270,11 @@ impl<'a> Node<'a> {
         // SAFETY:
         // - as for `put`.
         self.done("get", |channel, context| unsafe {
-            channel.get(self.local(0), src, len, Flags::empty(), context)
+            channel.get(
+                &GetRequest::new(self.local(0), src, len),
+                Flags::empty(),
+                context,
+            )
         })?;
         Ok(self.source().load(0, len))
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas_core::op::PutRequest;
 use unipgas_core::region::Memory as Registration;
 use unipgas_core::transport::Channel;
 use unipgas_core::{Error, Flags, Notice, Rights};
@@ -49,7 +50,11 @@ fn put_notify(ctx: &Ctx) -> Verdict {
             // SAFETY:
             // - in bounds of the source, and drained before it changes.
             let put_notify = |channel: &dyn Channel, context| unsafe {
-                channel.put_notify(node.local(0), to, len(me), notice, Flags::empty(), context)
+                channel.put(
+                    &PutRequest::new(node.local(0), to, len(me)).with(notice),
+                    Flags::empty(),
+                    context,
+                )
             };
             match node.notifies() {
                 true => node.begin("put_notify", put_notify)?,
@@ -90,7 +95,7 @@ fn ordered(ctx: &Ctx) -> Verdict {
                 // - in bounds of the source, and drained before it changes.
                 node.begin("put", |channel, context| unsafe {
                     let from = node.local(64 + nth * each);
-                    channel.put(from, to, each, Flags::empty(), context)
+                    channel.put(&PutRequest::new(from, to, each), Flags::empty(), context)
                 })?;
             }
             let slot = node.at(right, 8);
@@ -145,7 +150,11 @@ fn deliver_ordered(ctx: &Ctx) -> Verdict {
                 // - in bounds of the source, and drained before it changes.
                 node.begin("put", |channel, context| unsafe {
                     let to = node.at(node.right(), at);
-                    channel.put(node.local(at), to, 8, Flags::empty(), context)
+                    channel.put(
+                        &PutRequest::new(node.local(at), to, 8),
+                        Flags::empty(),
+                        context,
+                    )
                 })?;
                 node.begin("deliver", |channel, context| {
                     channel.deliver(right.into(), record(ctx.rank, nth), Flags::ORDERED, context)

@@ -1,5 +1,6 @@
 //! Refused operations, which change nothing.
 
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::{
     AtomicOp, AtomicType, Deadline, Error, Flags, Notice, RemoteRegion, Result, Rights,
 };
@@ -64,10 +65,14 @@ impl Access {
         // - the range is refused, or no longer than the source; the operand outlives the operation.
         node.end(|channel, context| unsafe {
             match self {
-                Access::Put => channel.put(local, at, len, none, context),
-                Access::Get => channel.get(local, at, len, none, context),
+                Access::Put => channel.put(&PutRequest::new(local, at, len), none, context),
+                Access::Get => channel.get(&GetRequest::new(local, at, len), none, context),
                 Access::Notify => channel.notify(notice(at), none, context),
-                Access::PutNotify => channel.put_notify(local, at, len, notice(at), none, context),
+                Access::PutNotify => channel.put(
+                    &PutRequest::new(local, at, len).with(notice(at)),
+                    none,
+                    context,
+                ),
                 Access::Atomic => channel.atomic(at, &request, 0, none, context),
             }
         })

@@ -1,5 +1,6 @@
 //! Operations with and without [registered](unipgas_core::transport::Limits::registered) local memory.
 
+use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
 };
@@ -65,7 +66,11 @@ fn registered(ctx: &Ctx) -> Verdict {
         // - 32 bytes; the call takes at most 8 of them.
         node.end(|channel, context| unsafe {
             let there = node.at(node.right(), 64);
-            channel.put(private, there, len, Flags::INLINE, context)
+            channel.put(
+                &PutRequest::new(private, there, len),
+                Flags::INLINE,
+                context,
+            )
         })?
         .says("an inline put of memory that is not registered")?;
         ctx.sync();
@@ -87,12 +92,16 @@ fn attempt(node: &Node<'_>, kind: usize, local: Local) -> std::result::Result<Re
     // - 16 bytes that outlive the operation, or the operation is refused; the operands outlive it, too.
     node.end(|channel, context| unsafe {
         match kind {
-            0 => channel.put(local, there, 16, none, context),
+            0 => channel.put(&PutRequest::new(local, there, 16), none, context),
             1 => {
                 let notice = Notice { slot, value: 1 };
-                channel.put_notify(local, there, 16, notice, none, context)
+                channel.put(
+                    &PutRequest::new(local, there, 16).with(notice),
+                    none,
+                    context,
+                )
             }
-            2 => channel.get(local, there, 16, none, context),
+            2 => channel.get(&GetRequest::new(local, there, 16), none, context),
             _ => channel.atomic(there, &request, local.desc, none, context),
         }
     })

@@ -1,6 +1,7 @@
 //! Bytes: [`Channel::put`](unipgas_core::transport::Channel::put) and `get`.
 
 use unipgas_core::lines::LINE;
+use unipgas_core::op::PutRequest;
 use unipgas_core::{Error, Flags};
 
 use super::node::{Node, on_nodes};
@@ -82,7 +83,11 @@ fn inline(ctx: &Ctx) -> Verdict {
             // SAFETY:
             // - in bounds of the source; the call takes the bytes.
             node.begin("an inline put", |channel, context| unsafe {
-                channel.put(node.local(0), to, bytes.len(), Flags::INLINE, context)
+                channel.put(
+                    &PutRequest::new(node.local(0), to, bytes.len()),
+                    Flags::INLINE,
+                    context,
+                )
             })?;
             node.source().fill_range(0, bytes.len(), 0xee);
             sent.push(bytes);
@@ -106,7 +111,11 @@ fn lines(ctx: &Ctx) -> Verdict {
                 // SAFETY:
                 // - in bounds of the source; the call is refused.
                 let refused = node.end(|channel, context| unsafe {
-                    channel.put(node.local(0), to, lines * LINE, Flags::LINES, context)
+                    channel.put(
+                        &PutRequest::new(node.local(0), to, lines * LINE),
+                        Flags::LINES,
+                        context,
+                    )
                 })?;
                 ensure_eq!(refused, Err(Error::Unsupported), "a put by lines");
             } else if ctx.rank == 0 {
@@ -114,7 +123,11 @@ fn lines(ctx: &Ctx) -> Verdict {
                 // SAFETY:
                 // - in bounds of the source, and drained before it changes.
                 node.begin("a put by lines", |channel, context| unsafe {
-                    channel.put(node.local(0), to, lines * LINE, Flags::LINES, context)
+                    channel.put(
+                        &PutRequest::new(node.local(0), to, lines * LINE),
+                        Flags::LINES,
+                        context,
+                    )
                 })?;
                 node.drain()?;
             } else {
