@@ -93,7 +93,10 @@ impl CollectiveUser for EndpointGroups {
     }
 
     fn is_loss(failure: i32) -> bool {
-        matches!(Errno(failure), Errno::CONNRESET | Errno::HOSTUNREACH)
+        matches!(
+            Errno(failure),
+            Errno::CONNRESET | Errno::HOSTUNREACH | Errno::CANCELED
+        )
     }
 }
 
