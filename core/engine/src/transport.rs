@@ -289,8 +289,8 @@ pub trait Channel: Send + Sync {
         self.below().ok()?.quick_failure()
     }
 
-    /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]. Operand and comparand are read
-    /// in the call.
+    /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`](crate::op::Local). Operand and
+    /// comparand are read in the call.
     ///
     /// # Safety
     /// The request's pointers are valid as [`AtomicRequest`] requires.

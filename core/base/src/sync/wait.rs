@@ -173,35 +173,55 @@ impl WaitStrategy<'_> {
                 pace();
             }
         }
+        self.wait_long(deadline, check, burst, progress, moved, poll)
+    }
+
+    /// The rest of a wait. It takes the closures by value, so that the first polls keep what they capture in registers.
+    #[inline(never)]
+    fn wait_long<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        burst: impl Fn() -> u32,
+        progress: impl Fn() -> bool,
+        moved: impl Fn() -> bool,
+        mut poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let mut found = None;
         let wait = LongWait {
             patience: *self,
             deadline,
             check,
-            burst,
-            progress,
-            moved,
-            poll,
+            burst: &burst,
+            progress: &progress,
+            moved: &moved,
+            poll: &mut || {
+                found = found.take().or_else(&mut poll);
+                found.is_some()
+            },
         };
-        wait.run()
+        wait.run()?;
+        found.ok_or(Error::Timeout)
     }
 }
 
-enum Phase<T> {
+enum Phase {
     Spin,
     Yield,
     Sleep,
-    Done(T),
+    Done,
 }
 
-/// A wait that outlasted the first burst of polls. The closures are those of [`WaitStrategy::wait`].
-struct LongWait<'a, B, P, M, F> {
+/// A wait that outlasted the first burst of polls. It calls the closures of [`WaitStrategy::wait`] through pointers, so its code exists once. `poll` keeps the
+/// value, and returns whether there is one.
+struct LongWait<'a> {
     patience: WaitStrategy<'a>,
     deadline: Deadline,
     check: &'a mut dyn FnMut() -> Result<()>,
-    burst: B,
-    progress: P,
-    moved: M,
-    poll: F,
+    burst: &'a dyn Fn() -> u32,
+    progress: &'a dyn Fn() -> bool,
+    moved: &'a dyn Fn() -> bool,
+    poll: &'a mut dyn FnMut() -> bool,
 }
 
 /// Times of a long wait.
@@ -214,18 +234,11 @@ struct Times {
     told: Telling,
 }
 
-impl<T, B, P, M, F> LongWait<'_, B, P, M, F>
-where
-    B: Fn() -> u32,
-    P: Fn() -> bool,
-    M: Fn() -> bool,
-    F: FnMut() -> Option<T>,
-{
-    #[inline(never)]
-    fn run(mut self) -> Result<T> {
+impl LongWait<'_> {
+    fn run(mut self) -> Result<()> {
         (self.progress)();
-        if let Some(value) = (self.poll)() {
-            return Ok(value);
+        if (self.poll)() {
+            return Ok(());
         }
         if self.deadline == Deadline::Now {
             tested(self.check)?;
@@ -247,24 +260,20 @@ where
                 Phase::Spin => self.spin(&mut times)?,
                 Phase::Yield => self.yield_core(&mut times)?,
                 Phase::Sleep => self.sleep(&mut times)?,
-                Phase::Done(value) => return Ok(value),
+                Phase::Done => return Ok(()),
             };
         }
     }
 
     /// The wait of the progress thread: it drives its objects meanwhile.
-    fn drive(mut self, driver: &driver::Waiting<'_>) -> Result<T> {
+    fn drive(self, driver: &driver::Waiting<'_>) -> Result<()> {
         let slice = slice_of(1);
         loop {
             (self.check)()?;
-            let mut found = None;
             let longest = self.deadline.remaining().unwrap_or(slice).min(slice);
-            driver.turn(longest, &mut || {
-                found = (self.poll)();
-                found.is_some()
-            });
-            if let Some(value) = found.or_else(&mut self.poll) {
-                return Ok(value);
+            driver.turn(longest, self.poll);
+            if (self.poll)() {
+                return Ok(());
             }
             if self.deadline.expired() {
                 return Err(Error::Timeout);
@@ -272,13 +281,13 @@ where
         }
     }
 
-    fn spin(&mut self, times: &mut Times) -> Result<Phase<T>> {
+    fn spin(&mut self, times: &mut Times) -> Result<Phase> {
         while !self.patience.crowded && spins() && times.since.elapsed() < SPIN {
             (self.progress)();
             for _ in 0..(self.burst)() {
-                if let Some(value) = (self.poll)() {
+                if (self.poll)() {
                     note_wait(times.since.elapsed());
-                    return Ok(Phase::Done(value));
+                    return Ok(Phase::Done);
                 }
                 pace();
             }
@@ -289,7 +298,7 @@ where
         Ok(Phase::Yield)
     }
 
-    fn yield_core(&mut self, times: &mut Times) -> Result<Phase<T>> {
+    fn yield_core(&mut self, times: &mut Times) -> Result<Phase> {
         times.told.yields(times.began);
         let mut start = Instant::now();
         while start.elapsed() < YIELD {
@@ -298,11 +307,11 @@ where
             if (self.progress)() {
                 start = Instant::now();
             }
-            if let Some(value) = (self.poll)() {
+            if (self.poll)() {
                 if !self.patience.crowded {
                     note_wait(times.since.elapsed());
                 }
-                return Ok(Phase::Done(value));
+                return Ok(Phase::Done);
             }
             self.check_deadline()?;
             if self.note_parts(times) {
@@ -315,7 +324,7 @@ where
         Ok(Phase::Sleep)
     }
 
-    fn sleep(&mut self, times: &mut Times) -> Result<Phase<T>> {
+    fn sleep(&mut self, times: &mut Times) -> Result<Phase> {
         // Listens before `check`. Otherwise a ring right after the check is lost.
         let listening = self.patience.bell.listen();
         let checked = times.told.check(times.began.elapsed(), &mut *self.check);
@@ -323,8 +332,8 @@ where
             // A peer may have sent the awaited event before its death.
             (self.progress)();
         }
-        if let Some(value) = (self.poll)() {
-            return Ok(Phase::Done(value));
+        if (self.poll)() {
+            return Ok(Phase::Done);
         }
         checked?;
         let remaining = self.deadline.remaining().unwrap_or(times.slice);
@@ -337,9 +346,9 @@ where
             driver::waiter_sleeps();
         }
         let rung = listening.sleep(span);
-        if let Some(value) = (self.poll)() {
+        if (self.poll)() {
             Watch::moved();
-            return Ok(Phase::Done(value));
+            return Ok(Phase::Done);
         }
         if !rung {
             Watch::waited(span);
