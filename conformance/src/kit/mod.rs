@@ -155,11 +155,6 @@ pub(crate) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// The setup of laws that are one body with different arguments.
-pub(crate) fn given<A>(ctx: &Ctx, argument: A, body: impl FnOnce(&Ctx, A) -> Verdict) -> Verdict {
-    body(ctx, argument)
-}
-
 /// Runs the work on `n` threads and gives the first failure.
 pub(crate) fn threads(n: usize, work: impl Fn(usize) -> Verdict + Sync) -> Verdict {
     std::thread::scope(|scope| {

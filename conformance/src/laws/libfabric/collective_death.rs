@@ -13,8 +13,10 @@ laws! {
         "operations that wait for a member that is killed end with a failure at all others, and so do later ones; groups without it go on";
     join: "collective.death.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread, eq_readerr] + needs_kill,
         "a join that waits for a member that is killed ends with a failure in the event queue, and wakes a member at the queue's descriptor";
-    later: "collective.death.later", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
+    later given(true): "collective.death.later", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member that completed the operation that fails elsewhere gets the failure in a later one, although other members begin none";
+    later given(false): "collective.leave.later", "fi_collective(3); fi_cm(3)", 4, [close, allreduce, broadcast, cq_readerr],
+        "a member that leaves in an operation ends later ones at all others, also where they wait for members that have failed";
     meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
     sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
@@ -129,8 +131,8 @@ fn join(ctx: &Ctx) -> Verdict {
     over(job, objects)
 }
 
-/// Waits for the end of an operation. Whether it is a success.
-fn succeeds(job: &Job<'_>, context: usize) -> Result<bool, String> {
+/// Waits for the end of an operation. Whether it is a success. `failure`: the code of a failure.
+fn succeeds(job: &Job<'_>, context: usize, failure: c_int) -> Result<bool, String> {
     let mut entry = blank();
     let mut looks = Looks::for_the("the end of an operation");
     let code = loop {
@@ -141,7 +143,7 @@ fn succeeds(job: &Job<'_>, context: usize) -> Result<bool, String> {
     };
     drop(looks);
     if code == AVAIL {
-        let error = reset(job, "an operation", job.tx)?;
+        let error = job.tx.fails(failure, "an operation")?;
         ensure_eq!(error.op_context.addr(), context, "the context of a failure");
         return Ok(false);
     }
@@ -150,8 +152,8 @@ fn succeeds(job: &Job<'_>, context: usize) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The victim ends after the first round of a reduction. Only member 1 needs its second round.
-fn later(ctx: &Ctx) -> Verdict {
+/// The victim dies or leaves after the first round of a reduction. Only member 1 needs its second round.
+fn later(ctx: &Ctx, dies: bool) -> Verdict {
     let job = opened(ctx, &COLLECTIVE, 256)?;
     let club = Club::open(&job, &COLLECTIVE)?;
     let all = club.all()?;
@@ -170,15 +172,23 @@ fn later(ctx: &Ctx) -> Verdict {
     if job.rank == victim(&job) {
         begin(FI_ALLREDUCE, 1)?;
         job.meet();
-        ctx.dies();
+        if dies {
+            ctx.dies();
+        }
+        close(all)?;
+        job.tx
+            .fails(FI_ECANCELED, "the reduction of a member that leaves")?;
+        let objects = (club.ep, club.eq);
+        return over(job, objects);
     }
     job.meet();
     begin(FI_ALLREDUCE, 1)?;
-    if succeeds(&job, 1)? {
+    let failure = if dies { FI_ECONNRESET } else { FI_ECANCELED };
+    if succeeds(&job, 1, failure)? {
         ensure!(job.rank != 1, "a success without a contribution");
         begin(FI_BROADCAST, 2)?;
         ensure!(
-            !succeeds(&job, 2)?,
+            !succeeds(&job, 2, failure)?,
             "a broadcast that its root did not begin"
         );
     }
@@ -213,7 +223,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
         if job.rank == victim(&job) && turn as u64 == last {
             ctx.dies();
         }
-        if !succeeds(&job, turn)? {
+        if !succeeds(&job, turn, FI_ECONNRESET)? {
             break;
         }
         let good = if kind == FI_ALLREDUCE { 10 } else { 9 };
