@@ -1,4 +1,4 @@
-//! SocketStreams as the agent's network.
+//! Sockets as the network of the agent.
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

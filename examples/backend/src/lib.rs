@@ -15,7 +15,8 @@ use unipgas_core::descriptor::above;
 use unipgas_core::registry::Backend;
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::streams::{
-    Accepted, Begun, Network, Stream, StreamBackend, StreamEnded, StreamTransport, Streams,
+    Accepted, Begun, EventReceiver, Network, ProgressEvents, Stream, StreamBackend, StreamEnded,
+    StreamTransport,
 };
 use unipgas_core::{Error, Result};
 
@@ -28,8 +29,10 @@ pub const BACKEND: Backend = Backend {
     tag: Some(TAG),
     variables: &[],
     open: |opening| {
-        let streams = Streams::open(Arc::new(Sockets::open()?), opening.beside.clone())?;
-        Ok(Arc::new(StreamTransport(Toy(streams))))
+        let sockets = Arc::new(Sockets::open()?);
+        let events = EventReceiver::default();
+        let transport = StreamTransport::open(sockets, &events, opening.beside.clone())?;
+        Ok(Arc::new(transport))
     },
     probe: |between_hosts| match between_hosts {
         true => Err("its sockets reach no other host".into()),
@@ -38,22 +41,6 @@ pub const BACKEND: Backend = Backend {
     network: true,
     native: None,
 };
-
-/// The transport. `core/streams` implements it over the [`Network`].
-struct Toy(Streams);
-
-impl StreamBackend for Toy {
-    const NAME: &'static str = BACKEND.name;
-    const TAG: Tag = TAG;
-
-    fn streams(&self) -> &Streams {
-        &self.0
-    }
-
-    fn is_common(&self, _address: &[u8]) -> bool {
-        true
-    }
-}
 
 /// Bytes of a socket's name. The name is abstract: it is not in the file system.
 const NAME: usize = 8;
@@ -162,6 +149,27 @@ impl Network for Sockets {
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.events.as_fd()]
+    }
+
+    fn progress(&self, _turn: bool, _alone: bool) -> ProgressEvents {
+        ProgressEvents {
+            streams: true,
+            guests: false,
+            ended: false,
+        }
+    }
+
+    fn is_moved_on_by_waiting(&self) -> bool {
+        false
+    }
+}
+
+impl StreamBackend for Sockets {
+    const NAME: &'static str = BACKEND.name;
+    const TAG: Tag = TAG;
+
+    fn is_common(&self, _address: &[u8]) -> bool {
+        true
     }
 }
 
