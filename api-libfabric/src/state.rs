@@ -13,7 +13,7 @@ use unipgas_core::{
 use crate::av::AddressVector;
 use crate::completion::CqEntry;
 use crate::domain::Domain;
-use crate::messages::Messages;
+use crate::messages::{Messages, errno};
 use crate::operation::{CounterEvent, Report, Reports};
 use crate::pending::{Notice, Operation, Turn};
 use crate::status::{Errno, Result};
@@ -228,7 +228,7 @@ impl State {
         if self.targets[place].is_none() {
             match Target::open(&self.domain, name) {
                 Ok(target) => self.targets[place] = Some(Box::new(target)),
-                Err(error) => return Ok(Err(error.into())),
+                Err(error) => return Ok(Err(errno(error))),
             }
         }
         Ok(Ok(()))

@@ -15,6 +15,8 @@ laws! {
         "a process dies while others work on its memory: each operation ends once, as a success or as a failure";
     first_contact survived(&Plan::DEFAULT): "death.first", "fi_cq(3)", 2, [fetch_atomic, send, cq_readerr] + needs_kill,
         "the first operation ever on a process that is dead ends with a failure";
+    contact_meanwhile survived(&Plan::DEFAULT): "death.first.meanwhile", "fi_cq(3)", 2, [fetch_atomic, cq_readerr] + needs_kill + ordering,
+        "a process dies during the first operation ever on it: the operation ends as a success, or as a failure that names the death";
     counters survived(&Plan::DEFAULT.counters(&[FI_SEND, FI_WRITE])):
         "death.counter", "fi_cntr(3)", 3, [cntr_wait, cntr_readerr, atomic] + needs_kill,
         "a wait for a counter ends when what it counts fails by the death of the peer";
@@ -145,20 +147,50 @@ fn meanwhile(job: &Job<'_>) -> Verdict {
     job.tx.is_empty()
 }
 
+/// Posts the first operation on the victim.
+fn contact(job: &Job<'_>, result: &mut u64) -> Verdict {
+    let (to, at, key) = job.place(1, 8);
+    let (one, result) = ((&raw const ONE).cast(), (&raw mut *result).cast());
+    job.post(|| call!(atomic job.ep, readwrite(one, 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))
+}
+
+fn is_unreached(failure: fi_cq_err_entry) -> Verdict {
+    let known = [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&failure.err);
+    ensure!(known, "the failure is {}", failure.err);
+    Ok(())
+}
+
+fn contact_meanwhile(job: &Job<'_>) -> Verdict {
+    let after = job.ctx.random(1).below(1000);
+    job.ctx.sync();
+    if job.rank == victim(job) {
+        std::thread::sleep(Duration::from_micros(after));
+        job.ctx.dies();
+    }
+    let mut result = 0u64;
+    contact(job, &mut result)?;
+    let mut looks = Looks::for_the("the end of the first operation");
+    loop {
+        match job.tx.read().0 {
+            AGAIN => looks.again(),
+            AVAIL => return is_unreached(job.tx.take_error()?),
+            code => {
+                ensure_eq!(code, 1, "the end of the first operation");
+                return Ok(());
+            }
+        }
+    }
+}
+
 fn first_contact(job: &Job<'_>) -> Verdict {
     if job.rank == victim(job) {
         job.ctx.dies();
     }
     job.ctx.sync();
-    let (to, at, key) = job.place(1, 8);
+    let to = job.place(1, 8).0;
     let mut result = 0u64;
-    let unreached = || {
-        let errno = job.tx.error()?.err;
-        let known = [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&errno);
-        ensure!(known, "the failure is {errno}");
-        Ok::<_, String>(())
-    };
-    job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    let unreached = || is_unreached(job.tx.error()?);
+    contact(job, &mut result)?;
     unreached()?;
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
     unreached()?;
