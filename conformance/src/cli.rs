@@ -13,7 +13,7 @@ use unipgas_core::{print, tell};
 use crate::hosts::{self, HostPool};
 use crate::html::{HtmlReport, Run, RunState};
 use crate::law::LossKind;
-use crate::matrix::{COLUMNS, Cell, Column, Matrix, SeedPlan};
+use crate::matrix::{self, Cell, Column, Matrix, SeedPlan};
 use crate::runner::{LawResult, Runner};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 use unipgas_core::stop::Stop;
@@ -155,20 +155,23 @@ fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
 fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
     if wishes.hosts.is_some() {
         return match &wishes.backend {
-            None => Ok(COLUMNS.iter().filter(|column| column.hosts).collect()),
+            None => Ok(matrix::columns()
+                .iter()
+                .filter(|column| column.hosts)
+                .collect()),
             Some(_) => Err("--hosts is a column of its own: leave --backend out beside it".into()),
         };
     }
     let named = wishes.backend.iter().flat_map(|names| names.split(','));
     let named: Vec<_> = (named.map(|name| (name, Column::current_name(name)))).collect();
     let is_wanted = |name| named.is_empty() || named.iter().any(|(_, one)| one == name);
-    let chosen: Vec<_> = COLUMNS
+    let chosen: Vec<_> = matrix::columns()
         .iter()
         .filter(|column| !column.hosts && is_wanted(column.name))
         .collect();
     let is_known = |name: &str| chosen.iter().any(|column| column.name == name);
     if let Some((wrong, _)) = named.iter().find(|(_, name)| !is_known(name)) {
-        let names = COLUMNS.iter().filter(|column| !column.hosts);
+        let names = matrix::columns().iter().filter(|column| !column.hosts);
         let names: Vec<_> = names.map(|column| column.name).collect();
         return Err(format!(
             "there is no backend {wrong:?}; there are: {}, and --hosts N",

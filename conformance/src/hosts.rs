@@ -18,7 +18,7 @@ use unipgas_launcher::{Exit, FailureAction, Keeper, NodeEvent, NodeRanks, Rules,
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
-use crate::matrix::COLUMNS;
+use crate::matrix::columns;
 use crate::place::CUT;
 use crate::runner::Runner;
 use crate::stall::{LOOK, Seats, Sitting};
@@ -344,7 +344,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     let (number, count, limit) = (number(place.0)?, number(place.1)?, number(limit)?);
     let items: Option<Vec<Item>> = items.iter().map(|arg| Item::from_arg(arg)).collect();
     let items = items.ok_or("an item that is no law and seeds")?;
-    let column = COLUMNS.iter().find(|one| one.name == column);
+    let column = columns().iter().find(|one| one.name == column);
     let (column, first) = column.zip(items.first()).ok_or("no column or no item")?;
     let here: Vec<u32> = (number..first.law.processes)
         .step_by(count.max(1) as usize)

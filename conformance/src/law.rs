@@ -276,7 +276,7 @@ macro_rules! ensure {
     };
 }
 
-/// As [`ensure_eq!`], for the end of a body: gives the verdict.
+/// As `ensure_eq!`, for the end of a body: gives the verdict.
 #[macro_export]
 macro_rules! equal {
     ($($check:tt)+) => {{

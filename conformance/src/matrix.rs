@@ -1,6 +1,6 @@
 //! The columns of the matrix, and the laws that run in them.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -146,15 +146,18 @@ const MODES: &[Column] = &[
     },
 ];
 
-/// All columns: [`MODES`], then for each other network NAME, NAME-chaos and mixed-NAME.
-pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
-    let is_mode = |name| MODES.iter().any(|mode| mode.name == name);
-    let backends = registry::backends();
-    let networks = backends.iter().filter(|backend| backend.network);
-    let others = networks.filter(|backend| !is_mode(backend.name));
-    let derived = others.flat_map(|backend| columns_of(backend.name));
-    MODES.iter().copied().chain(derived).collect()
-});
+/// All columns: the modes that need their own environment, then for each other network NAME, NAME-chaos and mixed-NAME.
+pub fn columns() -> &'static [Column] {
+    static ALL: OnceLock<Vec<Column>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let is_mode = |name| MODES.iter().any(|mode| mode.name == name);
+        let backends = registry::backends();
+        let networks = backends.iter().filter(|backend| backend.network);
+        let others = networks.filter(|backend| !is_mode(backend.name));
+        let derived = others.flat_map(|backend| columns_of(backend.name));
+        MODES.iter().copied().chain(derived).collect()
+    })
+}
 
 /// The columns of a network: alone, under chaos, and between ranks that share memory otherwise.
 fn columns_of(network: &'static str) -> [Column; 3] {
