@@ -22,7 +22,7 @@ use unipgas_core::{Error, Result};
 
 const TAG: Tag = Tag::new(7);
 
-/// What the engine knows of this backend.
+/// The description of this backend for the engine.
 pub const BACKEND: Backend = Backend {
     name: "toy",
     old_name: None,
