@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use unipgas_core::driver::Driven;
 use unipgas_core::streams::StreamNode;
 
@@ -30,6 +31,10 @@ fn nobody_is_served_who_does_not_know_the_secret() {
 
 #[test]
 fn who_says_nothing_makes_room_for_others() {
+    // Both ends of the connections are in this process, and the soft limit is mostly 1024.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.current.map(|soft| soft.max(2048));
+    setrlimit(Resource::Nofile, limit).unwrap();
     let (node, other, region) = two();
     let (first, greeting) = End::silent(&node);
     first.say(&greeting[1..]);
