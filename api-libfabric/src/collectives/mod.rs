@@ -107,7 +107,7 @@ impl Messages {
         group.ok_or(Errno::INVAL)
     }
 
-    /// Moves operations on whose sends have ended, and reports the operations that have ended.
+    /// Continues the operations with an ended send, and reports the ended operations.
     #[cold]
     pub(crate) fn report_collectives(&mut self, reports: &Reports) {
         self.groups().test_sends();

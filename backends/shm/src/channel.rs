@@ -19,7 +19,7 @@ use crate::transport::PeerTable;
 /// An issue context. Nothing is ever pending but what is [awaited](Flags::AWAITED): all flags are met by program order.
 pub(crate) struct ShmChannel {
     peers: Arc<PeerTable>,
-    /// Whose agent's requests are carried out while this process waits for another one's.
+    /// Process whose requests this process executes while it waits for another agent.
     home: Arc<RegistrationState>,
     late: Late,
 }
@@ -82,7 +82,7 @@ impl ShmChannel {
         let Remote { region, offset } = notice.slot;
         if mapped(put.dst.region) && mapped(region) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe { MappedChannel.put(put, flags, context) };
         }
         // Nothing may be written when the notice is going to be refused.
@@ -98,7 +98,7 @@ impl ShmChannel {
         }
         let data = PutRequest::new(put.src, put.dst, put.len);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { self.put(&data, flags & Flags::LINES, context)? };
         self.notify(notice, flags, context)
     }
@@ -120,16 +120,16 @@ impl Channel for ShmChannel {
         let PutRequest { src, dst, len, .. } = *put;
         if let Some(notice) = put.notice {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe { self.put_notify(put, notice, flags, context) };
         }
         if mapped(dst.region) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe { MappedChannel.put(put, flags, context) };
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         self.by_kernel(dst.region, |owner| unsafe {
             owner.put(src, dst, len, flags)
         })
@@ -139,11 +139,11 @@ impl Channel for ShmChannel {
         let GetRequest { dst, src, len } = *get;
         if mapped(src.region) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe { MappedChannel.get(get, flags, context) };
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         self.by_kernel(src.region, |owner| unsafe {
             owner.get(dst, src, len, flags)
         })
@@ -166,13 +166,13 @@ impl Channel for ShmChannel {
     ) -> Result<Outcome> {
         if mapped(dst.region) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe { MappedChannel.atomic(dst, request, 0, flags, context) };
         }
         // Under locks alone, no thread of the owner is needed.
         if dst.region.parts().rights.contains(Rights::EXCLUSIVE) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return self.by_kernel(dst.region, |owner| unsafe {
                 owner.atomic(dst, request, flags)
             });
@@ -182,13 +182,13 @@ impl Channel for ShmChannel {
         let peer = self.peers.get(dst.region.parts().peer)?;
         if flags.contains(Flags::AWAITED) && request.count == 1 {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             return unsafe {
                 agent::perform_late(&self.home, &peer, dst, request, context, &self.late)
             };
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { agent::perform(&self.home, &peer, dst, request)? };
         if flags.contains(Flags::WAKE) {
             ring(dst.region);

@@ -16,7 +16,7 @@ pub(crate) use memory::{Memory, same};
 pub(crate) use processes::{Child, child, shared_words};
 pub(crate) use sides::{Lose, Sides};
 pub(crate) use stopped::{Stopped, last_stops_for_a_while, stop_until_killed};
-pub(crate) use table::{check, table};
+pub(crate) use table::{check, check_rows, table};
 
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall::Looks;

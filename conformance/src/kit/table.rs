@@ -53,3 +53,16 @@ macro_rules! check {
     };
 }
 pub(crate) use check;
+
+/// Checks calls in order; each row is a call and its code. A failure names the row. `$c` is the interface's macro that calls.
+macro_rules! check_rows {
+    ($c:ident, $code_name:path; $($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
+        let mut row = 0;
+        $(
+            row += 1;
+            let text = format!("call {row}, {},", stringify!($name($($arg),*)));
+            $crate::kit::check!(&text, $c!($name($($arg),*)), $code, $code_name);
+        )+
+    }};
+}
+pub(crate) use check_rows;

@@ -67,18 +67,9 @@ macro_rules! got {
 /// Calls a procedure; the law fails unless it gives this code.
 /// A table of several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { first(..) => CODE; second(..) => OTHER; }`.
 macro_rules! gives {
-    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
-        let mut row = 0;
-        $(
-            row += 1;
-            $crate::kit::check!(
-                &format!("call {row}, {},", stringify!($name($($arg),*))),
-                c!($name($($arg),*)),
-                $code,
-                $crate::laws::gaspi::kit::code_name
-            );
-        )+
-    }};
+    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {
+        $crate::kit::check_rows! { c, $crate::laws::gaspi::kit::code_name; $($name($($arg),*) => $code;)+ }
+    };
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {
         gives! { $($name($($arg),*) => $code;)+ }
     };

@@ -7,29 +7,29 @@ use crate::kit::Sides;
 
 laws! {
     told_first: "replaced.state", "§5.3.1, §5.5.2", 3, [gaspi_state_vec_get, gaspi_proc_rank, gaspi_proc_num, gaspi_proc_incarnation] + needs_kill + replaces,
-        "a process that takes the place of a killed one has its rank; to the others it is corrupt before it is healthy again, for as long as they do not ask";
+        "the replacement of a killed process has its rank; for the others the rank is corrupt until they read the state vector, and then healthy";
     not_before: "replaced.not-before", "§5.5.1", 3, [gaspi_write, gaspi_barrier, gaspi_wait, gaspi_proc_ping, gaspi_connect] + needs_kill + replaces,
-        "nothing reaches the new process from a process that has not been told of the death";
+        "nothing reaches the new process from a process that does not know the death yet";
     group_all: "replaced.group-all", "§5.3.1, §6.3.3", 4, [gaspi_group_commit, gaspi_barrier, gaspi_allreduce] + needs_kill + replaces,
         "GASPI_GROUP_ALL fails until all have committed it again, and then has the new process in it";
     new_group: "replaced.group", "§6.3.3", 4, [gaspi_group_create, gaspi_group_add, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,
         "a group of all ranks that is made anew has the new process in it; one without it goes on";
     segments: "replaced.segment", "§5.3.1, §7.2", 3,
         [gaspi_segment_create, gaspi_segment_register, gaspi_read, gaspi_write_notify, gaspi_notify_waitsome, gaspi_atomic_fetch_add, gaspi_queue_purge] + needs_kill + replaces,
-        "the new process reads what a neighbour has kept for it, and its segments are used like those of the one before";
+        "the new process reads the data that a neighbour keeps for it; the others use its segments as before";
     passive: "replaced.passive", "§9.2", 3, [gaspi_passive_send, gaspi_passive_receive] + needs_kill + replaces,
-        "passive messages go to and from the new process; what the old one has sent, and nobody has received, is lost";
+        "passive messages go to and from the new process; messages of the old one that were not received are lost";
     twice: "replaced.twice", "§5.3.1", 3, [gaspi_state_vec_get, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
         "the process that has taken the place of a killed one is killed, and another one takes its place";
     two_at_once: "replaced.two", "§5.3.1", 4, [gaspi_state_vec_get, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,
         "two processes are killed at once, and two others take their places";
     with_host: "replaced.host", "§5.3.1", 4,
         [gaspi_state_vec_get, gaspi_group_commit, gaspi_segment_create, gaspi_write_notify, gaspi_notify_waitsome] + needs_kill + kills_launcher + replaces,
-        "the launcher of a host is killed; processes of another host take the places of its ranks, and one of those that dies is replaced, too";
+        "the launcher of a host is killed; processes of another host replace its ranks, and a dead replacement is replaced, too";
     by_call: "replaced.proc_kill", "§5.3.5", 3, [gaspi_proc_kill, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
-        "another process takes the place of one that gaspi_proc_kill has ended";
+        "another process replaces a process that gaspi_proc_kill has ended";
     before_init: "replaced.init", "§5.3.1", 3, [gaspi_proc_init, gaspi_barrier] + needs_kill + replaces + bare,
-        "a process is killed before gaspi_proc_init; with the one that takes its place the others come through that";
+        "a process is killed before gaspi_proc_init; the others complete gaspi_proc_init with its replacement";
 }
 
 pub(super) fn incarnation() -> Result<u32, String> {
@@ -138,7 +138,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
     if new {
         ctx.tell(b"here");
         (0..last).for_each(|rank| until_told(ctx, rank));
-        ensure_eq!(memory.get(8), 0, "what reached the new process");
+        ensure_eq!(memory.get(8), 0, "the data that reached the new process");
     } else {
         until_told(ctx, last);
         memory.set(8, 7);
@@ -269,7 +269,11 @@ fn passive(ctx: &Ctx) -> Verdict {
         if new {
             for _ in 0..last {
                 let from = receive(0, 0, 1024)?;
-                memory.shows(0, 100 * u64::from(from) + round, "what a survivor has sent")?;
+                memory.shows(
+                    0,
+                    100 * u64::from(from) + round,
+                    "the message of a survivor",
+                )?;
             }
             for to in 0..last as u16 {
                 memory.set(0, round);
@@ -280,7 +284,7 @@ fn passive(ctx: &Ctx) -> Verdict {
             memory.set(0, 100 * u64::from(ctx.rank) + round);
             ok!(gaspi_passive_send(0, 0, last as u16, 1024, LONG));
             let seen = (receive(0, 0, 1024)?.into(), memory.get(0));
-            ensure_eq!(seen, (last, round), "what the new process has sent");
+            ensure_eq!(seen, (last, round), "the message of the new process");
         }
     }
     barrier()

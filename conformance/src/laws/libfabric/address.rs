@@ -5,18 +5,20 @@ use std::ptr::null;
 
 use super::kit::*;
 use super::station::{Plan, Station, av_attr, close, name_of, vector};
+use crate::equal;
+use crate::kit::for_all;
 
 laws! {
     tables with(&Plan::DEFAULT, 256): "av.table", "fi_av(3)", 3, [av_open, av_insert, atomic],
         "addresses of a table count from 0 in the order of insertion, over several calls";
     maps with(&Plan::DEFAULT.av_type(FI_AV_MAP), 256): "av.map", "fi_av(3)", 3, [av_open, av_insert, fetch_atomic],
-        "addresses of a map lead to who was inserted, each to its own";
+        "each address of a map leads to the endpoint that was inserted for it";
     lookups with(&Plan::DEFAULT, 256): "av.lookup", "fi_av(3), fi_cm(3)", 2, [av_lookup, getname, av_straddr],
-        "the name of an address is that which was inserted; a short buffer gets its beginning and the whole length; names can be shown";
+        "fi_av_lookup returns the inserted name of an address; a short buffer gets its beginning and the whole length; fi_av_straddr shows it";
     removed with(&Plan::DEFAULT, 256): "av.remove", "fi_av(3)", 2, [av_remove, av_insert, atomic],
         "an address that was removed is refused (-FI_EINVAL), others go on, and the endpoint may be inserted again";
     garbage with(&Plan::DEFAULT, 256): "av.garbage", "fi_av(3)", 1, [av_insert],
-        "of several names the good ones are inserted; a bad one gets FI_ADDR_NOTAVAIL, and its error where it was asked for";
+        "an insertion of several names inserts the valid ones; an invalid one gets FI_ADDR_NOTAVAIL, and its error if errors are requested";
     unknown with(&Plan::DEFAULT, 256): "av.unknown", "fi_atomic(3) §3", 1, [atomic, fetch_atomic, inject_atomic, write, read],
         "operations to an address that was never given out are refused (-FI_EINVAL)";
     twice with(&Plan::DEFAULT, 256): "av.twice", "fi_av(3)", 2, [av_insert, av_remove, fetch_atomic],
@@ -24,11 +26,11 @@ laws! {
     lowest with(&Plan::DEFAULT.av_type(FI_AV_TABLE), 256): "av.lowest", "fi_av(3)", 1, [av_insert, av_remove],
         "in a table a name goes to the lowest index that is not in use";
     reused with(&Plan::DEFAULT, 256): "av.reuse", "fi_av(3)", 3, [av_insert, av_remove, fetch_atomic, tsend],
-        "addresses that were removed are given out again, so that a vector does not grow, and lead to whom they were given to";
+        "removed addresses are used again, so a vector does not grow; each leads to its newest endpoint";
     own with(&Plan::DEFAULT, 256): "av.name", "fi_cm(3)", 2, [getname, endpoint],
-        "every endpoint has a name of its own, known before it is enabled; a short buffer is -FI_ETOOSMALL with the length";
+        "each endpoint has a unique name, known before it is enabled; a short buffer is -FI_ETOOSMALL with the length";
     events with(&Plan::DEFAULT, 256): "av.events", "fi_av(3), fi_eq(3)", 1, [av_open, av_insert, eq_open, eq_read, eq_readerr, eq_sread],
-        "asynchronous insertions are told by the event queue: how many were good, and each that was not";
+        "the event queue reports an asynchronous insertion: the number of valid names, and each invalid one";
     symmetric: "av.symmetric", "fi_av(3) fi_av_insertsym", 1, [av_insertsym, av_insertsvc, av_lookup],
         "a symmetric insertion inserts for each of consecutive nodes all consecutive services, each as fi_av_insertsvc does";
     bad with(&Plan::DEFAULT, 256): "av.bad", "fi_av(3)", 1, [av_open, av_insert, av_remove, av_lookup],
@@ -41,6 +43,19 @@ fn names(job: &Job<'_>) -> Vec<u8> {
     (0..job.size).flat_map(told).collect()
 }
 
+/// Checks that each rank has added this rank's number and `more` to its element of the memory.
+fn all_added(job: &Job<'_>, more: u64) -> Verdict {
+    job.meet();
+    for_all(0..job.size as usize, |rank| {
+        let seen = job.memory.get(8 * rank);
+        equal!(
+            seen,
+            u64::from(job.rank) + more,
+            "the element of rank {rank}"
+        )
+    })
+}
+
 fn tables(job: &Job<'_>) -> Verdict {
     let seen = job.peers.iter().map(|p| p.address).collect::<Vec<_>>();
     ensure_eq!(seen, vec![0, 1, 2], "addresses by one call each");
@@ -50,19 +65,14 @@ fn tables(job: &Job<'_>) -> Verdict {
         call!(obj av, insert(names.as_ptr().cast(), 3, addresses.as_mut_ptr(), 0, null_mut()));
     ensure_eq!((count, addresses), (3, [0, 1, 2]), "three at once");
     let count = call!(obj av, insert(names.as_ptr().cast(), 2, null_mut(), 0, null_mut()));
-    ensure_eq!(count, 2, "two whose addresses nobody wants");
+    ensure_eq!(count, 2, "two without a place for their addresses");
     let count = call!(obj av, insert(names.as_ptr().cast(), 1, addresses.as_mut_ptr(), FI_MORE, null_mut()));
     ensure_eq!((count, addresses[0]), (1, 5), "the next one");
     close(av)?;
     for rank in 0..job.size {
         job.update(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 1)?;
     }
-    job.meet();
-    for rank in 0..job.size as usize {
-        let seen = job.memory.get(8 * rank);
-        ensure_eq!(seen, u64::from(job.rank) + 1, "what rank {rank} has left");
-    }
-    Ok(())
+    all_added(job, 1)
 }
 
 fn maps(job: &Job<'_>) -> Verdict {
@@ -70,12 +80,7 @@ fn maps(job: &Job<'_>) -> Verdict {
         ensure!(job.peer(rank).address != FI_ADDR_NOTAVAIL, "no address");
         job.fetch(rank, 8 * job.rank as usize, SUM, u64::from(rank) + 7)?;
     }
-    job.meet();
-    for rank in 0..job.size as usize {
-        let seen = job.memory.get(8 * rank);
-        ensure_eq!(seen, u64::from(job.rank) + 7, "what rank {rank} has left");
-    }
-    Ok(())
+    all_added(job, 7)
 }
 
 fn lookups(job: &Job<'_>) -> Verdict {

@@ -55,18 +55,9 @@ macro_rules! c {
 /// Calls a function; the law fails unless the result is this value: `gives!(PENDING, iRCCE_isend(..))`.
 /// A table checks several calls: `gives! { CODE: first(..); second(..); }`, or `gives! { first(..) => CODE; second(..) => OTHER; }`.
 macro_rules! gives {
-    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {{
-        let mut row = 0;
-        $(
-            row += 1;
-            $crate::kit::check!(
-                &format!("call {row}, {},", stringify!($name($($arg),*))),
-                c!($name($($arg),*)),
-                $code,
-                $crate::laws::rcce::kit::code_name
-            );
-        )+
-    }};
+    ($($name:ident($($arg:expr),* $(,)?) => $code:expr;)+) => {
+        $crate::kit::check_rows! { c, $crate::laws::rcce::kit::code_name; $($name($($arg),*) => $code;)+ }
+    };
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {
         gives! { $($name($($arg),*) => $code;)+ }
     };
