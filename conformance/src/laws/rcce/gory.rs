@@ -35,51 +35,27 @@ impl Way {
         })
     }
 
+    /// The arguments that the transfers have in common. The calls need pointers to flags that they do not change.
+    fn parts(&self) -> (*mut u8, usize, [*mut i32; 2]) {
+        (self.window, self.chunk, [self.ready, self.sent])
+    }
+
     pub(super) fn send(&self, bytes: &Bytes, dest: i32) -> Verdict {
-        let &Way {
-            window,
-            chunk,
-            mut ready,
-            mut sent,
-        } = self;
-        let (ready, sent, len) = (&mut ready, &mut sent, bytes.len);
-        done!(RCCE_send_gory(
-            bytes.ptr(),
-            window,
-            chunk,
-            ready,
-            sent,
-            len,
-            dest
-        ))
+        let (window, chunk, [mut ready, mut sent]) = self.parts();
+        let (place, len, ready, sent) = (bytes.ptr(), bytes.len, &mut ready, &mut sent);
+        done!(RCCE_send_gory(place, window, chunk, ready, sent, len, dest))
     }
 
     pub(super) fn receive(&self, bytes: &Bytes, len: usize, source: i32) -> Verdict {
-        let &Way {
-            window,
-            chunk,
-            mut ready,
-            mut sent,
-        } = self;
-        let (ready, sent) = (&mut ready, &mut sent);
+        let (window, chunk, [mut ready, mut sent]) = self.parts();
+        let (place, ready, sent) = (bytes.ptr(), &mut ready, &mut sent);
         done!(RCCE_recv_gory(
-            bytes.ptr(),
-            window,
-            chunk,
-            ready,
-            sent,
-            len,
-            source
+            place, window, chunk, ready, sent, len, source
         ))
     }
 
     fn test(&self, bytes: &Bytes, len: usize, source: i32) -> Result<i32, String> {
-        let &Way {
-            window,
-            chunk,
-            mut ready,
-            mut sent,
-        } = self;
+        let (window, chunk, [mut ready, mut sent]) = self.parts();
         let (place, ready, sent) = (bytes.ptr(), &mut ready, &mut sent);
         Ok(got!(RCCE_recv_test_gory(
             place, window, chunk, ready, sent, len, source
