@@ -1,5 +1,4 @@
-//! What the laws of all interfaces are written with. What is an interface's own stands in the `kit` beside its laws: how its calls are made, and
-//! what they give.
+//! Tools for the laws of all interfaces. The `kit` beside an interface's laws has its calls and their codes.
 
 mod memory;
 mod processes;
