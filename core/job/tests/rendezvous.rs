@@ -6,7 +6,7 @@ mod rendezvous_common;
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -348,7 +348,14 @@ fn launchers_name_their_jobs() {
             // A shell between, as in scripts.
             command.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
             command.arg(std::env::current_exe().unwrap());
-            as_helper(&mut command, "named", &[]).output()
+            as_helper(&mut command, "named", &[]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn()?;
+            // Hydra forwards the end of its input, and dies by SIGPIPE if its proxy has ended. The input stays open.
+            let input = child.stdin.take();
+            let output = child.wait_with_output();
+            drop(input);
+            output
         };
         let Ok(first) = run() else {
             continue;
@@ -358,7 +365,7 @@ fn launchers_name_their_jobs() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let mut said: Vec<String> = messages(&text).map(str::to_owned).collect();
             said.sort();
-            assert_eq!(said.len(), 2, "{launcher}: {text}");
+            assert_eq!(said.len(), 2, "{launcher}: {output:?}");
             let jobs = said.iter().map(|line| line.split('|').next().unwrap());
             let job = jobs.clone().next().unwrap().to_owned();
             assert!(jobs.clone().all(|other| other == job), "{said:?}");
