@@ -14,7 +14,6 @@ mod environment;
 mod explain;
 pub mod ffi;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 pub mod group;
 mod interface;

@@ -25,7 +25,6 @@ mod extents;
 pub mod ffi;
 pub mod flag;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod interface;
 pub mod launch;

@@ -38,7 +38,6 @@ pub mod endpoint;
 mod fast_path;
 pub mod ffi;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod interface;
 pub mod memory;

@@ -19,7 +19,6 @@ pub mod command;
 pub mod environment;
 pub mod ffi;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 pub mod ids;
 mod interface;

@@ -186,7 +186,6 @@ macro_rules! gaspi_functions {
 }
 
 /// Gives `$callback!` two declarations for each one of the first list: of the procedure, and of its name for profilers.
-#[doc(hidden)]
 #[macro_export]
 macro_rules! __with_profiled {
     ($callback:ident { $(fn $name:ident $profiled:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)* } { $($alone:tt)* }) => {

@@ -28,7 +28,6 @@ mod backend;
 mod channel;
 mod config;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod hidden;
 mod plan;

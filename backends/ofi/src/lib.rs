@@ -30,7 +30,6 @@ mod conversation;
 mod endpoint;
 mod fabric;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 #[expect(missing_docs, reason = "functions of C, named as there")]
 pub mod library;

@@ -23,7 +23,6 @@ mod backend;
 mod channel;
 pub mod control;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod mirror;
 mod peer;

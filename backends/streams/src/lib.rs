@@ -21,7 +21,6 @@
 
 mod backend;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod network;
 mod options;

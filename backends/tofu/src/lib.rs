@@ -32,7 +32,6 @@ mod conversation;
 mod edata;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod gates;
 mod greeting;

@@ -32,7 +32,6 @@ mod desk;
 mod device;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod library;
 mod native;
