@@ -33,7 +33,7 @@ const UNENDED: usize = 1024;
 /// Most bytes of a text in one message. The rest is for the head, and for the engine.
 const PART: usize = LONGEST_MESSAGE - 64;
 /// Timeout of a text.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A rank, the type of a message to it, and the number of closings and openings by that rank.
 type Told = (u16, u8, u32);

@@ -16,6 +16,9 @@ use crate::status::{Result, Status, from_engine};
 /// Most time that procedures without a timeout wait for peers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Limit of a procedure without a timeout argument that needs an answer of a living rank: longer than a loaded host needs.
+const ANSWER: Duration = Duration::from_secs(60);
+
 /// Access rights of other processes. The two atomic operations of §10 use values of 8 bytes.
 const RIGHTS: Rights = Rights::FULL.union(Rights::WORDS);
 
@@ -348,8 +351,7 @@ impl GaspiProcess {
         if rank == self.rank() {
             return Ok(self.segment(id, &call)?.len as u64);
         }
-        // The procedure has no timeout argument.
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(ANSWER);
         let import = self
             .world
             .import(u32::from(rank), usize::from(id), &call, deadline);
