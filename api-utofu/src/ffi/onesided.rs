@@ -71,12 +71,13 @@ unsafe fn write(
     unsafe { super::put(desc_size, written * Command::SIZE) }
 }
 
-/// `$name` first tries the fast path `$now`, then posts the command of `$make`. `$prepare` writes the command as a descriptor.
-macro_rules! both {
-    ($(
-        fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block
-        $(now |$context:ident| $now:block)?
-    )*) => {$(
+/// Defines the function `$name`, which posts by `$post`, and `$prepare`, which writes descriptors by `$write`.
+macro_rules! entry {
+    (
+        fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),*);
+        |$vcq:ident, $context:ident| $post:block
+        |$desc:ident, $desc_size:ident| $write:block
+    ) => {
         /// Jumps to the engine or to the machine's library, so that the choice costs neither of them a call.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
@@ -103,12 +104,49 @@ macro_rules! both {
             }
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+                let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+                $crate::ffi::code(call, || {
+                    let held = vcq(vcq_hdl)?;
+                    let $vcq: &Vcq = &held;
+                    let $context = cbdata as u64;
+                    $post
+                })
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $prepare(
+            vcq_hdl: usize, $($arg: $ty,)* $desc: *mut c_void, $desc_size: *mut usize,
+        ) -> i32 {
+            let call = unipgas_core::prototype!(
+                $prepare(vcq_hdl: usize, $($arg: $ty,)* $desc: *mut c_void, $desc_size: *mut usize)
+            );
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - contract of this call: the same C contract.
+                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* $desc, $desc_size) };
+                return $crate::native::returned(call, code);
+            }
             $crate::ffi::code(call, || {
                 let held = vcq(vcq_hdl)?;
                 let $vcq: &Vcq = &held;
+                $write
+            })
+        }
+    };
+}
+
+/// `$name` first tries the fast path `$now`, then posts the command of `$make`. `$prepare` writes the command as a descriptor.
+macro_rules! both {
+    ($(
+        fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block
+        $(now |$context:ident| $now:block)?
+    )*) => {$(
+        entry! {
+            fn $name | $prepare ($($arg: $ty),*);
+            |$vcq, cbdata| {
                 $(
-                    let $context = cbdata as u64;
+                    let $context = cbdata;
                     if let Some(done) = $now {
                         return done;
                     }
@@ -118,33 +156,15 @@ macro_rules! both {
                     let command: Command = $make?;
                     // SAFETY:
                     // - threads: the C contract (§2.5).
-                    unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+                    unsafe { $vcq.post(&command, is_delayed($flags), cbdata) }
                 })
-            })
             }
-        }
-
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $prepare(
-            vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
-        ) -> i32 {
-            let call = unipgas_core::prototype!(
-                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
-            );
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - contract of this call: the same C contract.
-                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(call, code);
-            }
-            $crate::ffi::code(call, || {
-                let held = vcq(vcq_hdl)?;
-                let $vcq: &Vcq = &held;
+            |desc, desc_size| {
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
                 unsafe { write(std::iter::once(command), desc, desc_size) }
-            })
+            }
         }
     )*};
 }
@@ -159,65 +179,20 @@ fn long_way(name: &'static str, way: impl FnOnce() -> Result<()>) -> Result<()> 
 /// `both` for functions that make one descriptor for each block.
 macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
-        /// Jumps to the engine or to the machine's library, so that the choice costs neither of them a call.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::native::jump!($name::WAY)
-        }
-
-        mod $name {
-            use super::*;
-
-            pub(super) type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
-            /// Destination of the jump. It changes at most once, before the program has a handle.
-            pub static mut WAY: Function = by_engine;
-
-            /// Sends all later calls to the machine's library.
-            pub fn take_over(native: &UtofuFunctions) {
-                // SAFETY:
-                // - an aligned pointer, which readers load at once.
-                // - the machine's function differs in the names of types only.
-                unsafe {
-                    let theirs = std::mem::transmute::<*const (), Function>(native.$name as *const ());
-                    (&raw mut WAY).write_volatile(theirs);
-                }
-            }
-
-            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
-            $crate::ffi::code(call, || {
-                let held = vcq(vcq_hdl)?;
-                let $vcq: &Vcq = &held;
+        entry! {
+            fn $name | $prepare ($($arg: $ty),*);
+            |$vcq, cbdata| {
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
-                unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
-            })
+                unsafe { $vcq.post_stride(&first, $stride, cbdata) }
             }
-        }
-
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $prepare(
-            vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
-        ) -> i32 {
-            let call = unipgas_core::prototype!(
-                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
-            );
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - contract of this call: the same C contract.
-                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(call, code);
-            }
-            $crate::ffi::code(call, || {
-                let held = vcq(vcq_hdl)?;
-                let $vcq: &Vcq = &held;
+            |desc, desc_size| {
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor for each block, by the C contract.
                 unsafe { write(blocks(&first, $stride)?, desc, desc_size) }
-            })
+            }
         }
     )*};
 }
