@@ -34,7 +34,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 const READS: u32 = 50;
 
 /// Timeout of a call that a law expects to succeed: longer than any machine needs.
-pub(crate) const LONG: Duration = Duration::from_secs(200);
+pub(crate) const LONG: Duration = Duration::from_secs(1000);
 
 /// A poll loop of a law for an event that others cause. If the event never comes, the law ends as a standstill.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ laws! {
 
 const QUEUE: u8 = 1;
 /// Seconds. An operation that still succeeds after this time never fails.
-const FOREVER: u64 = 200;
+const FOREVER: u64 = crate::stall::LONG.as_secs();
 /// Limit on operations that succeed after the death, with a pause after each: 10 s in total.
 const FEW: u64 = 500;
 /// Milliseconds.

@@ -48,7 +48,7 @@ laws! {
 }
 
 /// Milliseconds. A wait for a dead process that takes longer never ends, even on a slow machine.
-const FOREVER: u64 = 100_000;
+const FOREVER: u64 = LONG;
 /// Milliseconds that a rank waits before it dies, so that the others are in their calls.
 const NAP: u64 = 120;
 

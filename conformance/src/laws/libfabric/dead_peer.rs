@@ -21,7 +21,7 @@ laws! {
 }
 
 /// Seconds after the death. If an operation still succeeds then, the law fails.
-const FOREVER: u64 = 200;
+const FOREVER: u64 = crate::stall::LONG.as_secs();
 /// Operations, with a pause after each, that may succeed after the death.
 const FEW: u64 = 500;
 const PAUSE: u64 = 20;

@@ -18,7 +18,7 @@ laws! {
 
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 /// Seconds. A command that still succeeds after this time would succeed for ever.
-const FOREVER: u64 = 200;
+const FOREVER: u64 = crate::stall::LONG.as_secs();
 /// Commands, each followed by a pause, that may succeed after the death.
 const FEW: u64 = 500;
 const PAUSE: u64 = 20;

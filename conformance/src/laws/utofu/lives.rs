@@ -25,7 +25,7 @@ laws! {
 /// Milliseconds after a death in which all processes must end.
 const SOON: u128 = 3000;
 /// Milliseconds. An operation that takes longer never ends, however slow the machine is.
-const FOREVER: u128 = 200_000;
+const FOREVER: u128 = crate::stall::LONG.as_millis();
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 const AWAY: i32 = UTOFU_ERR_NOT_AVAILABLE;
 
