@@ -4,7 +4,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
+
+#[path = "../../tests/c/mod.rs"]
+mod c;
+use c::demand;
 
 /// Without an interface of its own: forms for C alone, and threads.
 const FOR_C: [&str; 7] = [
@@ -18,8 +22,8 @@ const FOR_C: [&str; 7] = [
     "gaspi_request_wait",
 ];
 
-fn crate_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn crate_dir() -> PathBuf {
+    c::crate_dir("api-gaspi")
 }
 
 fn modules() -> PathBuf {
@@ -28,21 +32,10 @@ fn modules() -> PathBuf {
 
 /// An empty folder.
 fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fortran-{name}"));
+    let path = c::scratch(name);
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("scratch directory is writable");
     path
-}
-
-fn demand(command: &mut Command) -> Output {
-    let output = command.output().expect("starts");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
 }
 
 /// gfortran in this folder, if there is one.
@@ -120,9 +113,6 @@ fn the_modules_compile_and_agree_with_the_headers() {
         .arg("-I")
         .arg(crate_dir().join("include"));
     demand(c.args(["layout.c", "-o", "c"]));
-    let said = |name: &str| {
-        let output = demand(&mut Command::new(folder.join(name)));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    };
-    assert_eq!(said("fortran"), said("c"));
+    let said = |name: &str| demand(&mut Command::new(folder.join(name)));
+    assert_eq!(said("fortran").trim(), said("c").trim());
 }

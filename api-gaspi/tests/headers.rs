@@ -3,8 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
+
+#[path = "../../tests/c/mod.rs"]
+mod c;
+use c::{STANDARDS, accepted, alone, crate_dir, demand, link, names, run, scratch, write};
 
 #[path = "headers/layout.rs"]
 mod layout;
@@ -19,105 +23,32 @@ const HEADERS: &[&str] = &[
     "PGASPI.h",
     "GPI2_VERSION.h",
 ];
-const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"];
 
-/// A language and the standards that must do.
-#[derive(Clone, Copy, Debug)]
-enum Language {
-    C99,
-    C11,
-    Cxx11,
-}
-
-const LANGUAGES: [Language; 3] = [Language::C99, Language::C11, Language::Cxx11];
-
-impl Language {
-    fn command(self) -> Command {
-        let (variable, default, standard, name) = match self {
-            Language::C99 => ("CC", "cc", "c99", "c"),
-            Language::C11 => ("CC", "cc", "c11", "c"),
-            Language::Cxx11 => ("CXX", "c++", "c++11", "c++"),
-        };
-        let compiler = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
-        let mut command = Command::new(compiler);
-        command.arg(format!("-std={standard}")).args(STRICT);
-        command
-            .arg("-I")
-            .arg(crate_dir().join("include"))
-            .args(["-x", name]);
-        command
-    }
-}
-
-fn crate_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A file of this test in cargo's scratch directory.
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("headers-{name}"))
-}
-
-fn run(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|e| {
-        panic!(
-            "{:?} does not start ({e}): install gcc and g++, or set CC and CXX",
-            command.get_program()
-        )
-    })
-}
-
-fn demand(command: &mut Command) -> String {
-    let output = run(command);
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("output is text")
-}
-
-fn write(name: &str, text: &str) -> PathBuf {
-    let path = scratch(name);
-    fs::write(&path, text).expect("scratch directory is writable");
-    path
+/// The strict compiler of a standard, with the headers' folder.
+fn compiler(standard: &str) -> Command {
+    c::compiler("api-gaspi", standard)
 }
 
 fn source(name: &str) -> PathBuf {
-    crate_dir().join("tests/headers").join(name)
+    crate_dir("api-gaspi").join("tests/headers").join(name)
 }
 
-/// Compiles a source of tests/headers in a language; the object's path.
-fn compile(name: &str, language: Language, options: &[&str]) -> PathBuf {
-    let object = scratch(&format!("{name}-{language:?}.o"));
-    demand(
-        language
-            .command()
-            .args(options)
-            .arg("-c")
-            .arg(source(name))
-            .arg("-o")
-            .arg(&object),
-    );
-    object
+/// Compiles a source of tests/headers; the object.
+fn compile(name: &str, standard: &str) -> PathBuf {
+    let object = format!("{name}-{standard}.o");
+    c::compile(&mut compiler(standard), &source(name), &object)
 }
 
 #[test]
 fn each_header_compiles_alone() {
     for header in HEADERS {
-        // Twice, for the guard; the declaration keeps strict C from finding the unit empty.
-        let text = format!("#include <{header}>\n#include <{header}>\nextern int not_empty;\n");
-        let path = write(&format!("alone-{header}.in"), &text);
-        for language in LANGUAGES {
-            demand(language.command().arg("-fsyntax-only").arg(&path));
-        }
+        alone(header, STANDARDS.map(compiler));
     }
 }
 
 #[test]
 fn no_header_is_forgotten() {
-    let found: BTreeSet<String> = fs::read_dir(crate_dir().join("include"))
+    let found: BTreeSet<String> = fs::read_dir(crate_dir("api-gaspi").join("include"))
         .expect("include directory")
         .map(|entry| {
             entry
@@ -132,15 +63,15 @@ fn no_header_is_forgotten() {
 
 #[test]
 fn source_of_release_1_6_compiles() {
-    for language in LANGUAGES {
-        compile("style_16.c", language, &[]);
+    for standard in STANDARDS {
+        compile("style_16.c", standard);
     }
 }
 
 #[test]
 fn source_of_the_17_1_text_compiles() {
-    for language in LANGUAGES {
-        compile("style_17.c", language, &[]);
+    for standard in STANDARDS {
+        compile("style_17.c", standard);
     }
 }
 
@@ -154,7 +85,7 @@ fn names_of_extensions_are_free() {
         "GASPI_Queue_Group.h",
     ];
     let headers = extensions.map(|name| {
-        let path = crate_dir().join("include").join(name);
+        let path = crate_dir("api-gaspi").join("include").join(name);
         let text = fs::read_to_string(path).expect("a header");
         // Comments name other procedures.
         let code = text.split("/*").filter_map(|part| part.split_once("*/"));
@@ -168,8 +99,8 @@ fn names_of_extensions_are_free() {
         own.collect::<String>()
     );
     let path = write("free-names.in", &text);
-    for language in LANGUAGES {
-        demand(language.command().arg("-fsyntax-only").arg(&path));
+    for standard in STANDARDS {
+        accepted(&mut compiler(standard), &path);
     }
 }
 
@@ -185,12 +116,14 @@ fn headers_compile_within_extern_c() {
         rest.join("\n")
     );
     let path = write("within-extern-c.in", &text);
-    demand(Language::Cxx11.command().arg("-fsyntax-only").arg(&path));
+    accepted(&mut compiler("c++11"), &path);
     // Where both compilers are installed, both.
     for other in ["g++", "clang++"] {
         let mut command = Command::new(other);
         command.args(["-std=c++11", "-fsyntax-only", "-x", "c++", "-I"]);
-        command.arg(crate_dir().join("include")).arg(&path);
+        command
+            .arg(crate_dir("api-gaspi").join("include"))
+            .arg(&path);
         if Command::new(other).arg("--version").output().is_ok() {
             demand(&mut command);
         }
@@ -213,23 +146,20 @@ int f ()
 }
 ";
     let path = write("handed.in", text);
-    demand(Language::Cxx11.command().arg("-fsyntax-only").arg(&path));
+    accepted(&mut compiler("c++11"), &path);
 }
 
 /// The definitions return a number each, so the calls tell which one they reached.
 #[test]
 fn argument_types_choose_the_function() {
-    for language in LANGUAGES {
-        let definitions = compile("choice_definitions.c", language, &[]);
-        let calls = compile("choice_calls.c", language, &[]);
-        let program = scratch(&format!("choice-{language:?}"));
-        // A C++ compiler links both kinds of objects.
-        let mut link = Command::new(Language::Cxx11.command().get_program());
-        demand(link.arg(definitions).arg(calls).arg("-o").arg(&program));
+    for standard in STANDARDS {
+        let definitions = compile("choice_definitions.c", standard);
+        let calls = compile("choice_calls.c", standard);
+        let program = link(&[&definitions, &calls], &format!("choice-{standard}"));
         let output = run(&mut Command::new(&program));
         assert!(
             output.status.success(),
-            "{language:?}: wrong choice: {}",
+            "{standard}: wrong choice: {}",
             String::from_utf8_lossy(&output.stdout)
         );
     }
@@ -258,19 +188,19 @@ fn wrong_types_do_not_compile() {
             &format!("right-{index}.in"),
             &text("gaspi_wait (0, GASPI_BLOCK)"),
         );
-        for language in LANGUAGES {
-            demand(language.command().arg("-fsyntax-only").arg(&right));
-            let output = run(language.command().arg("-fsyntax-only").arg(&wrong));
+        for standard in STANDARDS {
+            accepted(&mut compiler(standard), &right);
+            let output = run(compiler(standard).arg("-fsyntax-only").arg(&wrong));
             assert!(
                 !output.status.success(),
-                "{language:?} accepts {call} with {variable}"
+                "{standard} accepts {call} with {variable}"
             );
         }
     }
 }
 
-/// Prints the value of each C expression, in the given language.
-fn values_of(expressions: &[String], language: Language) -> Vec<i128> {
+/// The value of each C expression in a standard.
+fn values_of(expressions: &[String], standard: &str) -> Vec<i128> {
     let mut text = String::from(
         "#include <GASPI.h>\n#include <stdio.h>\n#include <stddef.h>\nint main (void)\n{\n",
     );
@@ -281,12 +211,11 @@ fn values_of(expressions: &[String], language: Language) -> Vec<i128> {
         );
     }
     text += "  return 0;\n}\n";
-    let path = write(&format!("values-{language:?}.in"), &text);
-    let program = scratch(&format!("values-{language:?}"));
+    let path = write(&format!("values-{standard}.in"), &text);
+    let program = scratch(&format!("values-{standard}"));
     // Comparing an unsigned value is the point here.
     demand(
-        language
-            .command()
+        compiler(standard)
             .args(["-Wno-type-limits", "-Wno-bool-compare"])
             .arg(&path)
             .arg("-o")
@@ -328,8 +257,8 @@ fn layout_and_values_are_those_of_release_1_6() {
         .iter()
         .map(|(expression, _)| expression.clone())
         .collect();
-    for language in LANGUAGES {
-        let found = values_of(&expressions, language);
+    for standard in STANDARDS {
+        let found = values_of(&expressions, standard);
         assert_eq!(found.len(), table.len());
         let wrong: Vec<String> = table
             .iter()
@@ -339,31 +268,20 @@ fn layout_and_values_are_those_of_release_1_6() {
                 format!("{expression} is {found}, not {expected}")
             })
             .collect();
-        assert!(wrong.is_empty(), "{language:?}: {}", wrong.join("; "));
+        assert!(wrong.is_empty(), "{standard}: {}", wrong.join("; "));
     }
 }
 
 /// Functions that the preprocessed text declares: every pgaspi_ name, and every gaspi_ name before a parenthesis that is not a type.
 fn declared(text: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        rest = &rest[start..];
-        let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(rest.len());
-        let (word, tail) = rest.split_at(end);
-        let before_parenthesis = tail.trim_start().starts_with('(') && !word.ends_with("_t");
-        if word.starts_with("pgaspi_") || (word.starts_with("gaspi_") && before_parenthesis) {
-            names.insert(word.to_owned());
-        }
-        rest = tail;
-    }
-    names
+    names(text, |word, called| {
+        let is_function = called && !word.ends_with("_t");
+        word.starts_with("pgaspi_") || (word.starts_with("gaspi_") && is_function)
+    })
 }
 
 fn symbols() -> BTreeSet<String> {
-    let text = fs::read_to_string(crate_dir().join("symbols.txt")).expect("symbols.txt");
+    let text = fs::read_to_string(crate_dir("api-gaspi").join("symbols.txt")).expect("symbols.txt");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(lines.is_sorted(), "symbols.txt is not sorted");
     let set: BTreeSet<String> = lines.iter().map(|&line| line.to_owned()).collect();
@@ -378,7 +296,7 @@ fn symbols_are_what_the_headers_declare() {
         "#define GASPI_NO_OVERLOADS\n#include <PGASPI.h>\n#include <GASPI_Ext.h>\n#include <GASPI_Threads.h>\n\
          #include <GASPI_Lowlevel.h>\n#include <GASPI_Queue_Group.h>\n",
     );
-    let text = demand(Language::C11.command().args(["-E", "-P"]).arg(&all));
+    let text = demand(compiler("c11").args(["-E", "-P"]).arg(&all));
     let (declared, listed) = (declared(&text), symbols());
     let differences: Vec<&String> = declared.symmetric_difference(&listed).collect();
     assert!(
@@ -413,10 +331,5 @@ fn every_function_has_its_shifted_name_with_the_same_type() {
         .count();
     let of_threads = symbols.iter().filter(|name| threads(name)).count();
     assert_eq!(shifted * 2 + of_threads, symbols.len());
-    demand(
-        Language::C11
-            .command()
-            .arg("-fsyntax-only")
-            .arg(write("shifted.in", &text)),
-    );
+    accepted(&mut compiler("c11"), &write("shifted.in", &text));
 }

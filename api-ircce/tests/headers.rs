@@ -5,17 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 mod common;
-use common::{crate_dir, demand, run, scratch};
+use common::c::{accepted, alone, compile, demand, run, scratch, write};
+use common::crate_dir;
 
-const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"];
-const STANDARDS: [(&str, &str); 6] = [
-    ("c", "c89"),
-    ("c", "c99"),
-    ("c", "gnu11"),
-    ("c", "gnu17"),
-    ("c++", "c++11"),
-    ("c++", "c++17"),
-];
+const STANDARDS: [&str; 6] = ["c89", "c99", "gnu11", "gnu17", "c++11", "c++17"];
 const WAYS: [&[&str]; 5] = [
     &[],
     &["-DGORY"],
@@ -24,20 +17,19 @@ const WAYS: [&[&str]; 5] = [
     &["-DUNIPGAS_IRCCE_NO_SIZES", "-DAIR"],
 ];
 
-fn compiler(language: &str, standard: &str) -> Command {
-    let (variable, default) = match language {
-        "c" => ("CC", "cc"),
-        _ => ("CXX", "c++"),
-    };
-    let program = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
-    let mut command = Command::new(program);
-    command
-        .arg(format!("-std={standard}"))
-        .args(STRICT)
-        .arg("-I")
-        .arg(crate_dir().join("include"))
-        .args(["-x", language]);
-    command
+/// The strict compiler of a standard, with the headers' folder.
+fn compiler(standard: &str) -> Command {
+    common::c::compiler("api-ircce", standard)
+}
+
+/// The compilers of all standards, each in all ways.
+fn compilers() -> impl Iterator<Item = Command> {
+    let ways = |standard| WAYS.iter().map(move |way| (standard, way));
+    STANDARDS.into_iter().flat_map(ways).map(|(standard, way)| {
+        let mut command = compiler(standard);
+        command.args(*way);
+        command
+    })
 }
 
 fn source(name: &str) -> PathBuf {
@@ -47,34 +39,14 @@ fn source(name: &str) -> PathBuf {
 #[test]
 fn each_header_compiles_alone() {
     for header in ["RCCE.h", "RCCE_lib.h", "iRCCE.h", "iRCCE_lib.h"] {
-        // Twice, for the guard.
-        let text = format!("#include <{header}>\n#include <{header}>\nextern int not_empty;\n");
-        let path = scratch(&format!("alone-{header}"));
-        std::fs::write(&path, text).unwrap();
-        for (language, standard) in STANDARDS {
-            for way in WAYS {
-                demand(
-                    compiler(language, standard)
-                        .args(way)
-                        .arg("-fsyntax-only")
-                        .arg(&path),
-                );
-            }
-        }
+        alone(header, compilers());
     }
 }
 
 #[test]
 fn layout_and_values() {
-    for (language, standard) in STANDARDS {
-        for way in WAYS {
-            demand(
-                compiler(language, standard)
-                    .args(way)
-                    .arg("-fsyntax-only")
-                    .arg(source("layout.c")),
-            );
-        }
+    for mut compiler in compilers() {
+        accepted(&mut compiler, &source("layout.c"));
     }
 }
 
@@ -125,7 +97,7 @@ fn a_changed_header_is_noticed() {
             }
             std::fs::write(directory.join(name), text).unwrap();
         }
-        let mut changed = Command::new(compiler("c", "c99").get_program());
+        let mut changed = Command::new(compiler("c99").get_program());
         changed
             .args(["-std=c99", "-Werror", "-fsyntax-only", "-x", "c", "-I"])
             .arg(&directory)
@@ -141,15 +113,8 @@ fn a_changed_header_is_noticed() {
 #[test]
 fn names_in_the_library() {
     let symbols = |way: &[&str]| {
-        let object = scratch(&format!("names{}.o", way.concat()));
-        demand(
-            compiler("c", "c99")
-                .args(way)
-                .arg("-c")
-                .arg(source("names.c"))
-                .arg("-o")
-                .arg(&object),
-        );
+        let object = format!("names{}.o", way.concat());
+        let object = compile(compiler("c99").args(way), &source("names.c"), &object);
         demand(
             Command::new("nm")
                 .args(["--undefined-only", "--format=posix"])
@@ -191,17 +156,16 @@ fn calls_of_the_other_interface() {
     ] {
         for standard in ["c99", "gnu11", "gnu17"] {
             let compile = |calls: &str| {
-                let (path, object) = (scratch("other.c"), scratch("other.o"));
                 let text = format!(
                     "#include <RCCE.h>\n\
                      extern int RCCE_recv(); int (*const pointer)() = RCCE_send;\n\
                      void use(char *b, t_vcharp m, RCCE_FLAG f);\n\
                      void use(char *b, t_vcharp m, RCCE_FLAG f) {{ int n; {calls} (void)m; (void)f; (void)n; }}\n"
                 );
-                std::fs::write(&path, text).unwrap();
-                let mut command = compiler("c", standard);
+                let path = write("other.c", &text);
+                let mut command = compiler(standard);
                 command.args(way).args(["-Wno-strict-prototypes", "-c"]);
-                run(command.arg(&path).arg("-o").arg(&object))
+                run(command.arg(&path).arg("-o").arg(scratch("other.o")))
             };
             assert!(compile(own).status.success());
             let refused = compile(other);
@@ -219,20 +183,18 @@ fn calls_of_the_other_interface() {
 /// C++ programs that declare functions of the library themselves mean those of C.
 #[test]
 fn declarations_of_cxx_programs() {
-    let (path, object) = (scratch("own.cc"), scratch("own.o"));
-    std::fs::write(
-        &path,
+    let path = write(
+        "own.cc",
         "#include <RCCE.h>\n\
          extern t_vcharp RCCE_malloc(size_t);\n\
          extern int RCCE_put(t_vcharp, t_vcharp, int, int);\n\
          extern int RCCE_acquire_lock(int);\n\
          void print_dividers(void);\n\
          int use() { print_dividers(); return RCCE_acquire_lock(0) + RCCE_put(RCCE_malloc(32), 0, 0, 0); }\n",
-    )
-    .unwrap();
-    let mut compile = compiler("c++", "c++17");
-    compile.args(["-DRC_POWER_MANAGEMENT", "-Wno-redundant-decls", "-c"]);
-    demand(compile.arg(&path).arg("-o").arg(&object));
+    );
+    let mut compiler = compiler("c++17");
+    compiler.args(["-DRC_POWER_MANAGEMENT", "-Wno-redundant-decls"]);
+    let object = compile(&mut compiler, &path, "own.o");
     let names = demand(Command::new("nm").arg("--undefined-only").arg(&object));
     for name in [
         "RCCE_malloc",

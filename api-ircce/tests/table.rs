@@ -1,6 +1,5 @@
 //! The list of functions of `unipgas-ircce-sys` has the types of this crate's own functions, and its structures and codes are those of the headers.
 
-use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -9,7 +8,8 @@ use unipgas_ircce::ffi;
 use unipgas_ircce_sys::{ERRORS, RcceFunctions};
 
 mod common;
-use common::{compiler, declared, run, scratch};
+use common::c::{run, write};
+use common::{compiler, declared};
 
 mod types {
     use unipgas_ircce_sys::*;
@@ -70,9 +70,8 @@ fn structures_and_codes_are_those_of_the_headers() {
             .unwrap();
         }
     }
-    let path = scratch("table.c");
     let compile = |text: &str| {
-        std::fs::write(&path, text).unwrap();
+        let path = write("table.c", text);
         let mut compiler = compiler();
         let options = [
             "-std=gnu11",
@@ -92,14 +91,11 @@ fn structures_and_codes_are_those_of_the_headers() {
 
 #[test]
 fn all_that_the_headers_declare_is_in_the_list() {
-    let mut expected: BTreeSet<String> = declared(false).union(&declared(true)).cloned().collect();
+    let mut expected = &declared(false) | &declared(true);
     // Their names do not begin as the others do.
     expected.extend(["print_dividers", "id_compare"].map(str::to_owned));
-    let listed = RcceFunctions::NAMES
-        .iter()
-        .map(|name| (*name).to_owned())
-        .collect();
-    assert_eq!(expected, listed);
+    let listed = RcceFunctions::NAMES.iter().map(|name| (*name).to_owned());
+    assert_eq!(expected, listed.collect());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 mod common;
-use common::{compiler, demand, scratch};
+use common::c::{accepted, write};
+use common::compiler;
 use unipgas_libfabric_sys as sys;
 
 #[test]
@@ -41,7 +42,5 @@ fn layouts_are_those_of_the_headers() {
         )
         .unwrap();
     }
-    let source = scratch("layout.c");
-    std::fs::write(&source, text).expect("scratch directory is writable");
-    demand(compiler.arg("-fsyntax-only").arg(&source));
+    accepted(&mut compiler, &write("layout.c", &text));
 }

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod common;
-use common::{compiler, crate_dir, demand, end, providers, scratch, under};
+use common::c::{self, demand, scratch};
+use common::{compiler, end, providers, under};
 
 const LIMIT: Duration = Duration::from_secs(600);
 /// FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, and the old names of the two ways.
 const MODES: [&str; 4] = ["0", "112", "1", "2"];
 
 fn compiled(name: &str) -> Option<PathBuf> {
-    let source = crate_dir().join(format!("tests/programs/{name}.c"));
+    let source = c::crate_dir("api-libfabric").join(format!("tests/programs/{name}.c"));
     let program = scratch(name);
     demand(
         compiler()?
@@ -169,7 +170,7 @@ fn fi_pingpong() {
 #[test]
 fn open_mpi() {
     let program = scratch("mpi");
-    let source = crate_dir().join("tests/programs/mpi.c");
+    let source = c::crate_dir("api-libfabric").join("tests/programs/mpi.c");
     let compiled = std::process::Command::new("mpicc.openmpi")
         .arg(&source)
         .arg("-o")
@@ -202,7 +203,7 @@ fn open_mpi() {
 /// One symbol is libfabric's business, and libfabric itself is not needed.
 #[test]
 fn the_library_exports_one_function() {
-    let library = common::library();
+    let library = c::library();
     let symbols = demand(
         std::process::Command::new("nm")
             .args(["-D", "--defined-only"])

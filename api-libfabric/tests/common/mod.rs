@@ -2,28 +2,13 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Of this crate.
-pub fn crate_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Runs a tool that must succeed; what it prints.
-pub fn demand(command: &mut Command) -> String {
-    let output: Output = command
-        .output()
-        .unwrap_or_else(|e| panic!("{:?} does not start: {e}", command.get_program()));
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("output is text")
-}
+#[path = "../../../tests/c/mod.rs"]
+pub mod c;
+use c::{library, scratch};
 
 /// A C compiler; `None`, with a message, where libfabric's headers or library are not installed.
 pub fn compiler() -> Option<Command> {
@@ -48,27 +33,6 @@ fn is_installed(compiler: &str) -> bool {
     command.arg(&probe).arg("-o").arg(scratch("probe"));
     let found = command.arg("-lfabric").stderr(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
-}
-
-/// A file for this test's use.
-pub fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("fabric-{}-{name}", env!("CARGO_CRATE_NAME")))
-}
-
-/// The library that UNIPGAS_LIB names, or else the development one.
-pub fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) {
-        let path = PathBuf::from(path);
-        assert!(path.is_file(), "UNIPGAS_LIB={} is no file", path.display());
-        return path;
-    }
-    // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
-    let path = std::env::current_exe()
-        .expect("this program has a path")
-        .with_file_name("libunipgas_c.so");
-    assert!(path.is_file(), "cargo has built {}", path.display());
-    path
 }
 
 /// A directory with the library under the name by which libfabric finds it.

@@ -1,74 +1,24 @@
-//! What the tests of the header and of the exported symbols share.
+//! Names that the header declares, for its tests and those of the exported symbols.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-/// Of this crate.
-pub fn crate_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+#[path = "../../../tests/c/mod.rs"]
+pub mod c;
 
-/// Runs a tool to its end.
-pub fn run(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|e| {
-        panic!(
-            "{:?} does not start ({e}): install gcc, g++ and binutils, or set CC and CXX",
-            command.get_program()
-        )
-    })
-}
+/// Functions of the guide, utofu_query_num_unread_mrq and utofu_get_last_error.
+pub const FUNCTIONS: usize = 66;
 
-/// Runs a tool that must succeed; what it prints.
-pub fn demand(command: &mut Command) -> String {
-    let output = run(command);
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("output is text")
-}
-
-/// The library that UNIPGAS_LIB names, or else the development one.
-pub fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) {
-        let path = PathBuf::from(path);
-        assert!(
-            path.is_file(),
-            "UNIPGAS_LIB={} is no file: name a libunipgas.so by its full path",
-            path.display()
-        );
-        return path;
-    }
-    // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
-    let path = std::env::current_exe()
-        .expect("this program has a path")
-        .with_file_name("libunipgas_c.so");
-    assert!(path.is_file(), "cargo has built {}", path.display());
-    path
+/// The strict compiler of a standard, with the header's folder.
+pub fn compiler(standard: &str) -> std::process::Command {
+    c::compiler("api-utofu", standard)
 }
 
 /// Names of functions that the header declares: those that begin as uTofu's do and stand before a parenthesis.
 pub fn declared() -> BTreeSet<String> {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let mut preprocess = Command::new(compiler);
-    preprocess
-        .args(["-E", "-P", "-x", "c"])
-        .arg(crate_dir().join("include/utofu.h"));
-    let text = demand(&mut preprocess);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut names = BTreeSet::new();
-    let mut rest = text.as_str();
-    while let Some(start) = rest.find(is_name) {
-        rest = &rest[start..];
-        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-        let (word, tail) = rest.split_at(end);
-        if word.starts_with("utofu_") && tail.trim_start().starts_with('(') {
-            names.insert(word.to_owned());
-        }
-        rest = tail;
-    }
+    let header = c::crate_dir("api-utofu").join("include/utofu.h");
+    let text = c::demand(compiler("c11").args(["-E", "-P"]).arg(header));
+    let names = c::names(&text, |word, called| called && word.starts_with("utofu_"));
+    assert_eq!(names.len(), FUNCTIONS, "{names:?}");
     names
 }

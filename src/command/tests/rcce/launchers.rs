@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::UNIPGAS;
-use crate::common::{built, compiler, crate_dir, demand, run, scratch};
+use crate::common::c::{built, demand, run, scratch};
+use crate::common::{compiler, crate_dir};
 
 /// A directory as `make install` makes it, and a program that prints its arguments and last core.
 struct Place {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::UNIPGAS;
-use crate::common::{built, compiler, crate_dir, demand, run, scratch};
+use crate::common::c::{built, demand, run, scratch};
+use crate::common::{compiler, crate_dir};
 
 /// Compiles a program of tests/programs against the shared library.
 fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
