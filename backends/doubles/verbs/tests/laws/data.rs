@@ -13,7 +13,7 @@ use crate::side::*;
 fn everything(one: &Side, other: &Side) {
     let peer = other.address();
     one.put(0, &[11, 12, 13, 14]);
-    assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 20).to(&peer, 80)), 0);
+    one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 20).to(&peer, 80));
     let wc = one.wait();
     assert_eq!(
         (wc.wr_id, wc.status, wc.opcode),
@@ -24,8 +24,7 @@ fn everything(one: &Side, other: &Side) {
     assert_eq!(other.recv(100, 0, 8), 0);
     let mut request = wr(2, IBV_WR_RDMA_WRITE_WITH_IMM, 8, 16).to(&peer, 160);
     request.imm = 0x1234_5678;
-    assert_eq!(one.post(&request), 0);
-    assert_eq!(one.ends(), (2, IBV_WC_SUCCESS));
+    one.run(&request);
     let wc = other.wait();
     assert_eq!((wc.wr_id, wc.opcode), (100, IBV_WC_RECV_RDMA_WITH_IMM));
     assert_eq!(
@@ -38,8 +37,7 @@ fn everything(one: &Side, other: &Side) {
     let mut request = wr(3, IBV_WR_SEND_WITH_IMM, 0, 8);
     request.local = vec![(24, 8), (0, 0), (0, 8), (8, 8)];
     request.imm = 7;
-    assert_eq!(one.post(&request), 0);
-    assert_eq!(one.ends(), (3, IBV_WC_SUCCESS));
+    one.run(&request);
     let wc = other.wait();
     assert_eq!((wc.wr_id, wc.opcode, wc.byte_len), (101, IBV_WC_RECV, 24));
     assert_eq!(
@@ -49,10 +47,7 @@ fn everything(one: &Side, other: &Side) {
     assert_eq!([40, 41, 42].map(|at| other.word(at)), [14, 11, 12]);
 
     other.put(50, &[51, 52, 53]);
-    assert_eq!(
-        one.post(&wr(4, IBV_WR_RDMA_READ, 480, 24).to(&peer, 400)),
-        0
-    );
+    one.start(&wr(4, IBV_WR_RDMA_READ, 480, 24).to(&peer, 400));
     let wc = one.wait();
     assert_eq!(
         (wc.wr_id, wc.opcode, wc.byte_len),
@@ -62,42 +57,31 @@ fn everything(one: &Side, other: &Side) {
 
     let mut add = wr(5, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&peer, 400);
     add.operand = 9;
-    assert_eq!(one.post(&add), 0);
+    one.start(&add);
     let wc = one.wait();
     assert_eq!((wc.wr_id, wc.opcode, wc.byte_len), (5, IBV_WC_FETCH_ADD, 8));
     assert_eq!((one.word(0), other.word(50)), (51, 60));
 
     let mut swap = wr(6, IBV_WR_ATOMIC_CMP_AND_SWP, 0, 8).to(&peer, 400);
     (swap.operand, swap.swap) = (60, 77);
-    assert_eq!(one.post(&swap), 0);
+    one.start(&swap);
     assert_eq!(one.wait().opcode, IBV_WC_COMP_SWAP);
     assert_eq!((one.word(0), other.word(50)), (60, 77));
-    assert_eq!(one.post(&swap), 0);
-    assert_eq!(one.ends(), (6, IBV_WC_SUCCESS));
+    one.run(&swap);
     assert_eq!((one.word(0), other.word(50)), (77, 77));
 
     // Longer than a packet.
     let big: Vec<u64> = (0..40_000).map(|n| n * 3 + 1).collect();
     one.put(1000, &big);
     let len = 8 * big.len() as u32;
-    assert_eq!(
-        one.post(&wr(7, IBV_WR_RDMA_WRITE, 8000, len).to(&peer, 8000)),
-        0
-    );
-    assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
+    one.run(&wr(7, IBV_WR_RDMA_WRITE, 8000, len).to(&peer, 8000));
     assert!((0..big.len()).all(|at| other.word(1000 + at) == big[at]));
-    assert_eq!(
-        one.post(&wr(8, IBV_WR_RDMA_READ, 8000, len).to(&peer, 8008)),
-        0
-    );
-    assert_eq!(one.ends(), (8, IBV_WC_SUCCESS));
+    one.run(&wr(8, IBV_WR_RDMA_READ, 8000, len).to(&peer, 8008));
     assert!((1..big.len()).all(|at| one.word(999 + at) == big[at]));
 
     // Nothing at all needs no key.
-    assert_eq!(one.post(&wr(9, IBV_WR_RDMA_WRITE, 0, 0)), 0);
-    assert_eq!(one.ends(), (9, IBV_WC_SUCCESS));
-    assert_eq!(one.post(&wr(10, IBV_WR_RDMA_READ, 0, 0)), 0);
-    assert_eq!(one.ends(), (10, IBV_WC_SUCCESS));
+    one.run(&wr(9, IBV_WR_RDMA_WRITE, 0, 0));
+    one.run(&wr(10, IBV_WR_RDMA_READ, 0, 0));
 }
 
 const BIG: PairOptions = PairOptions {
@@ -107,7 +91,7 @@ const BIG: PairOptions = PairOptions {
 
 #[test]
 fn within_a_context() {
-    alone("data::within_a_context", "", || {
+    alone("", || {
         let one = Side::new(BIG);
         let other = one.beside(BIG);
         one.connect(&other.address());
@@ -116,11 +100,7 @@ fn within_a_context() {
         // A queue pair may be its own peer.
         let own = one.beside(BIG);
         own.connect(&own.address());
-        assert_eq!(
-            own.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&own.address(), 8)),
-            0
-        );
-        assert_eq!(own.ends(), (1, IBV_WC_SUCCESS));
+        own.run(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&own.address(), 8));
         let context = one.context;
         one.destroy();
         other.destroy();
@@ -133,7 +113,7 @@ fn within_a_context() {
 
 #[test]
 fn between_contexts() {
-    alone("data::between_contexts", "", || {
+    alone("", || {
         let (one, other) = Side::pair(
             BIG,
             PairOptions {
@@ -148,20 +128,15 @@ fn between_contexts() {
 
 #[test]
 fn with_glob_and_ethernet_off_by_lateness() {
-    alone(
-        "data::with_glob_and_ethernet_off_by_lateness",
-        "atomics=glob,late=5",
-        || {
-            let (one, other) = Side::pair(BIG, BIG);
-            everything(&one, &other);
-        },
-    );
+    alone("atomics=glob,late=5", || {
+        let (one, other) = Side::pair(BIG, BIG);
+        everything(&one, &other);
+    });
 }
 
 #[test]
 fn between_processes() {
     two(
-        "data::between_processes",
         "",
         |mut stream, _| {
             let one = Side::new(PairOptions::default());
@@ -171,18 +146,13 @@ fn between_processes() {
             let [_] = stream.hear();
             for round in 1..500 {
                 one.put(0, &[round]);
-                assert_eq!(
-                    one.post(&wr(round, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 64)),
-                    0
-                );
-                assert_eq!(one.ends(), (round, IBV_WC_SUCCESS));
+                one.run(&wr(round, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 64));
                 one.wait_for(9, round);
             }
             let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&peer, 80);
             add.operand = 1;
             for _ in 0..100 {
-                assert_eq!(one.post(&add), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+                one.run(&add);
             }
             assert_eq!(one.word(0), 99);
             let [sum] = stream.hear();
@@ -196,11 +166,7 @@ fn between_processes() {
             let [_] = stream.hear();
             for round in 1..500 {
                 other.wait_for(8, round);
-                assert_eq!(
-                    other.post(&wr(round, IBV_WR_RDMA_WRITE, 64, 8).to(&peer, 72)),
-                    0
-                );
-                assert_eq!(other.ends(), (round, IBV_WC_SUCCESS));
+                other.run(&wr(round, IBV_WR_RDMA_WRITE, 64, 8).to(&peer, 72));
             }
             other.wait_for(10, 100);
             let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 80);
@@ -208,8 +174,7 @@ fn between_processes() {
             let own = other.twin();
             own.connect(&own.address());
             for _ in 0..100 {
-                assert_eq!(own.post(&add), 0);
-                assert_eq!(own.ends(), (1, IBV_WC_SUCCESS));
+                own.run(&add);
             }
             stream.say([other.word(10)]);
         },
@@ -218,94 +183,78 @@ fn between_processes() {
 
 #[test]
 fn inline_data_are_copied_and_others_are_not() {
-    alone(
-        "data::inline_data_are_copied_and_others_are_not",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            for (flags, seen) in [(IBV_SEND_INLINE, 1), (0, 2)] {
-                one.put(0, &[1]);
-                let before = count(c"rnr");
-                let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
-                assert_eq!(one.post(&request), 0);
-                // There is no buffer: it is sent again, from where it is now.
-                while count(c"rnr") == before {
-                    std::thread::yield_now();
-                }
-                one.put(0, &[2]);
-                let before = count(c"rnr");
-                while count(c"rnr") < before + 2 {
-                    std::thread::yield_now();
-                }
-                assert_eq!(other.recv(1, 80, 8), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-                assert_eq!(other.ends(), (1, IBV_WC_SUCCESS));
-                assert_eq!(other.word(10), seen);
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        for (flags, seen) in [(IBV_SEND_INLINE, 1), (0, 2)] {
+            one.put(0, &[1]);
+            let before = count(c"rnr");
+            let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
+            one.start(&request);
+            // There is no buffer: it is sent again, from where it is now.
+            while count(c"rnr") == before {
+                std::thread::yield_now();
             }
-        },
-    );
+            one.put(0, &[2]);
+            let before = count(c"rnr");
+            while count(c"rnr") < before + 2 {
+                std::thread::yield_now();
+            }
+            assert_eq!(other.recv(1, 80, 8), 0);
+            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            assert_eq!(other.ends(), (1, IBV_WC_SUCCESS));
+            assert_eq!(other.word(10), seen);
+        }
+    });
 }
 
 #[test]
 fn atomics_of_glob_are_atomic_towards_the_cpu() {
-    alone(
-        "data::atomics_of_glob_are_atomic_towards_the_cpu",
-        "atomics=glob",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
-            add.operand = 1;
-            for _ in 0..1000 {
-                assert_eq!(one.post(&add), 0);
-                let mut own = 0;
-                while one.poll().is_none() {
-                    other.memory[1].fetch_add(1 << 32, std::sync::atomic::Ordering::SeqCst);
-                    own += 1;
-                }
-                other.memory[1].fetch_sub(own << 32, std::sync::atomic::Ordering::SeqCst);
+    alone("atomics=glob", || {
+        let (one, other) = Side::plain_pair();
+        let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
+        add.operand = 1;
+        for _ in 0..1000 {
+            one.start(&add);
+            let mut own = 0;
+            while one.poll().is_none() {
+                other.memory[1].fetch_add(1 << 32, std::sync::atomic::Ordering::SeqCst);
+                own += 1;
             }
-            assert_eq!(other.word(1), 1000);
-        },
-    );
+            other.memory[1].fetch_sub(own << 32, std::sync::atomic::Ordering::SeqCst);
+        }
+        assert_eq!(other.word(1), 1000);
+    });
 }
 
 #[test]
 fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
-    alone(
-        "data::atomics_of_hca_are_not_atomic_towards_the_cpu",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
-            add.operand = 1;
-            let (mut added, mut own) = (0, 0);
-            // In time something is lost.
-            while other.word(1) == added + own {
-                assert_eq!(one.post(&add), 0);
-                added += 1;
-                while one.poll().is_none() {
-                    other.memory[1].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    own += 1;
-                }
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
+        add.operand = 1;
+        let (mut added, mut own) = (0, 0);
+        // In time something is lost.
+        while other.word(1) == added + own {
+            one.start(&add);
+            added += 1;
+            while one.poll().is_none() {
+                other.memory[1].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                own += 1;
             }
-            // Among themselves they are.
-            other.put(1, &[0]);
-            for _ in 0..100 {
-                assert_eq!(one.post(&add), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            }
-            assert_eq!(other.word(1), 100);
-        },
-    );
+        }
+        // Among themselves they are.
+        other.put(1, &[0]);
+        for _ in 0..100 {
+            one.run(&add);
+        }
+        assert_eq!(other.word(1), 100);
+    });
 }
 
 #[test]
 fn datagrams_arrive_behind_a_routing_header() {
-    alone("data::datagrams_arrive_behind_a_routing_header", "", || {
-        let options = PairOptions {
-            kind: IBV_QPT_UD,
-            ..PairOptions::default()
-        };
+    alone("", || {
+        let options = PairOptions::with(|options| options.kind = IBV_QPT_UD);
         let one = Side::new(options);
         let other = Side::new(options);
         for side in [&one, &other] {
@@ -367,13 +316,13 @@ fn all_is_counted() {
     let path = file.to_str().unwrap().to_owned();
     let environment = [("FAKE_VERBS_COUNTS", path.as_str())];
     let mut is_outside = true;
-    alone_with("data::all_is_counted", "", &environment, || {
+    alone_with("", &environment, || {
         is_outside = false;
-        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
+        let (one, other) = Side::plain_pair();
         let inline = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         for flags in [0, IBV_SEND_SIGNALED, inline] {
-            assert_eq!(one.post(&request.clone().flags(flags)), 0);
+            one.start(&request.clone().flags(flags));
         }
         assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
         assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));

@@ -47,7 +47,6 @@ fn connected(stream: &mut WordStream) -> (Side, SideAddress) {
 #[test]
 fn a_peer_is_killed_in_midstream() {
     two(
-        "death::a_peer_is_killed_in_midstream",
         "",
         |mut stream, child| {
             let (one, peer) = connected(&mut stream);
@@ -62,7 +61,7 @@ fn a_peer_is_killed_in_midstream() {
                         id: posted,
                         ..request.clone()
                     };
-                    assert_eq!(one.post(&request.flags(flags)), 0);
+                    one.start(&request.flags(flags));
                     posted += 1;
                 }
                 let (id, status) = one.ends();
@@ -92,13 +91,12 @@ fn a_peer_is_killed_in_midstream() {
 #[test]
 fn a_peer_that_has_stopped_is_not_dead() {
     two(
-        "death::a_peer_that_has_stopped_is_not_dead",
         "retry_ms=1",
         |mut stream, child| {
             let (one, peer) = connected(&mut stream);
             stop(child);
             let request = wr(7, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0);
-            assert_eq!(one.post(&request), 0);
+            one.start(&request);
             // Longer than it would try to reach a dead one.
             std::thread::sleep(std::time::Duration::from_millis(50));
             assert!(one.poll().is_none());
@@ -106,7 +104,7 @@ fn a_peer_that_has_stopped_is_not_dead() {
             assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
             // One that is killed while it is stopped is dead.
             stop(child);
-            assert_eq!(one.post(&request), 0);
+            one.start(&request);
             signal(child, libc::SIGKILL);
             assert_eq!(one.ends(), (7, IBV_WC_RETRY_EXC_ERR));
         },
@@ -116,87 +114,71 @@ fn a_peer_that_has_stopped_is_not_dead() {
 
 #[test]
 fn a_queue_pair_that_is_not_there_does_not_answer() {
-    alone(
-        "death::a_queue_pair_that_is_not_there_does_not_answer",
-        "",
-        || {
-            let never = |change: fn(&mut SideAddress)| {
-                let one = Side::new(PairOptions::default());
-                let mut peer = one.beside(PairOptions::default()).address();
-                change(&mut peer);
-                one.connect(&peer);
-                assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-                assert_eq!(one.post(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-                assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
-            };
-            // It is not ready.
-            never(|_| {});
-            // There is no such one, and no such NIC.
-            never(|peer| peer.qp ^= 0x800);
-            never(|peer| peer.qp = 0x000_005);
-            // It is there, but not at this address.
-            let (one, other) = (
-                Side::new(PairOptions::default()),
-                Side::new(PairOptions::default()),
-            );
-            let mut wrong = other.address();
-            wrong.lid += 1;
-            one.connect(&wrong);
-            other.connect(&one.address());
-            assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&wrong, 0)), 0);
+    alone("", || {
+        let never = |change: fn(&mut SideAddress)| {
+            let one = Side::new(PairOptions::default());
+            let mut peer = one.beside(PairOptions::default()).address();
+            change(&mut peer);
+            one.connect(&peer);
+            one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
+            one.start(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        },
-    );
+            assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
+        };
+        // It is not ready.
+        never(|_| {});
+        // There is no such one, and no such NIC.
+        never(|peer| peer.qp ^= 0x800);
+        never(|peer| peer.qp = 0x000_005);
+        // It is there, but not at this address.
+        let (one, other) = (
+            Side::new(PairOptions::default()),
+            Side::new(PairOptions::default()),
+        );
+        let mut wrong = other.address();
+        wrong.lid += 1;
+        one.connect(&wrong);
+        other.connect(&one.address());
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&wrong, 0));
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+    });
 }
 
 #[test]
 fn a_queue_pair_that_was_destroyed_does_not_answer() {
-    alone(
-        "death::a_queue_pair_that_was_destroyed_does_not_answer",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            let context = other.context;
-            other.destroy();
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-            // Nor does a device that is closed.
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            // SAFETY:
-            // - nothing of it is used any more.
-            unsafe {
-                assert_eq!((api().ibv_close_device)(other.context), 0);
-                assert_eq!((api().ibv_close_device)(context), 0);
-            }
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        },
-    );
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+        one.run(&request);
+        let context = other.context;
+        other.destroy();
+        one.start(&request);
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+        // Nor does a device that is closed.
+        let (one, other) = Side::plain_pair();
+        // SAFETY:
+        // - nothing of it is used any more.
+        unsafe {
+            assert_eq!((api().ibv_close_device)(other.context), 0);
+            assert_eq!((api().ibv_close_device)(context), 0);
+        }
+        one.start(&request);
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+    });
 }
 
 #[test]
 fn without_a_timeout_it_tries_for_ever() {
-    alone(
-        "death::without_a_timeout_it_tries_for_ever",
-        "retry_ms=1",
-        || {
-            let options = PairOptions {
-                timeout: 0,
-                ..PairOptions::default()
-            };
-            let one = Side::new(options);
-            let peer = one.beside(options).address();
-            one.connect(&peer);
-            let before = crate::api::count(c"retries");
-            assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-            while crate::api::count(c"retries") < before + 5 {
-                std::thread::yield_now();
-            }
-            assert!(one.poll().is_none());
-        },
-    );
+    alone("retry_ms=1", || {
+        let options = PairOptions::with(|options| options.timeout = 0);
+        let one = Side::new(options);
+        let peer = one.beside(options).address();
+        one.connect(&peer);
+        let before = crate::api::count(c"retries");
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
+        while crate::api::count(c"retries") < before + 5 {
+            std::thread::yield_now();
+        }
+        assert!(one.poll().is_none());
+    });
 }

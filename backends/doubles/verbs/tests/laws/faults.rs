@@ -20,13 +20,10 @@ fn port_state(side: &Side) -> u32 {
 
 #[test]
 fn a_port_goes_down_and_up() {
-    alone("faults::a_port_goes_down_and_up", "retry_ms=100000", || {
-        let patient = PairOptions {
-            timeout: 20,
-            ..PairOptions::default()
-        };
+    alone("retry_ms=100000", || {
+        let patient = PairOptions::with(|options| options.timeout = 20);
         let (one, other) = Side::pair(patient, patient);
-        let (hasty, _peer) = Side::pair(PairOptions::default(), PairOptions::default());
+        let (hasty, _peer) = Side::plain_pair();
         inject(c"port_down");
         let event = one.event();
         assert_eq!(
@@ -35,8 +32,8 @@ fn a_port_goes_down_and_up() {
         );
         assert_eq!(port_state(&one), IBV_PORT_DOWN);
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-        assert_eq!(one.post(&request), 0);
-        assert_eq!(hasty.post(&request), 0);
+        one.start(&request);
+        hasty.start(&request);
         assert_eq!(hasty.ends(), (1, IBV_WC_RETRY_EXC_ERR));
         assert!(one.poll().is_none());
         inject(c"port_up");
@@ -48,8 +45,8 @@ fn a_port_goes_down_and_up() {
 
 #[test]
 fn a_fatal_error_of_a_device_ends_all() {
-    alone("faults::a_fatal_error_of_a_device_ends_all", "", || {
-        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
+    alone("", || {
+        let (one, other) = Side::plain_pair();
         assert_eq!(other.recv(1, 0, 8), 0);
         assert_eq!(other.recv(2, 0, 8), 0);
         inject(c"device_fatal");
@@ -68,15 +65,13 @@ fn a_fatal_error_of_a_device_ends_all() {
 #[test]
 fn a_fatal_error_comes_after_a_number_of_requests() {
     let environment = [("FAKE_VERBS_FAULT", "after_wrs=3:device_fatal")];
-    let test = "faults::a_fatal_error_comes_after_a_number_of_requests";
-    alone_with(test, "", &environment, || {
-        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
+    alone_with("", &environment, || {
+        let (one, other) = Side::plain_pair();
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         for _ in 0..2 {
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            one.run(&request);
         }
-        assert_eq!(one.post(&request), 0);
+        one.start(&request);
         assert_eq!(one.post(&request), libc::EIO);
         assert_eq!(one.event().event_type, IBV_EVENT_DEVICE_FATAL);
     });
@@ -84,8 +79,8 @@ fn a_fatal_error_comes_after_a_number_of_requests() {
 
 #[test]
 fn addresses_change() {
-    alone("faults::addresses_change", "", || {
-        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
+    alone("", || {
+        let (one, other) = Side::plain_pair();
         let gid = || {
             let mut gid = ibv_gid([0; 16]);
             // SAFETY:
@@ -102,21 +97,15 @@ fn addresses_change() {
         assert_eq!(one.event().event_type, IBV_EVENT_LID_CHANGE);
         assert_ne!(one.lid(), before.0);
         // The old one leads nowhere.
-        assert_eq!(
-            one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
-            0
-        );
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
         assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
     });
 }
 
 #[test]
 fn single_objects_fail() {
-    alone("faults::single_objects_fail", "", || {
-        let options = PairOptions {
-            shared: true,
-            ..PairOptions::default()
-        };
+    alone("", || {
+        let options = PairOptions::with(|options| options.shared = true);
         let side = Side::new(options);
         side.connect(&side.address());
         inject(c"srq_limit");
@@ -151,7 +140,6 @@ fn single_objects_fail() {
 #[test]
 fn one_who_is_silent_is_lost_to_its_peers() {
     two(
-        "faults::one_who_is_silent_is_lost_to_its_peers",
         "",
         |mut stream, _| {
             let one = Side::new(PairOptions::default());
@@ -159,11 +147,10 @@ fn one_who_is_silent_is_lost_to_its_peers() {
             one.connect(&peer);
             let [_] = stream.hear();
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0);
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            one.run(&request);
             stream.say([2]);
             let [_] = stream.hear();
-            assert_eq!(one.post(&request), 0);
+            one.start(&request);
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             stream.say([3]);
         },
@@ -176,7 +163,7 @@ fn one_who_is_silent_is_lost_to_its_peers() {
             inject(c"silence");
             assert_eq!(port_state(&other), IBV_PORT_ACTIVE);
             stream.say([2]);
-            assert_eq!(other.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
+            other.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
             assert_eq!(other.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             let [_] = stream.hear();
         },
@@ -185,29 +172,25 @@ fn one_who_is_silent_is_lost_to_its_peers() {
 
 #[test]
 fn events_can_be_asked_for_without_blocking() {
-    alone(
-        "faults::events_can_be_asked_for_without_blocking",
-        "",
-        || {
-            let side = Side::new(PairOptions::default());
-            let mut event: ibv_async_event = zeroed();
-            // SAFETY:
-            // - the context is open.
-            unsafe {
-                let fd = (*side.context).async_fd;
-                assert_eq!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK), 0);
-                assert_eq!(
-                    (api().ibv_get_async_event)(side.context, &raw mut event),
-                    -1
-                );
-                assert_eq!(errno(), libc::EAGAIN);
-                let mut cq = null_mut();
-                let mut context = null_mut();
-                let fd = (*side.channel).fd;
-                assert_eq!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK), 0);
-                let got = (api().ibv_get_cq_event)(side.channel, &raw mut cq, &raw mut context);
-                assert_eq!((got, errno()), (-1, libc::EAGAIN));
-            }
-        },
-    );
+    alone("", || {
+        let side = Side::new(PairOptions::default());
+        let mut event: ibv_async_event = zeroed();
+        // SAFETY:
+        // - the context is open.
+        unsafe {
+            let fd = (*side.context).async_fd;
+            assert_eq!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK), 0);
+            assert_eq!(
+                (api().ibv_get_async_event)(side.context, &raw mut event),
+                -1
+            );
+            assert_eq!(errno(), libc::EAGAIN);
+            let mut cq = null_mut();
+            let mut context = null_mut();
+            let fd = (*side.channel).fd;
+            assert_eq!(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK), 0);
+            let got = (api().ibv_get_cq_event)(side.channel, &raw mut cq, &raw mut context);
+            assert_eq!((got, errno()), (-1, libc::EAGAIN));
+        }
+    });
 }

@@ -8,6 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ROLE: &str = "FAKE_VERBS_TEST_ROLE";
 
+/// The path of the test that calls with this closure, as the harness knows it.
+fn test_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let (_, path) = path.split_once("::").unwrap();
+    path.split("::{{closure}}").next().unwrap()
+}
+
 fn again(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
@@ -15,12 +22,17 @@ fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// The body of a test in a process of its own, with a fabric of its own. `test` is its path.
-pub fn alone(test: &str, config: &str, body: impl FnOnce()) {
-    alone_with(test, config, &[], body);
+/// The body of a test in a process of its own, with a fabric of its own.
+pub fn alone(config: &str, body: impl FnOnce()) {
+    alone_with(config, &[], body);
 }
 
-pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+pub fn alone_with(config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    let test = test_of(&body);
+    run(test, config, environment, body);
+}
+
+fn run(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if std::env::var_os(ROLE).is_some() {
         return body();
     }
@@ -36,7 +48,6 @@ pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: 
 
 /// Two processes with a stream between them; the first one has the other one as its child.
 pub fn two(
-    test: &str,
     config: &str,
     first: impl FnOnce(WordStream, &mut Child),
     second: impl FnOnce(WordStream),
@@ -48,7 +59,8 @@ pub fn two(
     if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
         return second(WordStream(UnixStream::connect_addr(&name()).unwrap()));
     }
-    alone(test, config, || {
+    let test = test_of(&first);
+    run(test, config, &[], || {
         let listener = UnixListener::bind_addr(&name()).unwrap();
         let mut child = again(test, "second").spawn().unwrap();
         let stream = WordStream(listener.accept().unwrap().0);

@@ -52,6 +52,13 @@ impl PairOptions {
         dest_rd_atomic: 4,
         psn: 0xff_fffe,
     };
+
+    /// The default ones with a change.
+    pub fn with(change: impl FnOnce(&mut PairOptions)) -> Self {
+        let mut options = PairOptions::DEFAULT;
+        change(&mut options);
+        options
+    }
 }
 
 impl Default for PairOptions {
@@ -112,6 +119,11 @@ impl Side {
         one.connect(&other.address());
         other.connect(&one.address());
         (one, other)
+    }
+
+    /// Two with the default options that are connected.
+    pub fn plain_pair() -> (Side, Side) {
+        Side::pair(PairOptions::DEFAULT, PairOptions::DEFAULT)
     }
 
     pub fn on(context: *mut ibv_context, options: PairOptions) -> Self {

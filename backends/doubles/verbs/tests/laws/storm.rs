@@ -47,7 +47,7 @@ fn storm(side: &Side, peer: &SideAddress, rounds: u64, seed: u64) -> u64 {
             if random & (1 << 20) != 0 {
                 request.flags |= IBV_SEND_FENCE;
             }
-            assert_eq!(side.post(&request), 0);
+            side.start(&request);
             posted += 1;
         }
         let wc = side.wait();
@@ -58,8 +58,7 @@ fn storm(side: &Side, peer: &SideAddress, rounds: u64, seed: u64) -> u64 {
     for (at, word) in words {
         let local = 8 * 1000;
         let read = wr(0, IBV_WR_RDMA_READ, local, 8).to(peer, 8 * at as u64);
-        assert_eq!(side.post(&read), 0);
-        assert_eq!(side.ends(), (0, IBV_WC_SUCCESS));
+        side.run(&read);
         assert_eq!(side.word(1000), word);
     }
     added
@@ -86,7 +85,7 @@ const OPTIONS: PairOptions = PairOptions {
 #[test]
 fn threads_of_one_process() {
     for config in ["", "late=9", "atomics=glob"] {
-        alone("storm::threads_of_one_process", config, || {
+        alone(config, || {
             let pairs: Vec<_> = (0..4).map(|_| Side::pair(OPTIONS, OPTIONS)).collect();
             std::thread::scope(|scope| {
                 for (at, (one, other)) in pairs.iter().enumerate() {
@@ -157,8 +156,7 @@ fn two_processes() {
             for (side, peer) in sides.iter().zip(&peers) {
                 let added = storm(side, peer, 1500, 5);
                 let read = wr(0, IBV_WR_RDMA_READ, 0, 8).to(peer, SUM);
-                assert_eq!(side.post(&read), 0);
-                assert_eq!(side.ends(), (0, IBV_WC_SUCCESS));
+                side.run(&read);
                 assert_eq!(side.word(0), added);
             }
             stream.say([2]);
@@ -166,5 +164,5 @@ fn two_processes() {
             over.store(true, SeqCst);
         });
     };
-    two("storm::two_processes", "", |stream, _| both(stream), both);
+    two("", |stream, _| both(stream), both);
 }
