@@ -32,7 +32,6 @@ const MOST_KIB: u64 = 64;
 
 #[test]
 fn a_thousand_connections() {
-    let name = "many::a_thousand_connections";
     let size = (ALL + 1).to_string();
     let job = [
         ("UNIPGAS_JOB", "many"),
@@ -40,7 +39,6 @@ fn a_thousand_connections() {
         ("UNIPGAS_SIZE", size.as_str()),
     ];
     with_others(
-        name,
         "",
         &job,
         |others| {
@@ -117,9 +115,7 @@ fn crowd(door: &Door) -> Vec<TcpStream> {
 
 #[test]
 fn more_connections_than_descriptors() {
-    let name = "many::more_connections_than_descriptors";
     with_others(
-        name,
         "",
         &[
             ("UNIPGAS_JOB", "many"),
@@ -196,9 +192,7 @@ fn more_connections_than_descriptors() {
 /// Who comes while there is no descriptor at all waits, and is let in when there is one.
 #[test]
 fn who_comes_while_there_is_no_descriptor_waits() {
-    let name = "many::who_comes_while_there_is_no_descriptor_waits";
     with_others(
-        name,
         "",
         &[],
         |others| {

@@ -13,6 +13,8 @@ use unipgas_core::{
 };
 use unipgas_verbs::Verbs;
 
+use crate::process::{Other, OtherProcesses, ProcessPipe};
+
 /// Bytes of a node's memory.
 pub const LEN: usize = 1 << 16;
 
@@ -68,6 +70,21 @@ impl Node {
 
     pub fn know(&self, other: &Node) -> PeerLink {
         self.find(&other.name())
+    }
+    /// Begins another process, which joins.
+    pub fn meet(&self, others: &OtherProcesses) -> (PeerLink, Other) {
+        let mut other = others.begin(&[]);
+        let link = self.find(&other.wire.hear());
+        other.wire.say(&self.name());
+        (link, other)
+    }
+
+    /// A node of a process that [`meet`](Node::meet) has begun, and the node there.
+    pub fn join(wire: &mut ProcessPipe) -> (Node, PeerLink) {
+        let node = Node::open();
+        wire.say(&node.name());
+        let link = node.find(&wire.hear());
+        (node, link)
     }
 
     /// A place in its memory, for operations of its own.

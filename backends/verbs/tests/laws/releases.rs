@@ -81,9 +81,7 @@ fn other(mut wire: ProcessPipe) {
 
 #[test]
 fn nothing_is_written_to_memory_that_was_given_back() {
-    let name = "releases::nothing_is_written_to_memory_that_was_given_back";
     with_others(
-        name,
         "",
         &[],
         |others| {
@@ -127,9 +125,7 @@ fn nothing_is_written_to_memory_that_was_given_back() {
 /// A peer that has stopped is waited for, but not for ever; what it had under way then does nothing.
 #[test]
 fn one_that_has_stopped_holds_nobody_up() {
-    let name = "releases::one_that_has_stopped_holds_nobody_up";
     with_others(
-        name,
         "",
         &[],
         |others| {
@@ -176,9 +172,7 @@ fn one_that_has_stopped_holds_nobody_up() {
 /// What is imported goes with its importer, stopped or not; the owner does not wait for it.
 #[test]
 fn an_owner_that_has_stopped_holds_no_importer_up() {
-    let name = "releases::an_owner_that_has_stopped_holds_no_importer_up";
     with_others(
-        name,
         "",
         &[],
         |others| {
