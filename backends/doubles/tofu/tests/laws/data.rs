@@ -7,7 +7,7 @@ use crate::process::alone;
 
 #[test]
 fn bytes_and_notices_pass() {
-    alone("data::bytes_and_notices_pass", "", || {
+    alone("", || {
         let (a, b) = two();
         a.set(0, 11);
         assert_eq!(a.put(&b, TCQ | LOCAL | REMOTE, 5), UTOFU_SUCCESS);
@@ -23,18 +23,7 @@ fn bytes_and_notices_pass() {
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
         assert_eq!(a.word(0), 12);
 
-        let add = UTOFU_ARMW_OP_ADD;
-        let code = call!(utofu_armw8(
-            a.handle,
-            b.id,
-            add,
-            3,
-            b.stadd,
-            9,
-            LOCAL,
-            cbdata(0)
-        ));
-        assert_eq!(code, UTOFU_SUCCESS);
+        assert_eq!(a.add(&b, 3, 9, LOCAL), UTOFU_SUCCESS);
         let told = a.notice(UTOFU_MRQ_TYPE_LCL_ARMW);
         assert_eq!((told.rmt_value, told.edata, b.word(0)), (12, 9, 15));
         let code = call!(utofu_cswap8(
@@ -60,25 +49,13 @@ fn bytes_and_notices_pass() {
 
 #[test]
 fn blocks_pass_each_with_its_completions() {
-    alone("data::blocks_pass_each_with_its_completions", "", || {
+    alone("", || {
         let (a, b) = two();
         for block in 0..4 {
             a.set(64 * block, block as u64 + 1);
         }
         let flags = TCQ | LOCAL;
-        let code = call!(utofu_put_stride(
-            a.handle,
-            b.id,
-            a.stadd,
-            b.stadd,
-            8,
-            64,
-            4,
-            0,
-            flags,
-            cbdata(3)
-        ));
-        assert_eq!(code, UTOFU_SUCCESS);
+        assert_eq!(a.put_stride(&b, (8, 64, 4), flags, 3), UTOFU_SUCCESS);
         for block in 0..4 {
             assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 3));
             let told = a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
@@ -86,7 +63,7 @@ fn blocks_pass_each_with_its_completions() {
             assert_eq!(b.word(64 * block as usize), block + 1);
         }
         b.set(64, 77);
-        let code = call!(utofu_get_stride_gap(
+        ok!(utofu_get_stride_gap(
             a.handle,
             b.id,
             a.stadd,
@@ -100,7 +77,6 @@ fn blocks_pass_each_with_its_completions() {
             255,
             cbdata(0)
         ));
-        assert_eq!(code, UTOFU_SUCCESS);
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
         assert_eq!((a.word(64), a.poll_mrq().0), (77, UTOFU_ERR_NOT_FOUND));
@@ -110,12 +86,12 @@ fn blocks_pass_each_with_its_completions() {
 
 #[test]
 fn prepared_descriptors_pass_together() {
-    alone("data::prepared_descriptors_pass_together", "", || {
+    alone("", || {
         let (a, b) = two();
         let mut words = [0u64; 24];
         let (mut first, mut second) = (0, 0);
         let (put, size) = (words.as_mut_ptr(), &mut first);
-        let code = call!(utofu_prepare_put_piggyback8(
+        ok!(utofu_prepare_put_piggyback8(
             a.handle,
             b.id,
             42,
@@ -126,9 +102,8 @@ fn prepared_descriptors_pass_together() {
             put.cast(),
             size
         ));
-        assert_eq!(code, UTOFU_SUCCESS);
         let rest = words[first / 8..].as_mut_ptr();
-        let code = call!(utofu_prepare_put_stride(
+        ok!(utofu_prepare_put_stride(
             a.handle,
             b.id,
             a.stadd,
@@ -141,13 +116,11 @@ fn prepared_descriptors_pass_together() {
             rest.cast(),
             &mut second
         ));
-        assert_eq!(code, UTOFU_SUCCESS);
         a.set(0, 5);
         a.set(8, 6);
         for round in 1..3 {
             let all = words.as_mut_ptr().cast();
-            let code = call!(utofu_post_toq(a.handle, all, first + second, cbdata(round)));
-            assert_eq!(code, UTOFU_SUCCESS);
+            ok!(utofu_post_toq(a.handle, all, first + second, cbdata(round)));
             for _ in 0..3 {
                 assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, round));
             }
@@ -156,10 +129,7 @@ fn prepared_descriptors_pass_together() {
             assert_eq!([0, 8, 16].map(|at| b.word(at)), [42, 5, 6]);
             b.set(0, 0);
         }
-        assert_eq!(
-            call!(utofu_post_toq(a.handle, cbdata(0), 0, cbdata(0))),
-            UTOFU_SUCCESS
-        );
+        ok!(utofu_post_toq(a.handle, cbdata(0), 0, cbdata(0)));
     });
 }
 
@@ -170,89 +140,58 @@ fn processes_reach_each_other() {
     const CMP: utofu_cmp_id_t = 2;
     let vcq = || {
         let mut handle = 0;
-        let code = call!(utofu_create_vcq_with_cmp_id(0, CMP, 0, &mut handle));
-        assert_eq!(code, UTOFU_SUCCESS);
+        ok!(utofu_create_vcq_with_cmp_id(0, CMP, 0, &mut handle));
         handle
     };
     let second = |say: &dyn Fn(&str)| {
         let (handle, memory, mut stadd) = (vcq(), memory(), 0);
         let place = memory.cast();
-        let code = call!(utofu_reg_mem_with_stag(
+        ok!(utofu_reg_mem_with_stag(
             handle, place, SIZE, STAG, 0, &mut stadd
         ));
-        assert_eq!(code, UTOFU_SUCCESS);
-        let mut coords = [0u8; 6];
-        assert_eq!(
-            call!(utofu_query_my_coords(coords.as_mut_ptr())),
-            UTOFU_SUCCESS
-        );
-        say(&coords.map(|at| at.to_string()).join(" "));
+        say(&coordinates().map(|at| at.to_string()).join(" "));
     };
     let first = |line: &str| {
         let coords: Vec<u8> = line.split(' ').map(|at| at.parse().unwrap()).collect();
         let mut coords: [u8; 6] = coords.try_into().unwrap();
         let (mut id, mut remote) = (0, 0);
         let place = coords.as_mut_ptr();
-        assert_eq!(
-            call!(utofu_construct_vcq_id(place, 0, 0, CMP, &mut id)),
-            UTOFU_SUCCESS
-        );
-        assert_eq!(
-            call!(utofu_query_stadd(id, STAG, &mut remote)),
-            UTOFU_SUCCESS
-        );
+        ok!(utofu_construct_vcq_id(place, 0, 0, CMP, &mut id));
+        ok!(utofu_query_stadd(id, STAG, &mut remote));
         let a = TestVcq::new(0, 0);
         a.set(0, 40);
-        let put = |to, flags| call!(utofu_put(a.handle, id, a.stadd, to, 8, 0, flags, cbdata(1)));
-        assert_eq!(put(remote, LOCAL | REMOTE), UTOFU_SUCCESS);
-        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
-        let add = UTOFU_ARMW_OP_ADD;
-        let code = call!(utofu_armw8(
-            a.handle,
+        let mut there = TestVcq {
+            handle: 0,
             id,
-            add,
-            2,
-            remote,
-            0,
-            LOCAL,
-            cbdata(0)
-        ));
-        assert_eq!(
-            (code, a.notice(UTOFU_MRQ_TYPE_LCL_ARMW).rmt_value),
-            (UTOFU_SUCCESS, 40)
-        );
-        let to = a.stadd + 8;
-        let code = call!(utofu_get(a.handle, id, to, remote, 8, 0, LOCAL, cbdata(0)));
-        assert_eq!(code, UTOFU_SUCCESS);
+            memory: std::ptr::null_mut(),
+            stadd: remote,
+        };
+        assert_eq!(a.put(&there, LOCAL | REMOTE, 1), UTOFU_SUCCESS);
+        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        assert_eq!(a.add(&there, 2, 0, LOCAL), UTOFU_SUCCESS);
+        assert_eq!(a.notice(UTOFU_MRQ_TYPE_LCL_ARMW).rmt_value, 40);
+        assert_eq!(a.get(&there, LOCAL, 0), UTOFU_SUCCESS);
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
-        assert_eq!(a.word(8), 42);
+        assert_eq!(a.word(0), 42);
         // What the library tells of a mistake passes, and ends what it is of.
-        assert_eq!(
-            call!(utofu_query_stadd(id, STAG + 1, &mut remote)),
-            UTOFU_SUCCESS
-        );
-        assert_eq!(put(remote, 0), UTOFU_SUCCESS);
+        ok!(utofu_query_stadd(id, STAG + 1, &mut there.stadd));
+        assert_eq!(a.put(&there, 0, 1), UTOFU_SUCCESS);
         assert_eq!(a.next_mrq().0, UTOFU_ERR_MRQ_RMT_STADD);
         assert_eq!((a.deregister(), a.free()), (UTOFU_SUCCESS, UTOFU_SUCCESS));
     };
-    crate::process::two("data::processes_reach_each_other", "late=1", first, second);
+    crate::process::two("late=1", first, second);
 }
 
 /// What is prepared leaves in session mode when puts arrive: a relay, which counts its steps.
 #[test]
 fn a_relay_goes_on_by_itself() {
-    alone("data::a_relay_goes_on_by_itself", "", || {
+    alone("", || {
         let (a, c) = (TestVcq::new(0, 0), TestVcq::new(2, 0));
         let relay = TestVcq::new(1, UTOFU_VCQ_FLAG_SESSION_MODE);
-        assert_eq!(call!(utofu_nop(relay.handle, 0, cbdata(0))), UTOFU_SUCCESS);
+        ok!(utofu_nop(relay.handle, 0, cbdata(0)));
         assert_eq!(relay.put(&c, TCQ | REMOTE, 3), UTOFU_SUCCESS);
         assert_eq!(relay.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
-        let mut unread = 0;
-        assert_eq!(
-            call!(utofu_query_num_unread_tcq(relay.handle, &mut unread)),
-            UTOFU_SUCCESS
-        );
-        assert_eq!(unread, 2);
+        assert_eq!(relay.unread_tcq(), 2);
         a.set(0, 8);
         assert_eq!(a.put(&relay, UTOFU_ONESIDED_FLAG_SPS(2), 0), UTOFU_SUCCESS);
         c.notice(UTOFU_MRQ_TYPE_RMT_PUT);
@@ -306,5 +245,5 @@ fn what_is_done_is_counted() {
     assert_eq!(told["most"]["toq"], 4);
     assert_eq!(told["most"]["local_notices"], 3);
     reset();
-    assert_eq!(call!(utofu_nop(a.handle, 0, cbdata(0))), UTOFU_SUCCESS);
+    ok!(utofu_nop(a.handle, 0, cbdata(0)));
 }

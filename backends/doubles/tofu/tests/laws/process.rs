@@ -30,6 +30,13 @@ pub fn is_inside() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
+/// The path of the test that calls with this closure, as the harness knows it.
+fn test_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let (_, path) = path.split_once("::").unwrap();
+    path.split("::{{closure}}").next().unwrap()
+}
+
 /// Runs test `test` in a process of its own, with a job of its own.
 pub fn again(test: &str, settings: &str, environment: &[(&str, &str)]) -> Output {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -50,12 +57,16 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The body of a test; `test` is its path.
-pub fn alone(test: &str, settings: &str, body: impl FnOnce()) {
-    alone_with(test, settings, &[], body);
+/// The body of a test.
+pub fn alone(settings: &str, body: impl FnOnce()) {
+    alone_with(settings, &[], body);
 }
 
-pub fn alone_with(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+pub fn alone_with(settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    run(test_of(&body), settings, environment, body);
+}
+
+fn run(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if is_inside() {
         return body();
     }
@@ -69,12 +80,7 @@ pub fn alone_with(test: &str, settings: &str, environment: &[(&str, &str)], body
 }
 
 /// Two processes of one job: what the second one says in its only line goes to the first one, whose end it waits for.
-pub fn two(
-    test: &str,
-    settings: &str,
-    first: impl FnOnce(&str),
-    second: impl FnOnce(&dyn Fn(&str)),
-) {
+pub fn two(settings: &str, first: impl FnOnce(&str), second: impl FnOnce(&dyn Fn(&str))) {
     const LINE: &str = "to the first: ";
     if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
         second(&|line| println!("\n{LINE}{line}"));
@@ -82,7 +88,8 @@ pub fn two(
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         return;
     }
-    alone(test, settings, || {
+    let test = test_of(&first);
+    run(test, settings, &[], || {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, "second")
@@ -101,7 +108,8 @@ pub fn two(
 }
 
 /// A body that breaks a rule: its process is aborted, after one line of the mock's, which is `line`.
-pub fn dies(test: &str, settings: &str, line: &str, body: impl FnOnce()) {
+pub fn dies(settings: &str, line: &str, body: impl FnOnce()) {
+    let test = test_of(&body);
     if is_inside() {
         body();
         // Not by a panic, which is no abort: the parent sees the difference.
