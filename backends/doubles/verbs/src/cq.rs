@@ -193,26 +193,6 @@ pub unsafe extern "C" fn ibv_create_cq(
     object.cast()
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, cqe: c_int) -> c_int {
-    // SAFETY:
-    // - the caller gives a queue that is not destroyed.
-    let cq = unsafe { of(queue) };
-    if cq.nic.is_parents() {
-        return libc::EIO;
-    }
-    let mut inner = cq.inner.lock();
-    let most = cq.nic.device.config.max_cqe as c_int;
-    if !(1..=most).contains(&cqe) || (cqe as usize) < inner.entries.len() {
-        return libc::EINVAL;
-    }
-    inner.depth = cqe as usize;
-    // SAFETY:
-    // - as above; only this function writes it.
-    unsafe { (*queue).cqe = cqe };
-    0
-}
-
 /// Waits until all its events are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {

@@ -13,7 +13,7 @@ use unipgas_verbs_sys::IBV_QPS_RESET;
 use crate::device::FakeDevice;
 use crate::link::{self, NicLink, Socket};
 use crate::nic::{Nic, NicTask};
-use crate::packet::{ACK, DATAGRAM, HEADER, Header, NICS, nic_number, split};
+use crate::packet::{ACK, HEADER, Header, NICS, nic_number, split};
 use crate::qp::{Qp, QpState};
 
 /// Enough is on its way: queue pairs wait.
@@ -286,7 +286,6 @@ impl NicEngine {
 
     fn deliver(&mut self, link: u64, header: &Header, data: &[u8]) {
         match header.kind {
-            DATAGRAM => self.datagram(header, data),
             ACK.. => self.response(header, data),
             _ => self.request(link, header, data),
         }

@@ -1,6 +1,6 @@
 //! Faults on demand, by [`fake_verbs_inject`] or, after a number of work requests, by `FAKE_VERBS_FAULT=after_wrs=N:WHAT`, a list with commas.
 //!
-//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `srq_limit`, `silence`, `reg_fails=N`, or
+//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `silence`, `reg_fails=N`, or
 //! `create_qp_fails=N`. It meets all devices of this process, or with `@fake1` after it only that one; those of ports meet all ports, or with `=2` one; with
 //! `qp_fatal=N` the queue pair has this number, else it is the first one.
 
@@ -45,7 +45,7 @@ impl Fault {
         let takes_number = match what {
             "reg_fails" | "create_qp_fails" => number.is_some(),
             "port_down" | "port_up" | "lid_change" | "gid_change" | "qp_fatal" => true,
-            "device_fatal" | "srq_limit" | "silence" => number.is_none(),
+            "device_fatal" | "silence" => number.is_none(),
             _ => false,
         };
         takes_number.then(|| Fault {
@@ -111,13 +111,6 @@ impl Fault {
                     qp.fail();
                     nic.raise(IBV_EVENT_QP_FATAL, Subject::Qp(qp.clone()));
                 }
-            }
-            "srq_limit" => {
-                let mut queues: Vec<_> = nic.all_qps().iter().map(|qp| qp.recv.clone()).collect();
-                queues.retain(|queue| !queue.object.load(SeqCst).is_null());
-                queues.sort_by_key(|queue| queue.object.load(SeqCst).addr());
-                queues.dedup_by(|one, other| Arc::ptr_eq(one, other));
-                queues.iter().for_each(|queue| queue.raise_limit());
             }
             _ => {}
         }

@@ -13,7 +13,7 @@
 //! differ, slots of a send queue become free when a completion is polled, and completions with errors have meaningless fields.
 //!
 //! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
-//! guarded between them. Limits of a device are those of each context. There is no UC, no multicast, no memory windows, no path migration, and no SQD state.
+//! guarded between them. Limits of a device are those of each context. There is no UC or UD, no multicast, no memory windows, no path migration, and no SQD state.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the functions are those of the C library, where they are described"
@@ -47,5 +47,4 @@ mod qp;
 mod recv;
 mod requester;
 mod responder;
-mod ud;
 mod words;

@@ -22,13 +22,11 @@ use crate::fork;
 use crate::memory::MemoryTable;
 use crate::packet::{QPS_PER_NIC, qp_number};
 use crate::qp::Qp;
-use crate::recv::RecvQueue;
 
 /// Whom an asynchronous event is about.
 pub(crate) enum Subject {
     Qp(Arc<Qp>),
     Cq(Arc<FakeCq>),
-    Srq(Arc<RecvQueue>),
     Port(u8),
     Device,
 }

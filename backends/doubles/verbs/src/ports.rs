@@ -94,32 +94,6 @@ fn gid_entry(device: &FakeDevice, port: u32, index: u32) -> Option<ibv_gid_entry
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
-    context: *mut ibv_context,
-    port: u32,
-    index: u32,
-    entry: *mut ibv_gid_entry,
-    flags: u32,
-    size: usize,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    if flags != 0 || size < size_of::<ibv_gid_entry>() {
-        return libc::EINVAL;
-    }
-    match gid_entry(device, port, index) {
-        Some(found) => {
-            // SAFETY:
-            // - the caller gives a place for it.
-            unsafe { entry.write(found) };
-            0
-        }
-        None => libc::ENODATA,
-    }
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
@@ -145,41 +119,4 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         count += 1;
     }
     count as isize
-}
-
-/// As libibverbs' own tools ask for it. 0 is IB and RoCE 1, 1 is RoCE 2.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(
-    context: *mut ibv_context,
-    _port: u8,
-    index: u32,
-    kind: *mut u32,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context, and a place for it.
-    unsafe {
-        let is_second = nic_of(context).device.gid_type(index) == IBV_GID_TYPE_ROCE_V2;
-        *kind = u32::from(is_second);
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    pkey: *mut u16,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    if device.port(port).is_none() || index != 0 {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // SAFETY:
-    // - the caller gives a place for it.
-    unsafe { *pkey = u16::MAX };
-    0
 }

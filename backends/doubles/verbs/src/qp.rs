@@ -24,7 +24,6 @@ pub(crate) struct Qp {
     pub nic: Arc<Nic>,
     pub number: u32,
     pub pd: Arc<Pd>,
-    pub kind: u32,
     pub all_signaled: bool,
     pub cap: ibv_qp_cap,
     pub send_cq: Arc<FakeCq>,

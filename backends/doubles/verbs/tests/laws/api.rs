@@ -47,13 +47,11 @@ functions! {
     ibv_get_cq_event(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
     ibv_ack_cq_events(*mut ibv_cq, u32) -> ();
     ibv_create_srq(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
-    ibv_modify_srq(*mut ibv_srq, *mut ibv_srq_attr, c_int) -> c_int;
     ibv_destroy_srq(*mut ibv_srq) -> c_int;
     ibv_create_qp(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     ibv_query_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
     ibv_destroy_qp(*mut ibv_qp) -> c_int;
-    ibv_create_ah(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
     ibv_ack_async_event(*mut ibv_async_event) -> ();
     fake_verbs_count(*const c_char) -> u64;

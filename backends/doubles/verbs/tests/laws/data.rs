@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use unipgas_verbs_sys::*;
 
-use crate::api::{api, count, zeroed};
+use crate::api::{api, count};
 use crate::process::{alone, alone_with, two};
 use crate::requests::*;
 use crate::side::*;
@@ -248,65 +248,6 @@ fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
             one.run(&add);
         }
         assert_eq!(other.word(1), 100);
-    });
-}
-
-#[test]
-fn datagrams_arrive_behind_a_routing_header() {
-    alone("", || {
-        let options = PairOptions::with(|options| options.kind = IBV_QPT_UD);
-        let one = Side::new(options);
-        let other = Side::new(options);
-        for side in [&one, &other] {
-            let mut attr: ibv_qp_attr = zeroed();
-            attr.qp_state = IBV_QPS_INIT;
-            attr.port_num = 1;
-            attr.qkey = 0x1111;
-            let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
-            assert_eq!(side.modify(&attr, mask), 0);
-            attr.qp_state = IBV_QPS_RTR;
-            assert_eq!(side.modify(&attr, IBV_QP_STATE), 0);
-            attr.qp_state = IBV_QPS_RTS;
-            assert_eq!(side.modify(&attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-        }
-        let mut to: ibv_ah_attr = zeroed();
-        to.dlid = other.lid();
-        to.port_num = 1;
-        // SAFETY:
-        // - the domain is not freed.
-        let handle = unsafe { (api().ibv_create_ah)(one.pd, &raw mut to) };
-        assert!(!handle.is_null());
-        assert_eq!(other.recv(5, 0, 100), 0);
-        one.put(0, &[42]);
-        // The first one has a wrong queue key.
-        for (id, key) in [(1, 0x2222u64), (2, 0x1111)] {
-            let mut request = wr(id, IBV_WR_SEND, 0, 8);
-            request.remote = handle.expose_provenance() as u64;
-            let mut list = [ibv_sge {
-                addr: one.address().base,
-                length: 8,
-                // SAFETY:
-                // - the region is not deregistered.
-                lkey: unsafe { (*one.mr).lkey },
-            }];
-            let mut raw: ibv_send_wr = zeroed();
-            raw.wr_id = id;
-            raw.sg_list = list.as_mut_ptr();
-            raw.num_sge = 1;
-            raw.opcode = IBV_WR_SEND;
-            raw.send_flags = IBV_SEND_SIGNALED;
-            raw.wr.remote_addr = request.remote;
-            raw.wr.rkey_or_compare_add = u64::from(other.address().qp) | key << 32;
-            assert_eq!(one.post_raw(&mut raw), 0);
-            assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
-        }
-        let wc = other.wait();
-        assert_eq!(
-            (wc.wr_id, wc.byte_len, wc.src_qp),
-            (5, 48, one.address().qp)
-        );
-        assert_eq!(other.word(5), 42);
-        assert!(other.poll().is_none());
     });
 }
 

@@ -17,7 +17,6 @@ pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
 /// What it is to be like.
 #[derive(Clone, Copy)]
 pub(crate) struct PairOptions {
-    pub kind: u32,
     pub send_wr: u32,
     pub recv_wr: u32,
     pub cqe: c_int,
@@ -36,7 +35,6 @@ pub(crate) struct PairOptions {
 
 impl PairOptions {
     pub const DEFAULT: PairOptions = PairOptions {
-        kind: IBV_QPT_RC,
         send_wr: 64,
         recv_wr: 64,
         cqe: 256,
@@ -169,7 +167,7 @@ impl Side {
         init.send_cq = self.cq;
         init.recv_cq = self.cq;
         init.srq = self.srq;
-        init.qp_type = self.options.kind;
+        init.qp_type = IBV_QPT_RC;
         init.cap = ibv_qp_cap {
             max_send_wr: self.options.send_wr,
             max_recv_wr: self.options.recv_wr,
