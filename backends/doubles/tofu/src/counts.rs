@@ -144,12 +144,3 @@ pub unsafe extern "C" fn mock_tofu_counts(place: *mut c_char, room: usize) -> us
     }
     text.len() + 1
 }
-
-/// All counts are 0 again. Faults still count from the beginning of the process.
-#[unsafe(no_mangle)]
-pub extern "C" fn mock_tofu_reset() {
-    let all = [&MADE[..], &INJECTED, &FLAGS, &MOSTS];
-    for count in all.into_iter().flatten().chain([&SPS, &PATHS, &FULL]) {
-        count.store(0, Relaxed);
-    }
-}

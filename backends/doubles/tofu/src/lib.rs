@@ -19,7 +19,7 @@
 //! `MOCK_TOFU` says what the machine is like and what fails (`config.rs`). With a wrong setting, or no library, all calls answer `UTOFU_ERR_FATAL`, after one line.
 //!
 //! What was done is counted (`counts.rs`): calls by name, flags of one-sided communication, what was injected, and the most that was outstanding.
-//! `mock_tofu_counts` gives it as JSON, `mock_tofu_reset` begins anew, and with `MOCK_TOFU_COUNTS=PATH` each process writes `PATH.PID` when it ends.
+//! `mock_tofu_counts` gives it as JSON, and with `MOCK_TOFU_COUNTS=PATH` each process writes `PATH.PID` when it ends.
 //!
 //! A put or get that has asked for a TCQ descriptor or a local notice may use its memory until the program has got what says otherwise. For a put this is its TCQ descriptor or a
 //! later one of the VCQ, its local notice or a later one for the same VCQ by the same path, or a 0 of `utofu_query_num_unread_tcq`; for a get with a local notice, the notices

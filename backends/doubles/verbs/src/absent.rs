@@ -28,9 +28,10 @@ absent! { libc::EOPNOTSUPP => c_int:
     ibv_cmd_query_mr ibv_cmd_query_port ibv_cmd_query_qp ibv_cmd_query_srq ibv_cmd_read_counters
     ibv_cmd_reg_dm_mr ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_req_notify_cq ibv_cmd_rereg_mr
     ibv_cmd_resize_cq ibv_destroy_ah ibv_detach_mcast ibv_init_ah_from_wc ibv_modify_srq
-    ibv_query_ece ibv_query_gid_type ibv_query_pkey ibv_query_qp_data_in_order ibv_query_srq
-    ibv_rate_to_mbps ibv_rate_to_mult ibv_read_ibdev_sysfs_file ibv_register_driver ibv_rereg_mr
-    ibv_resize_cq ibv_resolve_eth_l2_from_gid ibv_set_ece mbps_to_ibv_rate mult_to_ibv_rate
+    ibv_query_ece ibv_query_gid ibv_query_gid_type ibv_query_pkey ibv_query_qp_data_in_order
+    ibv_query_srq ibv_rate_to_mbps ibv_rate_to_mult ibv_read_ibdev_sysfs_file ibv_register_driver
+    ibv_rereg_mr ibv_resize_cq ibv_resolve_eth_l2_from_gid ibv_set_ece mbps_to_ibv_rate
+    mult_to_ibv_rate
 }
 
 absent! { 0 => c_int:

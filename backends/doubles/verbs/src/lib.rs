@@ -6,7 +6,7 @@
 //!
 //! Tests of other crates have this one as a dev-dependency: cargo then builds `libverbs_double.so` beside their executables.
 //!
-//! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
+//! `FAKE_VERBS` says what the device is like (`config.rs`), `fake_verbs_inject` what happens to it (`faults.rs`),
 //! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
 //!
 //! Where a real device is free to be unkind, this one is: what is not inline is read after the call, keys are not used again soon, local and remote keys

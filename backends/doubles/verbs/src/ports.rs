@@ -8,7 +8,6 @@ use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
 use crate::device::FakeDevice;
-use crate::names::set_errno;
 
 /// Users know the structure as it was before the fields after `flags` came.
 #[unsafe(no_mangle)]
@@ -56,31 +55,6 @@ pub unsafe extern "C" fn ibv_query_port(
     // - the caller gives a place for the fields up to `flags`.
     unsafe { ptr::copy_nonoverlapping((&raw const known).cast::<u8>(), attr.cast(), len) };
     0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    gid: *mut ibv_gid,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    let found = u32::try_from(index).ok();
-    match found.and_then(|index| device.gid(port, index)) {
-        Some(found) => {
-            // SAFETY:
-            // - the caller gives a place for it, which need not be aligned in old programs.
-            unsafe { gid.cast::<[u8; 16]>().write_unaligned(found.0) };
-            0
-        }
-        None => {
-            set_errno(libc::EINVAL);
-            -1
-        }
-    }
 }
 
 fn gid_entry(device: &FakeDevice, port: u32, index: u32) -> Option<ibv_gid_entry> {

@@ -210,9 +210,8 @@ impl NicEngine {
         };
         let mut guard = qp.state.lock();
         let state = &mut *guard;
-        let is_for_it = !state.is_over
-            && state.state == IBV_QPS_RTS
-            && state.attr.dest_qp_num == header.source;
+        let is_for_it =
+            !state.is_over && state.state == IBV_QPS_RTS && state.attr.dest_qp_num == header.source;
         let ahead = header.sequence + SEQUENCE - state.sender.first;
         let index = (ahead % SEQUENCE) as usize;
         let sent = state.sender.next + usize::from(state.sender.offset > 0);

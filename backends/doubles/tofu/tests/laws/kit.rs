@@ -83,14 +83,6 @@ pub fn counts() -> serde_json::Value {
     serde_json::from_slice(&text[..used - 1]).unwrap()
 }
 
-pub fn reset() {
-    // SAFETY:
-    // - a function of this type.
-    unsafe {
-        std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol(c"mock_tofu_reset"))();
-    }
-}
-
 /// What was given as cbdata.
 pub fn cbdata(number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(number)

@@ -1,9 +1,8 @@
 //! Tests run in processes of their own, as the library is told once for each what the machine is like.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -77,34 +76,6 @@ fn run(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOn
         output.status,
         said(&output)
     );
-}
-
-/// Two processes of one job: what the second one says in its only line goes to the first one, whose end it waits for.
-pub fn two(settings: &str, first: impl FnOnce(&str), second: impl FnOnce(&dyn Fn(&str))) {
-    const LINE: &str = "to the first: ";
-    if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
-        second(&|line| println!("\n{LINE}{line}"));
-        // Until the other end is closed.
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        return;
-    }
-    let test = test_of(&first);
-    run(test, settings, &[], || {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(ROLE, "second")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut lines = lines.map_while(Result::ok);
-        let line = lines.find_map(|line| Some(line.strip_prefix(LINE)?.to_owned()));
-        first(&line.expect("the second process says something"));
-        drop(child.stdin.take());
-        lines.for_each(drop);
-        assert!(child.wait().unwrap().success(), "the second process fails");
-    });
 }
 
 /// A body that breaks a rule: its process is aborted, after one line of the mock's, which is `line`.

@@ -1,7 +1,5 @@
 //! Threads in VCQs that share a CQ.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
 use unipgas_utofu_sys::*;
 
 use crate::kit::*;
@@ -47,68 +45,6 @@ fn threads_keep_apart_or_ask_for_safety() {
         poll_both(safe, safe, 1000);
         poll_both(safe, create(0, 0).unwrap(), 1000);
         poll_both(create(1, 0).unwrap(), create(2, 0).unwrap(), 1000);
-    });
-}
-
-/// No completion is lost or told twice, whoever polls.
-#[test]
-fn threads_share_a_vcq_that_is_safe() {
-    const PUTS: usize = 500;
-    alone("yield=1,toq=8,late=1", || {
-        let handle = TestVcq::new(0, UTOFU_VCQ_FLAG_THREAD_SAFE).handle;
-        let (mut id, mut stadd) = (0, 0);
-        let place = memory().cast();
-        ok!(utofu_query_vcq_id(handle, &mut id));
-        ok!(utofu_reg_mem(handle, place, SIZE, 0, &mut stadd));
-        let told = [const { AtomicUsize::new(0) }; 2 * PUTS];
-        let noticed = AtomicUsize::new(0);
-        let work = |thread: usize| {
-            let poll = || {
-                let mut number = cbdata(0);
-                match call!(utofu_poll_tcq(handle, 0, &mut number)) {
-                    UTOFU_ERR_NOT_FOUND => {}
-                    code => {
-                        assert_eq!(code, UTOFU_SUCCESS);
-                        told[number.addr()].fetch_add(1, SeqCst);
-                    }
-                }
-                let mut notice = utofu_mrq_notice::default();
-                match call!(utofu_poll_mrq(handle, 0, &mut notice)) {
-                    UTOFU_ERR_NOT_FOUND => {}
-                    code => {
-                        assert_eq!(code, UTOFU_SUCCESS);
-                        noticed.fetch_add(1, SeqCst);
-                    }
-                }
-            };
-            for number in (0..PUTS).map(|put| 2 * put + thread) {
-                let (from, to, flags) = (stadd, stadd + 8 + 8 * number as u64, TCQ | LOCAL);
-                let post = || call!(utofu_put(handle, id, from, to, 8, 0, flags, cbdata(number)));
-                loop {
-                    match post() {
-                        UTOFU_ERR_BUSY => poll(),
-                        code => break assert_eq!(code, UTOFU_SUCCESS),
-                    }
-                }
-            }
-            while noticed.load(SeqCst) < told.len()
-                || told.iter().any(|told| told.load(SeqCst) == 0)
-            {
-                poll();
-            }
-        };
-        std::thread::scope(|scope| {
-            for thread in 0..2 {
-                let work = &work;
-                scope.spawn(move || work(thread));
-            }
-        });
-        assert!(told.iter().all(|told| told.load(SeqCst) == 1));
-        assert_eq!(noticed.load(SeqCst), told.len());
-        ok!(utofu_dereg_mem(handle, stadd, 0));
-        let counts = counts();
-        assert_eq!(counts["most"]["toq"], 8);
-        assert!(counts["toq_full"].as_u64() > Some(0));
     });
 }
 

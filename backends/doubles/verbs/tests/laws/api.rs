@@ -34,7 +34,6 @@ functions! {
     ibv_close_device(*mut ibv_context) -> c_int;
     ibv_query_device(*mut ibv_context, *mut ibv_device_attr) -> c_int;
     ibv_query_port(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
-    ibv_query_gid(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
     _ibv_query_gid_table(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
     ibv_dealloc_pd(*mut ibv_pd) -> c_int;

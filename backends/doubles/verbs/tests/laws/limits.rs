@@ -163,13 +163,6 @@ fn devices() -> i32 {
 }
 
 #[test]
-fn there_are_as_many_devices_as_asked_for() {
-    alone("devices=3", || {
-        assert_eq!(devices(), 3);
-    });
-}
-
-#[test]
 fn what_is_unknown_gives_no_devices() {
     alone("colour=red", || {
         assert_eq!(devices(), 0);
