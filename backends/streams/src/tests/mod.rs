@@ -1,6 +1,7 @@
 //! Tests of the streams. Mock processes send the messages of a test, or none.
 
 mod hosts;
+mod lost;
 mod peers;
 mod strangers;
 mod waits;
@@ -59,6 +60,12 @@ impl Node {
         }
     }
 
+    /// Two processes with the default options.
+    fn two() -> (Node, Node) {
+        let open = || Node::open(StreamsOptions::default());
+        (open(), open())
+    }
+
     fn connect(&self, address: &[u8]) -> Arc<dyn Peer> {
         self.transport.connect(address).unwrap()
     }
@@ -69,27 +76,31 @@ impl Node {
     }
 
     fn local(&self) -> Local {
-        Local {
-            ptr: self.memory.base(),
-            desc: 0,
-        }
+        Local::unregistered(self.memory.base())
+    }
+
+    fn try_put(
+        &self,
+        region: &RemoteRegion,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        assert!(len <= self.memory.len());
+        let put = PutRequest::new(self.local(), Remote::new(region, 0), len);
+        // SAFETY:
+        // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
+        unsafe { self.channel.put(&put, flags, context) }
     }
 
     fn put(&self, region: &RemoteRegion, len: usize, flags: Flags, context: u64) {
-        assert!(len <= self.memory.len());
-        let to = Remote { region, offset: 0 };
-        // SAFETY:
-        // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
-        let posted = unsafe {
-            self.channel
-                .put(&PutRequest::new(self.local(), to, len), flags, context)
-        };
+        let posted = self.try_put(region, len, flags, context);
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
     fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
         assert!(len <= self.memory.len());
-        let from = Remote { region, offset: 0 };
+        let from = Remote::new(region, 0);
         // SAFETY:
         // - as for `put`.
         let posted = unsafe {

@@ -200,10 +200,7 @@ impl Node {
         flags: Flags,
     ) -> Result<Outcome> {
         let bytes = u64::from(value).to_ne_bytes();
-        let src = Local {
-            ptr: bytes.as_ptr().cast_mut(),
-            desc: 0,
-        };
+        let src = Local::unregistered(bytes.as_ptr());
         let notice = Notice {
             slot: remote(to, slot),
             value,
@@ -267,10 +264,7 @@ impl Node {
 }
 
 pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
-    Remote {
-        region: &link.region,
-        offset,
-    }
+    Remote::new(&link.region, offset)
 }
 
 /// Waits, and moves the network on.

@@ -14,10 +14,7 @@ const PAGE: usize = 4096;
 /// Writes what is never 0 to all of the region, until it is refused. Gives why.
 fn writes(node: &Node, to: &PeerLink) -> Error {
     let words: Vec<u64> = vec![u64::MAX; PAGE / 8];
-    let src = Local {
-        ptr: words.as_ptr().cast_mut().cast(),
-        desc: 0,
-    };
+    let src = Local::unregistered(words.as_ptr().cast());
     for nth in 0.. {
         let at = crate::node::remote(to, nth % 64 * 8);
         // SAFETY:
