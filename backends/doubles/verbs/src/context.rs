@@ -157,7 +157,7 @@ unsafe extern "C" fn query_device_ex(
             | IBV_ODP_SUPPORT_READ
             | IBV_ODP_SUPPORT_ATOMIC
             | IBV_ODP_SUPPORT_SRQ_RECV;
-        known.odp_caps.general_caps = (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT).into();
+        known.odp_caps.general_caps = IBV_ODP_SUPPORT.into();
         known.odp_caps.per_transport_caps = [rc, 0, 0];
     }
     let len = size.min(size_of::<ibv_device_attr_ex>());

@@ -55,7 +55,7 @@ struct Inner {
     overrun: bool,
 }
 
-pub(crate) struct FakeCq {
+pub(crate) struct Cq {
     nic: Arc<Nic>,
     inner: Mutex<Inner>,
     /// Read without the lock, so that polling in vain holds nobody up.
@@ -68,7 +68,7 @@ pub(crate) struct FakeCq {
     pub taken: Taken,
 }
 
-impl FakeCq {
+impl Cq {
     pub fn push(self: &Arc<Self>, entry: QueuedCompletion) {
         let mut inner = self.inner.lock();
         if inner.entries.len() >= inner.depth {
@@ -129,12 +129,12 @@ impl FakeCq {
 #[repr(C)]
 struct Object {
     ibv: ibv_cq,
-    cq: Arc<FakeCq>,
+    cq: Arc<Cq>,
 }
 
 /// # Safety
 /// The queue is not destroyed.
-pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<FakeCq> {
+pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<Cq> {
     // SAFETY:
     // - it lies at the beginning of an `Object`.
     unsafe { &(*queue.cast::<Object>()).cq }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     if let Some(channel) = &shared {
         channel.users.fetch_add(1, SeqCst);
     }
-    let cq = Arc::new(FakeCq {
+    let cq = Arc::new(Cq {
         nic: nic.clone(),
         inner: Mutex::new(Inner {
             depth: cqe as usize,

@@ -1,7 +1,7 @@
-//! Faults on demand, by [`fake_verbs_inject`].
+//! Faults on demand, by [`verbs_double_inject`].
 //!
 //! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `silence`, `reg_fails=N`, or
-//! `create_qp_fails=N`. It meets all devices of this process, or with `@fake1` after it only that one; those of ports meet all ports, or with `=2` one; with
+//! `create_qp_fails=N`. It meets all devices of this process, or with `@double1` after it only that one; those of ports meet all ports, or with `=2` one; with
 //! `qp_fatal=N` the queue pair has this number, else it is the first one.
 
 use std::ffi::{CStr, c_char, c_int};
@@ -29,7 +29,7 @@ struct Fault {
 impl Fault {
     fn parse(text: &str) -> Option<Self> {
         let (rest, device) = match text.split_once('@') {
-            Some((rest, device)) => (rest, Some(device.strip_prefix("fake")?.parse().ok()?)),
+            Some((rest, device)) => (rest, Some(device.strip_prefix("double")?.parse().ok()?)),
             None => (text, None),
         };
         let (what, number) = match rest.split_once('=') {
@@ -142,7 +142,7 @@ pub fn takes_qp() -> bool {
 
 /// Gives 0, or EINVAL for an unknown fault.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fake_verbs_inject(what: *const c_char) -> c_int {
+pub unsafe extern "C" fn verbs_double_inject(what: *const c_char) -> c_int {
     // SAFETY:
     // - the caller gives a C string.
     let what = unsafe { CStr::from_ptr(what) }.to_str();
@@ -165,7 +165,7 @@ mod tests {
         let some = |what: &str, device, number| Some((what.to_owned(), device, number));
         assert_eq!(fault("silence"), some("silence", None, None));
         assert_eq!(
-            fault("port_down=2@fake1"),
+            fault("port_down=2@double1"),
             some("port_down", Some(1), Some(2))
         );
         assert_eq!(fault("reg_fails=3"), some("reg_fails", None, Some(3)));

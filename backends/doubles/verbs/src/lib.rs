@@ -6,8 +6,8 @@
 //!
 //! Tests of other crates have this one as a dev-dependency: cargo then builds `libverbs_double.so` beside their executables.
 //!
-//! `FAKE_VERBS` says what the device is like (`config.rs`), `fake_verbs_inject` what happens to it (`faults.rs`),
-//! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
+//! `VERBS_DOUBLE` says what the device is like (`config.rs`), `verbs_double_inject` what happens to it (`faults.rs`),
+//! `VERBS_DOUBLE_COUNTS` and `verbs_double_count` what was done (`counters.rs`).
 //!
 //! Where a real device is free to be unkind, this one is: what is not inline is read after the call, keys are not used again soon, local and remote keys
 //! differ, slots of a send queue become free when a completion is polled, and completions with errors have meaningless fields.

@@ -110,9 +110,8 @@ pub unsafe extern "C" fn ibv_reg_mr(
     let access = access as u32 & !IBV_ACCESS_OPTIONAL_RANGE;
     let config = nic.device.config;
     let odp = access & IBV_ACCESS_ON_DEMAND != 0;
-    let whole = odp && addr.is_null() && len == usize::MAX;
     let wraps = addr.addr().checked_add(len).is_none();
-    if access & !KNOWN != 0 || !is_allowed(access) || (wraps && !whole) || len == 0 {
+    if access & !KNOWN != 0 || !is_allowed(access) || wraps || len == 0 {
         return fail(libc::EINVAL);
     }
     if odp && !config.odp {

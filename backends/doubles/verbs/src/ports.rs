@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
-use crate::device::FakeDevice;
+use crate::device::Device;
 
 /// Users know the structure as it was before the fields after `flags` came.
 #[unsafe(no_mangle)]
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_query_port(
     0
 }
 
-fn gid_entry(device: &FakeDevice, port: u32, index: u32) -> Option<ibv_gid_entry> {
+fn gid_entry(device: &Device, port: u32, index: u32) -> Option<ibv_gid_entry> {
     Some(ibv_gid_entry {
         gid: device.gid(u8::try_from(port).ok()?, index)?,
         gid_index: index,

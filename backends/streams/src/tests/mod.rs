@@ -1,4 +1,4 @@
-//! Tests of the streams. Mock processes send the messages of a test, or none.
+//! Tests of the streams. Played processes send the messages of a test, or none.
 
 mod hosts;
 mod lost;
@@ -24,7 +24,7 @@ use crate::stream::{self, Listener};
 use crate::{SocketStreams, StreamsOptions};
 
 const LEN: usize = 4096;
-/// Place of the only region of a mock process.
+/// Place of the only region of a played process.
 const PLACE: RegisteredPlace = RegisteredPlace {
     slot: 3,
     generation: 5,
@@ -216,7 +216,7 @@ impl End {
     }
 }
 
-/// A process that mock peers can connect to.
+/// A process that played peers can connect to.
 trait Listens {
     fn address(&self) -> Vec<u8>;
 }
@@ -227,7 +227,7 @@ impl Listens for Node {
     }
 }
 
-/// A mock process that accepts connections.
+/// A played process that accepts connections.
 struct Played(Listener);
 
 impl Played {
@@ -281,7 +281,7 @@ impl Played {
 }
 
 impl End {
-    /// The number of the next request, which must import the mock region.
+    /// The number of the next request, which must import the played region.
     fn next_import(&mut self) -> u64 {
         let (head, message) = self.next::<RequestHeader>();
         assert_eq!(

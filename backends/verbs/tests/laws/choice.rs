@@ -7,7 +7,7 @@ use unipgas_verbs::{Verbs, probe};
 
 use crate::device::inject;
 use crate::node::{Node, until};
-use crate::process::{alone, with_others};
+use crate::process::{alone, with_others_on};
 
 const DEVICE: &str = "UNIPGAS_VERBS_DEVICE";
 const GID: &str = "UNIPGAS_VERBS_GID";
@@ -38,7 +38,7 @@ fn refused(says: &[&str]) {
 #[test]
 fn devices_by_name() {
     let verbs = "devices=2,ports=2";
-    for device in ["fake0", "fake1", "fake0:1", "fake1:2"] {
+    for device in ["double0", "double1", "double0:1", "double1:2"] {
         alone(verbs, &[(DEVICE, device)], || {
             reach(&Node::open(), &Node::open())
         });
@@ -65,22 +65,22 @@ fn devices_that_can_do_little() {
 fn devices_that_are_none() {
     let verbs = "devices=2,ports=2";
     alone(verbs, &[(DEVICE, "mlx5_0")], || {
-        refused(&["mlx5_0", "fake0, fake1", DEVICE])
+        refused(&["mlx5_0", "double0, double1", DEVICE])
     });
-    alone(verbs, &[(DEVICE, "fake0:3")], || {
-        refused(&["fake0", "port 3"])
+    alone(verbs, &[(DEVICE, "double0:3")], || {
+        refused(&["double0", "port 3"])
     });
-    for wrong in ["fake0:0", "fake0:x", "fake0:", "fake0:999"] {
+    for wrong in ["double0:0", "double0:x", "double0:", "double0:999"] {
         alone(verbs, &[(DEVICE, wrong)], || {
             refused(&[DEVICE, wrong, "mlx5_0:1"])
         });
     }
     alone("devices=0", &[], || refused(&["no RDMA device"]));
-    alone("devices=0", &[(DEVICE, "fake0")], || {
+    alone("devices=0", &[(DEVICE, "double0")], || {
         refused(&["no RDMA device"])
     });
     alone("max_srq=0", &[], || {
-        refused(&["fake0", "shared receive queues"])
+        refused(&["double0", "shared receive queues"])
     });
 }
 
@@ -91,12 +91,12 @@ fn addresses_by_number() {
         for gid in ["0", "1", "3"] {
             alone(link, &[(GID, gid)], || reach(&Node::open(), &Node::open()));
         }
-        alone(link, &[(GID, "77")], || refused(&["fake0", "GID 77"]));
+        alone(link, &[(GID, "77")], || refused(&["double0", "GID 77"]));
         alone(link, &[(GID, "x")], || refused(&[GID, "x"]));
     }
     alone(
         "link=eth,devices=2,ports=2",
-        &[(DEVICE, "fake1:2"), (GID, "2")],
+        &[(DEVICE, "double1:2"), (GID, "2")],
         || reach(&Node::open(), &Node::open()),
     );
 }
@@ -122,9 +122,9 @@ fn a_port_that_is_down_is_not_used() {
     alone("devices=2,ports=2", &[], || {
         // One after the other goes down, and the next one is used.
         for down in [
-            "port_down=1@fake0",
-            "port_down=2@fake0",
-            "port_down=1@fake1",
+            "port_down=1@double0",
+            "port_down=2@double0",
+            "port_down=1@double1",
         ] {
             inject(down);
             reach(&Node::open(), &Node::open());
@@ -132,15 +132,15 @@ fn a_port_that_is_down_is_not_used() {
         inject("port_down");
         let error = probe().unwrap_err();
         for what in [
-            "fake0",
-            "fake1",
+            "double0",
+            "double1",
             "port 1 is not active",
             "port 2 is not active",
         ] {
             assert!(error.contains(what), "{error}");
         }
         assert!(!error.contains('\n'));
-        inject("port_up=2@fake1");
+        inject("port_up=2@double1");
         reach(&Node::open(), &Node::open());
     });
 }
@@ -148,7 +148,7 @@ fn a_port_that_is_down_is_not_used() {
 /// Ranks take different ones, which reach each other.
 #[test]
 fn ranks_share_the_devices() {
-    with_others(
+    with_others_on(
         "devices=3",
         &[
             ("UNIPGAS_JOB", "shares"),
@@ -172,7 +172,7 @@ fn ranks_share_the_devices() {
             let node = Node::open();
             wire.say(&node.name());
             assert_eq!(wire.hear(), b"dies");
-            inject("device_fatal@fake0");
+            inject("device_fatal@double0");
             // Nothing is registered on a device that has died.
             let lives = node.transport.allocate(4096, Rights::FULL).is_ok();
             wire.say(if lives { b"another" } else { b"shares" });
@@ -183,15 +183,15 @@ fn ranks_share_the_devices() {
 /// InfiniBand and Ethernet do not reach each other, and that is said.
 #[test]
 fn links_of_two_kinds() {
-    with_others(
+    with_others_on(
         "link=ib",
         &[],
         |others| {
             let node = Node::open();
-            let verbs = std::env::var("FAKE_VERBS")
+            let verbs = std::env::var("VERBS_DOUBLE")
                 .unwrap()
                 .replace("link=ib", "link=eth");
-            let mut other = others.begin(&[("FAKE_VERBS", &verbs)]);
+            let mut other = others.begin(&[("VERBS_DOUBLE", &verbs)]);
             let name = other.wire.hear();
             let error = node.transport.connect_within(&name[8..], Deadline::Never);
             let text = error.map(drop).unwrap_err().to_string();

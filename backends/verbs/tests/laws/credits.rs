@@ -9,7 +9,7 @@ use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
 use crate::device::count;
 use crate::node::{LEN, Node, PeerLink, remote, until};
-use crate::process::{OtherProcesses, ProcessPipe, alone, with_others};
+use crate::process::{OtherProcesses, ProcessPipe, alone, with_others_on};
 
 /// Counts what comes, and answers with it.
 #[derive(Default)]
@@ -127,7 +127,7 @@ fn storm_from_all(begun: &OtherProcesses, others: usize) {
 #[test]
 fn in_a_storm_every_message_finds_a_buffer() {
     for verbs in ["", "max_qp_wr=4,max_srq_wr=128"] {
-        let told = with_others(verbs, &[], |others| storm_from_all(others, 3), other);
+        let told = with_others_on(verbs, &[], |others| storm_from_all(others, 3), other);
         if let Some(told) = told {
             assert!(!told.contains("panicked"), "{told}");
         }
@@ -138,7 +138,7 @@ fn in_a_storm_every_message_finds_a_buffer() {
 #[test]
 fn those_who_go_leave_their_buffers() {
     let verbs = "max_srq_wr=160";
-    with_others(
+    with_others_on(
         verbs,
         &[],
         |begun| {

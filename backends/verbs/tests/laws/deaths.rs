@@ -90,8 +90,6 @@ fn again(others: &OtherProcesses, node: &Node) {
 #[test]
 fn one_that_is_killed_in_the_midst_of_it() {
     with_others(
-        "",
-        &[],
         |others| {
             for nth in 0..5 {
                 let node = Node::open();
@@ -117,8 +115,6 @@ fn one_that_is_killed_in_the_midst_of_it() {
 #[test]
 fn one_that_ends_without_a_word() {
     with_others(
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let (link, mut other) = node.meet(others);
@@ -146,10 +142,10 @@ fn leaves(others: &OtherProcesses, how: &str) {
 
 #[test]
 fn one_that_goes_has_left() {
-    with_others("", &[], |others| leaves(others, "drop"), other);
+    with_others(|others| leaves(others, "drop"), other);
 }
 
 #[test]
 fn one_that_ends_when_it_has_left_has_left() {
-    with_others("", &[], |others| leaves(others, "leave"), other);
+    with_others(|others| leaves(others, "leave"), other);
 }

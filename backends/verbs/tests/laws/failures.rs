@@ -82,7 +82,7 @@ fn a_port_goes_down() {
         node.works(&node.know(&Node::open()));
     });
     if let Some(told) = told {
-        assert_eq!(lines(&told, "fake0 port 1"), 2, "{told}");
+        assert_eq!(lines(&told, "double0 port 1"), 2, "{told}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_device_dies() {
         let other = node.transport.address();
         for _ in 0..3 {
             let error = node.transport.connect(&other).map(drop).unwrap_err();
-            assert!(error.to_string().contains("fake0"), "{error}");
+            assert!(error.to_string().contains("double0"), "{error}");
         }
         let refused = node.transport.allocate(4096, unipgas_core::Rights::FULL);
         println!("{:?}", refused.map(drop));

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use unipgas_core::transport::{Life, Transport};
 
 use crate::node::{Node, until};
-use crate::process::{ProcessPipe, with_others};
+use crate::process::{ProcessPipe, with_others, with_others_on};
 use crate::raw::{Door, say, verdict};
 
 pub fn limit_descriptors(most: Option<u64>) {
@@ -38,7 +38,7 @@ fn a_thousand_connections() {
         ("UNIPGAS_RANK", "0"),
         ("UNIPGAS_SIZE", size.as_str()),
     ];
-    with_others(
+    with_others_on(
         "",
         &job,
         |others| {
@@ -115,7 +115,7 @@ fn crowd(door: &Door) -> Vec<TcpStream> {
 
 #[test]
 fn more_connections_than_descriptors() {
-    with_others(
+    with_others_on(
         "",
         &[
             ("UNIPGAS_JOB", "many"),
@@ -193,8 +193,6 @@ fn more_connections_than_descriptors() {
 #[test]
 fn who_comes_while_there_is_no_descriptor_waits() {
     with_others(
-        "",
-        &[],
         |others| {
             limit_descriptors(Some(FEW));
             let node = Node::open();

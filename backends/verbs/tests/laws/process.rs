@@ -84,7 +84,7 @@ fn run(
     }
     let output = again(name, "alone")
         .env(CALL, call)
-        .env("FAKE_VERBS", fabric(verbs))
+        .env("VERBS_DOUBLE", fabric(verbs))
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
@@ -102,6 +102,15 @@ fn run(
 
 /// As [`alone`]; `second` runs in processes that the first one [begins](OtherProcesses::begin).
 pub fn with_others(
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
+    let test = test_of(&first);
+    with_others_as(test, "", &[], first, second)
+}
+
+/// As [`with_others`], with such devices and such an environment.
+pub fn with_others_on(
     verbs: &str,
     environment: &[(&str, &str)],
     first: impl FnOnce(&OtherProcesses),

@@ -79,8 +79,6 @@ fn other(mut wire: ProcessPipe) {
 #[test]
 fn nothing_is_written_to_memory_that_was_given_back() {
     with_others(
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let mut all: Vec<_> = (0..3).map(|_| others.begin(&[])).collect();
@@ -123,8 +121,6 @@ fn nothing_is_written_to_memory_that_was_given_back() {
 #[test]
 fn one_that_has_stopped_holds_nobody_up() {
     with_others(
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let third = Node::open();
@@ -170,8 +166,6 @@ fn one_that_has_stopped_holds_nobody_up() {
 #[test]
 fn an_owner_that_has_stopped_holds_no_importer_up() {
     with_others(
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let mut other = others.begin(&[]);

@@ -1,4 +1,4 @@
-//! What tests share: the functions of the mock, and two VCQs of one process.
+//! What tests share: the functions of the double, and two VCQs of one process.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
@@ -12,7 +12,7 @@ pub const LOCAL: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 pub const REMOTE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 pub const SIZE: usize = 1 << 16;
 
-/// A symbol of the mock, or null.
+/// A symbol of the double, or null.
 fn symbol(name: &CStr) -> *mut c_void {
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -39,7 +39,7 @@ fn symbol(name: &CStr) -> *mut c_void {
     }
 }
 
-/// The functions of the mock.
+/// The functions of the double.
 pub fn tofu() -> &'static UtofuFunctions {
     static FUNCTIONS: OnceLock<UtofuFunctions> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
@@ -55,7 +55,7 @@ macro_rules! call {
         let function = crate::kit::tofu().$name;
         #[allow(unused_unsafe, reason = "where an argument is an expression of its own")]
         // SAFETY:
-        // - arguments of a test: places are valid, and the rest is the mock's to refuse.
+        // - arguments of a test: places are valid, and the rest is the double's to refuse.
         unsafe { function($($argument),*) }
     }};
 }
@@ -67,13 +67,13 @@ macro_rules! ok {
 }
 pub(crate) use ok;
 
-/// What `mock_tofu_counts` says.
+/// What `tofu_double_counts` says.
 pub fn counts() -> serde_json::Value {
     // SAFETY:
     // - a function of this type.
     let function = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, usize) -> usize>(
-            symbol(c"mock_tofu_counts"),
+            symbol(c"tofu_double_counts"),
         )
     };
     let mut text = vec![0u8; 1 << 16];

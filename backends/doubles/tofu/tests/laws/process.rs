@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const ROLE: &str = "MOCK_TOFU_TEST_ROLE";
+const ROLE: &str = "TOFU_DOUBLE_TEST_ROLE";
 
 /// Our own library.
 fn library() -> &'static Path {
@@ -39,14 +39,18 @@ fn test_of<F>(_: &F) -> &'static str {
 /// Runs test `test` in a process of its own, with a job of its own.
 pub fn again(test: &str, settings: &str, environment: &[(&str, &str)]) -> Output {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let job = format!("mock-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let job = format!(
+        "double-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Relaxed)
+    );
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, "alone")
         .env("UNIPGAS_JOB_NAME", job)
         .env("UNIPGAS_BACKEND", "shm")
-        .env("MOCK_TOFU", settings)
-        .env("MOCK_TOFU_LIBRARY", library())
+        .env("TOFU_DOUBLE", settings)
+        .env("TOFU_DOUBLE_LIBRARY", library())
         .envs(environment.iter().copied())
         .output()
         .unwrap()
@@ -78,7 +82,7 @@ fn run(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOn
     );
 }
 
-/// A body that breaks a rule: its process is aborted, after one line of the mock's, which is `line`.
+/// A body that breaks a rule: its process is aborted, after one line of the double's, which is `line`.
 pub fn dies(settings: &str, line: &str, body: impl FnOnce()) {
     let test = test_of(&body);
     if is_inside() {
@@ -96,7 +100,7 @@ pub fn dies(settings: &str, line: &str, body: impl FnOnce()) {
     );
     let lines: Vec<&str> = said
         .lines()
-        .filter(|line| line.starts_with("mock_tofu: "))
+        .filter(|line| line.starts_with("tofu_double: "))
         .collect();
     let [told] = lines[..] else {
         panic!("{test}: {said}");

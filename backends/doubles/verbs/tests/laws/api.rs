@@ -53,8 +53,8 @@ functions! {
     ibv_destroy_qp(*mut ibv_qp) -> c_int;
     ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
     ibv_ack_async_event(*mut ibv_async_event) -> ();
-    fake_verbs_count(*const c_char) -> u64;
-    fake_verbs_inject(*const c_char) -> c_int;
+    verbs_double_count(*const c_char) -> u64;
+    verbs_double_inject(*const c_char) -> c_int;
 }
 
 pub fn api() -> &'static VerbsFunctions {
@@ -74,7 +74,7 @@ pub fn api() -> &'static VerbsFunctions {
 pub fn count(name: &CStr) -> u64 {
     // SAFETY:
     // - it is a C string.
-    let count = unsafe { (api().fake_verbs_count)(name.as_ptr()) };
+    let count = unsafe { (api().verbs_double_count)(name.as_ptr()) };
     assert_ne!(count, u64::MAX, "{name:?}");
     count
 }
@@ -82,7 +82,7 @@ pub fn count(name: &CStr) -> u64 {
 pub fn inject(what: &CStr) {
     // SAFETY:
     // - it is a C string.
-    let error = unsafe { (api().fake_verbs_inject)(what.as_ptr()) };
+    let error = unsafe { (api().verbs_double_inject)(what.as_ptr()) };
     assert_eq!(error, 0, "{what:?}");
 }
 

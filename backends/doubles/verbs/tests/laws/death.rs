@@ -1,72 +1,11 @@
-//! Peers that end, that were never there, and that have stopped.
-
-use std::process::Child;
+//! Peers that have ended, or were never there.
 
 use unipgas_verbs_sys::*;
 
 use crate::api::api;
-use crate::process::{WordStream, alone, two};
+use crate::process::alone;
 use crate::requests::*;
 use crate::side::*;
-
-fn signal(child: &Child, signal: i32) {
-    // SAFETY:
-    // - the child is not waited for, so the number is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
-}
-
-/// When this returns, none of its threads runs.
-fn stop(child: &Child) {
-    signal(child, libc::SIGSTOP);
-    let mut status = 0;
-    // SAFETY:
-    // - the child is waited for until it stops only.
-    let waited = unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
-    assert_eq!(waited, child.id() as i32);
-    assert!(libc::WIFSTOPPED(status));
-}
-
-/// Connects, and does nothing more.
-fn be_there(mut stream: WordStream) {
-    let other = Side::new(PairOptions::default());
-    let peer = other.exchange(&mut stream);
-    other.connect(&peer);
-    stream.say([1]);
-    let [_] = stream.hear();
-    std::process::exit(0);
-}
-
-fn connected(stream: &mut WordStream) -> (Side, SideAddress) {
-    let one = Side::new(PairOptions::default());
-    let peer = one.exchange(stream);
-    one.connect(&peer);
-    let [_] = stream.hear();
-    (one, peer)
-}
-
-#[test]
-fn a_peer_that_has_stopped_is_not_dead() {
-    two(
-        "retry_ms=1",
-        |mut stream, child| {
-            let (one, peer) = connected(&mut stream);
-            stop(child);
-            let request = wr(7, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0);
-            one.start(&request);
-            // Longer than it would try to reach a dead one.
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            assert!(one.poll().is_none());
-            signal(child, libc::SIGCONT);
-            assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
-            // One that is killed while it is stopped is dead.
-            stop(child);
-            one.start(&request);
-            signal(child, libc::SIGKILL);
-            assert_eq!(one.ends(), (7, IBV_WC_RETRY_EXC_ERR));
-        },
-        be_there,
-    );
-}
 
 #[test]
 fn a_queue_pair_that_is_not_there_does_not_answer() {

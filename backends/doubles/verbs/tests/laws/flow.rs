@@ -135,27 +135,3 @@ fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
         }
     });
 }
-
-#[test]
-fn queue_pairs_share_buffers() {
-    alone("", || {
-        let options = PairOptions::with(|options| options.shared = true);
-        let (one, other) = Side::pair(PairOptions::default(), options);
-        let third = Side::new(PairOptions::default());
-        // A second queue pair with the same queues.
-        let second = other.twin();
-        third.connect(&second.address());
-        second.connect(&third.address());
-        for id in 1..=3 {
-            assert_eq!(other.recv(id, 8 * id, 8), 0);
-        }
-        let mut from = Vec::new();
-        for side in [&one, &third, &one] {
-            side.run(&wr(1, IBV_WR_SEND, 0, 8));
-            let wc = other.wait();
-            from.push((wc.wr_id, wc.qp_num));
-        }
-        let (first, second) = (other.address().qp, second.address().qp);
-        assert_eq!(from, [(1, first), (2, second), (3, first)]);
-    });
-}

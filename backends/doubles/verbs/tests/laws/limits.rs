@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 use unipgas_verbs_sys::*;
 
 use crate::api::{api, errno, zeroed};
-use crate::process::{alone, alone_with};
+use crate::process::alone;
 use crate::requests::*;
 use crate::side::*;
 
@@ -166,72 +166,5 @@ fn devices() -> i32 {
 fn what_is_unknown_gives_no_devices() {
     alone("colour=red", || {
         assert_eq!(devices(), 0);
-    });
-}
-
-#[test]
-fn on_demand_paging_and_ethernet_are_told() {
-    let config = "odp=1,link=eth,gids=6,ports=2";
-    alone_with(config, &[], || {
-        let context = open();
-        let mut attr: ibv_device_attr_ex = zeroed();
-        let mut port: ibv_port_attr = zeroed();
-        let mut gids = [ibv_gid_entry {
-            gid: ibv_gid([0; 16]),
-            gid_index: 0,
-            port_num: 0,
-            gid_type: 0,
-            ndev_ifindex: 0,
-        }; 20];
-        let extended = context
-            .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
-            .cast::<verbs_context>();
-        // SAFETY:
-        // - the context is open, and says that it is an extended one.
-        let count = unsafe {
-            assert_eq!((*context).abi_compat.addr(), usize::MAX);
-            assert_eq!((*extended).sz, size_of::<verbs_context>());
-            let query = (*extended).query_device_ex.unwrap();
-            let size = size_of::<ibv_device_attr_ex>();
-            assert_eq!(query(context, std::ptr::null(), &raw mut attr, size), 0);
-            assert_eq!((api().ibv_query_port)(context, 2, &raw mut port), 0);
-            assert_ne!((api().ibv_query_port)(context, 3, &raw mut port), 0);
-            let size = size_of::<ibv_gid_entry>();
-            (api()._ibv_query_gid_table)(context, gids.as_mut_ptr(), 20, 0, size)
-        };
-        assert_eq!(attr.odp_caps.general_caps & u64::from(IBV_ODP_SUPPORT), 1);
-        assert_ne!(
-            attr.odp_caps.per_transport_caps[0] & IBV_ODP_SUPPORT_WRITE,
-            0
-        );
-        assert_eq!(attr.orig_attr.phys_port_cnt, 2);
-        assert_eq!(
-            (port.lid, u32::from(port.link_layer)),
-            (0, IBV_LINK_LAYER_ETHERNET)
-        );
-        assert_eq!((port.gid_tbl_len, count), (6, 12));
-        assert_eq!(gids[1].gid_type, IBV_GID_TYPE_ROCE_V2);
-        assert_eq!(gids[0].gid, gids[1].gid);
-        assert_ne!(gids[0].gid, gids[6].gid);
-    });
-}
-
-#[test]
-fn memory_on_demand_may_be_missing() {
-    alone("odp=1", || {
-        let (one, other) = Side::plain_pair();
-        let access = (ALL | IBV_ACCESS_ON_DEMAND) as i32;
-        // SAFETY:
-        // - the domain is not freed.
-        let mr = unsafe { (api().ibv_reg_mr)(other.pd, null_mut(), usize::MAX, access) };
-        assert!(!mr.is_null());
-        let mut peer = other.address();
-        // SAFETY:
-        // - it is not deregistered.
-        peer.rkey = unsafe { (*mr).rkey };
-        one.run(&wr(1, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0));
-        peer.base = 1 << 20;
-        one.start(&wr(2, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0));
-        assert_eq!(one.ends(), (2, IBV_WC_REM_ACCESS_ERR));
     });
 }

@@ -7,51 +7,6 @@ use crate::requests::*;
 use crate::side::*;
 
 #[test]
-fn writes_are_visible_in_order_and_words_are_whole() {
-    alone("", || {
-        let (one, other) = Side::plain_pair();
-        let peer = other.address();
-        let rounds = 2000;
-        std::thread::scope(|scope| {
-            let memory = other.memory;
-            scope.spawn(move || {
-                let read = |at: usize| memory[at].load(std::sync::atomic::Ordering::SeqCst);
-                let mut last = 0;
-                while last < rounds {
-                    let (after, before) = (read(501), read(500));
-                    let tail = read(101);
-                    assert!(
-                        before >= after,
-                        "the later write is there, but not the earlier"
-                    );
-                    // Words of one message are written in ascending order.
-                    assert!(read(100) >= tail);
-                    assert_eq!(before >> 32, before & 0xffff_ffff);
-                    last = after & 0xffff_ffff;
-                    std::thread::yield_now();
-                }
-            });
-            for round in 1..=rounds {
-                // In a place that is free, as the last ones may not be read yet.
-                let word = round << 32 | round;
-                let at = (round as usize % 16) * 2;
-                one.put(at, &[word, word]);
-                let local = 8 * at as u64;
-                let requests = [
-                    wr(1, IBV_WR_RDMA_WRITE, local, 16).to(&peer, 800).flags(0),
-                    wr(2, IBV_WR_RDMA_WRITE, local, 8).to(&peer, 4000).flags(0),
-                    wr(3, IBV_WR_RDMA_WRITE, local, 8).to(&peer, 4008),
-                ];
-                for request in &requests {
-                    one.start(request);
-                }
-                assert_eq!(one.ends(), (3, IBV_WC_SUCCESS));
-            }
-        });
-    });
-}
-
-#[test]
 fn completions_are_in_order_though_reads_are_late() {
     alone("late=7", || {
         let (one, other) = Side::plain_pair();

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const ROLE: &str = "FAKE_VERBS_TEST_ROLE";
+const ROLE: &str = "VERBS_DOUBLE_TEST_ROLE";
 
 /// The path of the test that calls with this closure, as the harness knows it.
 fn test_of<F>(_: &F) -> &'static str {
@@ -39,7 +39,7 @@ fn run(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let fabric = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
     let status = again(test, "alone")
-        .env("FAKE_VERBS", format!("fabric={fabric},{config}"))
+        .env("VERBS_DOUBLE", format!("fabric={fabric},{config}"))
         .envs(environment.iter().copied())
         .status()
         .unwrap();
@@ -53,7 +53,7 @@ pub fn two(
     second: impl FnOnce(WordStream),
 ) {
     let name = || {
-        let config = std::env::var("FAKE_VERBS").unwrap();
+        let config = std::env::var("VERBS_DOUBLE").unwrap();
         SocketAddr::from_abstract_name(format!("test of {config}")).unwrap()
     };
     if std::env::var_os(ROLE).is_some_and(|role| role == "second") {

@@ -185,14 +185,6 @@ impl Side {
         Side { ..*self }
     }
 
-    /// The same with another queue pair.
-    pub fn twin(&self) -> Side {
-        Side {
-            qp: self.make_qp(),
-            ..self.copy()
-        }
-    }
-
     pub fn lid(&self) -> u16 {
         let mut port: ibv_port_attr = zeroed();
         // SAFETY:
