@@ -129,7 +129,7 @@ pub const PINS: &[Pin] = &[
     inapplicable(
         "tofu-mock",
         "utofu.resources.environment",
-        "the mock has a number of VCQs of its own (MOCK_TOFU)",
+        "the double has a number of VCQs of its own (TOFU_DOUBLE)",
     ),
     inapplicable("tofu-mock", "utofu.freed.*", UNDEFINED),
     inapplicable("tofu-mock", "utofu.exit.*", UNDEFINED),

@@ -1,5 +1,5 @@
 /*
- * faults RANK: this rank's uTofu library fails as FAULT says (MOCK_TOFU, backends/doubles/tofu). All ranks put with notifications, get, add and swap, send messages, meet, and
+ * faults RANK: this rank's uTofu library fails as FAULT says (TOFU_DOUBLE, backends/doubles/tofu). All ranks put with notifications, get, add and swap, send messages, meet, and
  * register memory, and look at every byte that comes. Each says in its last line how it has ended: that all was right, or which call has failed, with what; exit status 0
  * or 3. Bytes that are wrong: status 5. For tests.
  */
@@ -148,7 +148,7 @@ main (int argc, char *argv[])
     return 2;
   /* Before the library's first call, at which it reads this. */
   if (strcmp (here, argv[1]) == 0)
-    setenv ("MOCK_TOFU", fault, 1);
+    setenv ("TOFU_DOUBLE", fault, 1);
   MUST (proc_init (GASPI_BLOCK));
   MUST (proc_rank (&rank));
   MUST (proc_num (&ranks));

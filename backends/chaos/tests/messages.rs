@@ -55,9 +55,9 @@ const SMALL: Shape = Shape {
 fn shape(peers: usize) -> Shape {
     Shape {
         peers,
-        more: 0,
         lines: 32,
         data: 256 << 10,
+        ..SMALL
     }
 }
 

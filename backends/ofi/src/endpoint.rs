@@ -306,10 +306,7 @@ impl Channel for Endpoint {
             return self.requests.notify(notice, flags, context);
         };
         check_notice(&notice)?;
-        let nowhere = Local {
-            ptr: std::ptr::null_mut(),
-            desc: 0,
-        };
+        let nowhere = Local::unregistered(std::ptr::null());
         let flags = flags.difference(Flags::INLINE | Flags::LINES);
         // SAFETY:
         // - there are no bytes.

@@ -63,7 +63,7 @@ impl AvEntry {
     /// Begins a use of endpoint `name`. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
     pub fn hold(net: &OfiNet, name: &[u8]) -> Result<Arc<Self>> {
         let mut in_use = net.names.0.lock();
-        let (number, tag, riders) = match in_use.by_name.get_mut(name) {
+        let (number, tag, piggyback) = match in_use.by_name.get_mut(name) {
             Some(used) => {
                 used.by += 1;
                 (used.number, used.tag, used.piggyback.clone())
@@ -79,15 +79,15 @@ impl AvEntry {
                 };
                 let tag = in_use.ever << NUMBER.count_ones() | index;
                 in_use.ever = in_use.ever.wrapping_add(1);
-                let riders = Arc::<Piggyback>::default();
+                let piggyback = Arc::<Piggyback>::default();
                 let used = Used {
                     number,
                     tag,
-                    piggyback: riders.clone(),
+                    piggyback: piggyback.clone(),
                     by: 1,
                 };
                 in_use.by_name.insert(name.into(), used);
-                (number, tag, riders)
+                (number, tag, piggyback)
             }
         };
         Ok(Arc::new(AvEntry {
@@ -95,7 +95,7 @@ impl AvEntry {
             name: name.into(),
             number,
             tag,
-            piggyback: riders,
+            piggyback,
         }))
     }
 }

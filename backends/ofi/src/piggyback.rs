@@ -141,16 +141,16 @@ mod tests {
         cookie: 4,
     };
 
-    fn waiting(riders: &Piggyback, turn: u32) -> usize {
-        riders.board(turn).map_or(0, |all| all.bytes().len())
+    fn waiting(piggyback: &Piggyback, turn: u32) -> usize {
+        piggyback.board(turn).map_or(0, |all| all.bytes().len())
     }
 
     #[test]
     fn they_leave_with_a_message_whole_and_in_their_order() {
-        let riders = Piggyback::default();
-        assert_eq!(riders.wait(1, HEAD, &[1, 2]), Rides::First);
-        assert_eq!(riders.wait(2, HEAD, &[3]), Rides::Also);
-        let all = riders.board(2).expect("two");
+        let piggyback = Piggyback::default();
+        assert_eq!(piggyback.wait(1, HEAD, &[1, 2]), Rides::First);
+        assert_eq!(piggyback.wait(2, HEAD, &[3]), Rides::Also);
+        let all = piggyback.board(2).expect("two");
         let (head, rest) = wire::split::<Head>(all.bytes()).unwrap();
         assert_eq!((head.kind, head.cookie), (wire::ALONG, 4));
         let (body, rest) = wire::ride(rest).unwrap();
@@ -159,48 +159,48 @@ mod tests {
         assert_eq!(wire::ride(rest).unwrap(), (&[3][..], &[][..]));
         // The message found no room.
         drop(all);
-        assert!(riders.any());
-        riders.board(2).unwrap().gone();
-        assert!(!riders.any() && riders.board(2).is_none());
+        assert!(piggyback.any());
+        piggyback.board(2).unwrap().gone();
+        assert!(!piggyback.any() && piggyback.board(2).is_none());
     }
 
     #[test]
     fn they_leave_by_themselves_after_some_turns() {
-        let riders = Piggyback::default();
-        assert_eq!(riders.wait(5, HEAD, &[1]), Rides::First);
-        assert!(riders.leave(5, false).is_none());
-        assert!(riders.leave(4 + TURNS, false).is_none());
-        assert!(riders.leave(5 + TURNS, false).is_some());
-        assert!(waiting(&riders, 6 + TURNS) > 0);
+        let piggyback = Piggyback::default();
+        assert_eq!(piggyback.wait(5, HEAD, &[1]), Rides::First);
+        assert!(piggyback.leave(5, false).is_none());
+        assert!(piggyback.leave(4 + TURNS, false).is_none());
+        assert!(piggyback.leave(5 + TURNS, false).is_some());
+        assert!(waiting(&piggyback, 6 + TURNS) > 0);
     }
 
     #[test]
     fn where_nothing_follows_nothing_waits_until_something_does() {
-        let riders = Piggyback::default();
-        assert_eq!(riders.wait(1, HEAD, &[1]), Rides::First);
-        riders.leave(1, true).unwrap().gone();
+        let piggyback = Piggyback::default();
+        assert_eq!(piggyback.wait(1, HEAD, &[1]), Rides::First);
+        piggyback.leave(1, true).unwrap().gone();
         let passes = |turn| {
-            assert_eq!(riders.wait(turn, HEAD, &[1]), Rides::No);
+            assert_eq!(piggyback.wait(turn, HEAD, &[1]), Rides::No);
             // The piece's own message.
-            assert!(riders.board(turn).is_none());
-            riders.passed(turn);
+            assert!(piggyback.board(turn).is_none());
+            piggyback.passed(turn);
         };
         (2..20).for_each(passes);
         // The message comes too late.
-        assert!(riders.board(19 + TURNS).is_none());
+        assert!(piggyback.board(19 + TURNS).is_none());
         for turn in 40..44 {
             passes(turn);
-            assert!(riders.board(turn).is_none());
+            assert!(piggyback.board(turn).is_none());
         }
-        assert_eq!(riders.wait(50, HEAD, &[1]), Rides::First);
+        assert_eq!(piggyback.wait(50, HEAD, &[1]), Rides::First);
     }
 
     #[test]
     fn what_finds_no_room_does_not_wait() {
-        let riders = Piggyback::default();
-        assert_eq!(riders.wait(1, HEAD, &[0; MOST]), Rides::No);
-        assert!(riders.board(1).is_none());
-        while riders.wait(1, HEAD, &[0; 60]) != Rides::No {}
-        assert!(waiting(&riders, 1) <= MOST);
+        let piggyback = Piggyback::default();
+        assert_eq!(piggyback.wait(1, HEAD, &[0; MOST]), Rides::No);
+        assert!(piggyback.board(1).is_none());
+        while piggyback.wait(1, HEAD, &[0; 60]) != Rides::No {}
+        assert!(waiting(&piggyback, 1) <= MOST);
     }
 }

@@ -40,10 +40,7 @@ fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
         .and_then(|peer| peer.import(&memory.key(), Deadline::Never))
         .unwrap();
     let endpoint = here.open_channel().unwrap();
-    let to = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let to = Remote::new(&region, 0);
     endpoint
         .active_message(to, b"slow", ReplyBuffer::NONE, Flags::empty(), 1)
         .unwrap();

@@ -24,14 +24,8 @@ fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
     };
     word(theirs.as_ref(), 0).store(77, Ordering::Release);
     let channel = here.open_channel().unwrap();
-    let local = Local {
-        ptr: own.base(),
-        desc: 0,
-    };
-    let remote = |offset| Remote {
-        region: &region,
-        offset,
-    };
+    let local = Local::unregistered(own.base());
+    let remote = |offset| Remote::new(&region, offset);
     // SAFETY:
     // - in bounds of the source, which outlives both.
     unsafe {

@@ -225,10 +225,7 @@ fn word(notice: Notice<'_>) -> (u64, u32) {
     (far(notice.slot.region, notice.slot.offset), notice.value)
 }
 
-const NOWHERE: Local = Local {
-    ptr: std::ptr::dangling_mut(),
-    desc: 0,
-};
+const NOWHERE: Local = Local::unregistered(std::ptr::dangling_mut());
 
 impl Channel for Endpoint {
     fn below(&self) -> Result<&dyn Channel> {

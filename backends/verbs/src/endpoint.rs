@@ -328,10 +328,7 @@ impl Endpoint {
     }
 }
 
-const NOWHERE: Local = Local {
-    ptr: std::ptr::null_mut(),
-    desc: 0,
-};
+const NOWHERE: Local = Local::unregistered(std::ptr::null());
 
 impl Channel for Endpoint {
     fn below(&self) -> Result<&dyn Channel> {

@@ -45,6 +45,17 @@ pub struct Local {
     pub desc: u64,
 }
 
+impl Local {
+    /// Memory that no backend has registered.
+    #[inline]
+    pub const fn unregistered(ptr: *const u8) -> Self {
+        Local {
+            ptr: ptr.cast_mut(),
+            desc: 0,
+        }
+    }
+}
+
 /// A place in a peer's region.
 #[derive(Debug, Clone, Copy)]
 pub struct Remote<'a> {
@@ -54,7 +65,13 @@ pub struct Remote<'a> {
     pub offset: usize,
 }
 
-impl Remote<'_> {
+impl<'a> Remote<'a> {
+    /// The place `offset` bytes from the beginning of the region.
+    #[inline]
+    pub const fn new(region: &'a RemoteRegion, offset: usize) -> Self {
+        Remote { region, offset }
+    }
+
     /// Whether the place is aligned, as far as this process knows. It uses the address of a mapped region, else the offset.
     pub fn offset_is_multiple_of(&self, size: usize) -> bool {
         (self.region.parts().base as usize)

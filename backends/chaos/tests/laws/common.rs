@@ -39,11 +39,10 @@ impl Rig {
         let issuer = chaotic(&net, config, layers);
         let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
         let target = owner.allocate(len, Rights::FULL).unwrap();
-        let connection = issuer.connect(&owner.address().unwrap()).unwrap();
         Rig {
             endpoint: issuer.endpoint(4096).unwrap(),
             local: issuer.allocate(len.max(1 << 16), Rights::FULL).unwrap(),
-            remote: connection.import(&target.key()).unwrap(),
+            remote: import(&issuer, &owner, &target),
             target: Some(target),
             issuer,
             owner,
@@ -51,10 +50,7 @@ impl Rig {
     }
 
     pub fn at(&self, offset: usize) -> Remote<'_> {
-        Remote {
-            region: &self.remote,
-            offset,
-        }
+        Remote::new(&self.remote, offset)
     }
 
     pub fn put(
@@ -111,6 +107,11 @@ impl Rig {
         write(&self.local, at, bytes);
     }
 
+    /// Imports another region of the owner.
+    pub fn import(&self, region: &Region) -> RemoteRegion {
+        import(&self.issuer, &self.owner, region)
+    }
+
     /// Polls until nothing is pending; gives what has been reported.
     pub fn drain(&self) -> Vec<Completion> {
         let mut ended = Vec::new();
@@ -120,6 +121,16 @@ impl Rig {
         });
         ended
     }
+}
+
+pub fn import(issuer: &Engine, owner: &Engine, region: &Region) -> RemoteRegion {
+    let connection = issuer.connect(&owner.address().unwrap()).unwrap();
+    connection.import(&region.key()).unwrap()
+}
+
+/// `flags` where the condition holds.
+pub fn flags_if(condition: bool, flags: Flags) -> Flags {
+    if condition { flags } else { Flags::empty() }
 }
 
 pub fn read(region: &Region, at: usize, len: usize) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Rig, chaotic, eventually, read};
+use crate::common::{Rig, chaotic, eventually, flags_if, import, read};
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
@@ -38,11 +38,7 @@ fn every_operation_ends_exactly_once_whoever_polls() {
                     for i in 0..OPS {
                         let context = thread * OPS + i;
                         let place = context * 8;
-                        let flags = if i % 7 == 0 {
-                            Flags::ORDERED
-                        } else {
-                            Flags::empty()
-                        };
+                        let flags = flags_if(i % 7 == 0, Flags::ORDERED);
                         let outcome = rig.put(place % 4096, place, 8, flags, context as u64);
                         if outcome.unwrap() == Outcome::Pending {
                             expected[context].store(1, Ordering::Relaxed);
@@ -119,18 +115,13 @@ fn arguments_are_refused_at_once_and_nothing_is_counted() {
                 .atomic(rig.at(offset), &request(op, ty), Flags::empty(), 0)
         }
     };
-    assert_eq!(
-        atomic(4, AtomicOp::Sum, AtomicType::U64),
-        Err(Error::Misaligned(8))
-    );
-    assert_eq!(
-        atomic(0, AtomicOp::Bor, AtomicType::F64),
-        Err(Error::Unsupported)
-    );
-    assert_eq!(
-        atomic(0, AtomicOp::Read, AtomicType::U64),
-        Err(Error::Unsupported)
-    );
+    for (offset, op, ty, error) in [
+        (4, AtomicOp::Sum, AtomicType::U64, Error::Misaligned(8)),
+        (0, AtomicOp::Bor, AtomicType::F64, Error::Unsupported),
+        (0, AtomicOp::Read, AtomicType::U64, Error::Unsupported),
+    ] {
+        assert_eq!(atomic(offset, op, ty), Err(error));
+    }
     let many = AtomicRequest {
         count: usize::MAX / 4,
         ..request(AtomicOp::Sum, AtomicType::U64)
@@ -142,12 +133,8 @@ fn arguments_are_refused_at_once_and_nothing_is_counted() {
     assert_eq!(rig.endpoint.pending(), 0);
 
     let closed = rig.owner.allocate(64, Rights::READ).unwrap();
-    let peer = rig.issuer.connect(&rig.owner.address().unwrap()).unwrap();
-    let region = peer.import(&closed.key()).unwrap();
-    let dst = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let region = rig.import(&closed);
+    let dst = Remote::new(&region, 0);
     let src = rig.local.local(0, 8).unwrap();
     // SAFETY:
     // - the source is a region's memory.
@@ -197,11 +184,7 @@ fn operations_go_on_while_nobody_polls() {
     let rig = Rig::new(pending_always(3), 1, 4096);
     rig.fill(0, &[9; 512]);
     for i in 0..20 {
-        let flags = if i % 2 == 0 {
-            Flags::ORDERED
-        } else {
-            Flags::empty()
-        };
+        let flags = flags_if(i % 2 == 0, Flags::ORDERED);
         rig.put(0, i * 64, 64, flags, 0).unwrap();
     }
     rig.notify(2048, 1, Flags::ORDERED, 0).unwrap();
@@ -248,8 +231,7 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
         let issuer = Engine::new(vec![chaos.clone()]).unwrap();
         let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
         let target = owner.allocate(4096, Rights::FULL).unwrap();
-        let peer = issuer.connect(&owner.address().unwrap()).unwrap();
-        let remote = peer.import(&target.key()).unwrap();
+        let remote = import(&issuer, &owner, &target);
         let endpoint = issuer.endpoint(10).unwrap();
         let source = [7u8; 100];
         let src = unipgas_core::Local {
@@ -257,10 +239,7 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
             desc: 0,
         };
         for i in 0..10 {
-            let dst = Remote {
-                region: &remote,
-                offset: i * 100,
-            };
+            let dst = Remote::new(&remote, i * 100);
             // SAFETY:
             // - the source lives until the endpoint is gone, and is only read.
             unsafe { endpoint.put(src, dst, 100, Flags::empty(), 0) }.unwrap();
@@ -297,8 +276,7 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
         // SAFETY:
         // - the only reader; the region outlives it.
         let mut reader = unsafe { InboxReader::attach(memory.base(), memory.len()) }.unwrap();
-        let peer = issuer.connect(&owner.address().unwrap()).unwrap();
-        let remote = peer.import(&memory.key()).unwrap();
+        let remote = import(&issuer, &owner, &memory);
         let endpoint = issuer.endpoint(100).unwrap();
         let deliver = |value| {
             let record = Record {
@@ -310,27 +288,21 @@ fn records_stay_in_order_and_a_full_inbox_is_reported() {
 
         // With a reader that keeps up all arrive, one after the other.
         let mut next = 0;
-        let mut failed = 0;
-        for value in 0..40 {
-            deliver(value).unwrap();
-            eventually("room", || {
-                endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
-                while let Some(record) = reader.take() {
-                    assert_eq!(record.value, next, "seed {seed}");
-                    next += 1;
-                }
-                value < next + 3
-            });
-        }
-        eventually("the records arrive", || {
-            endpoint.poll(&mut |c| failed += u32::from(c.result.is_err()));
+        let mut taken = || {
+            endpoint.poll(&mut |c| assert_eq!(c.result, Ok(())));
             while let Some(record) = reader.take() {
                 assert_eq!(record.value, next, "seed {seed}");
                 next += 1;
             }
-            next == 40 && endpoint.pending() == 0
+            next
+        };
+        for value in 0..40 {
+            deliver(value).unwrap();
+            eventually("room", || value < taken() + 3);
+        }
+        eventually("the records arrive", || {
+            taken() == 40 && endpoint.pending() == 0
         });
-        assert_eq!(failed, 0);
 
         // Without one the fifth is given up after a while.
         for value in 40..45 {
@@ -358,8 +330,7 @@ fn the_owner_of_a_full_inbox_is_told() {
         let rig = Rig::new(pending_always(3), layers, len);
         let words = rig.owner.allocate(4096, Rights::FULL).unwrap();
         let word = words.word(0).unwrap();
-        let peer = rig.issuer.connect(&rig.owner.address().unwrap()).unwrap();
-        let remote = peer.import(&words.key()).unwrap();
+        let remote = rig.import(&words);
         // SAFETY:
         // - the region is long enough, and new.
         unsafe { inbox::initialise(rig.target.as_ref().unwrap().base(), 4) }.unwrap();
@@ -367,10 +338,7 @@ fn the_owner_of_a_full_inbox_is_told() {
             let inbox = Inbox {
                 first: &rig.remote,
                 second: None,
-                overflow: Some(Remote {
-                    region: &remote,
-                    offset: 0,
-                }),
+                overflow: Some(Remote::new(&remote, 0)),
             };
             let record = Record {
                 value,

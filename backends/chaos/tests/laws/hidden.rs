@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use unipgas_chaos::{Chaos, ChaosConfig};
-use unipgas_core::Rights;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::Flags;
 use unipgas_core::transport::Transport;
+use unipgas_core::{Deadline, Rights};
 
 use crate::common::Rig;
 
@@ -16,18 +16,16 @@ fn nothing_that_is_imported_is_mapped() {
     let plain = Loopback::join(&net);
     let owner = Loopback::join(&net);
     let memory = owner.allocate(4096, Rights::FULL).unwrap();
-    let mapped = plain.connect(&owner.address()).unwrap();
-    let mapped = mapped
-        .import(&memory.key(), unipgas_core::Deadline::Never)
-        .unwrap();
+    let import = |transport: &dyn Transport| {
+        let peer = transport.connect(&owner.address()).unwrap();
+        peer.import(&memory.key(), Deadline::Never).unwrap()
+    };
+    let mapped = import(&plain);
     assert!(mapped.is_direct() && !mapped.parts().base.is_null());
 
     let chaos = Chaos::wrap(Arc::new(plain), ChaosConfig::seeded(1));
     assert!(!chaos.capabilities().maps && !chaos.capabilities().direct);
-    let hidden = chaos.connect(&owner.address()).unwrap();
-    let hidden = hidden
-        .import(&memory.key(), unipgas_core::Deadline::Never)
-        .unwrap();
+    let hidden = import(&chaos);
     let parts = hidden.parts();
     assert!(!hidden.is_direct() && parts.base.is_null());
     assert!(parts.bell.is_null() && parts.locks.is_null());

@@ -31,51 +31,30 @@ fn all_there(rig: &Rig, puts: usize) -> bool {
     (0..puts).all(|i| rig.bytes(i * LEN, LEN) == DATA)
 }
 
-/// "When the notice is there, the earlier puts are."
-fn notify_after_puts(seed: u64, layers: usize, flags: Flags) -> bool {
+/// "When the notice is there, the earlier puts are", for a notice alone and for one of a put.
+fn notice_after_puts(seed: u64, layers: usize, of_put: bool, flags: Flags) -> bool {
     let rig = rig(seed, layers);
     for i in 0..PUTS {
         rig.put(0, i * LEN, LEN, Flags::empty(), 0).unwrap();
     }
-    rig.notify(WORD, 1, flags, 0).unwrap();
+    match of_put {
+        true => rig.put_notify(0, PUTS * LEN, LEN, (WORD, 1), flags, 0),
+        false => rig.notify(WORD, 1, flags, 0),
+    }
+    .unwrap();
     always(&rig, |rig| rig.word(WORD) == 0 || all_there(rig, PUTS))
 }
 
 #[test]
 fn an_ordered_notice_comes_after_earlier_puts() {
-    for seed in 0..1000 {
-        assert!(notify_after_puts(seed, 1, Flags::ORDERED), "seed {seed}");
-    }
-    for seed in 0..200 {
-        assert!(
-            notify_after_puts(seed, 2, Flags::ORDERED),
-            "seed {seed}, two layers"
-        );
-    }
-    for layers in [1, 2] {
-        let broken = (0..1000).find(|seed| !notify_after_puts(*seed, layers, Flags::empty()));
+    for (layers, of_put, seeds) in [(1, false, 1000), (2, false, 200), (1, true, 500)] {
+        let holds = |seed, flags| notice_after_puts(seed, layers, of_put, flags);
+        for seed in 0..seeds {
+            assert!(holds(seed, Flags::ORDERED), "seed {seed}, {layers} layers");
+        }
+        let broken = (0..1000).find(|seed| !holds(*seed, Flags::empty()));
         assert!(broken.is_some(), "no seed shows that the flag is missing");
     }
-}
-
-/// The same of a put with a notice.
-fn put_notify_after_puts(seed: u64, flags: Flags) -> bool {
-    let rig = rig(seed, 1);
-    for i in 0..PUTS {
-        rig.put(0, i * LEN, LEN, Flags::empty(), 0).unwrap();
-    }
-    rig.put_notify(0, PUTS * LEN, LEN, (WORD, 1), flags, 0)
-        .unwrap();
-    always(&rig, |rig| rig.word(WORD) == 0 || all_there(rig, PUTS))
-}
-
-#[test]
-fn an_ordered_put_with_notice_comes_after_earlier_puts() {
-    for seed in 0..500 {
-        assert!(put_notify_after_puts(seed, Flags::ORDERED), "seed {seed}");
-    }
-    let broken = (0..1000).find(|seed| !put_notify_after_puts(*seed, Flags::empty()));
-    assert!(broken.is_some(), "no seed shows that the flag is missing");
 }
 
 /// "When the notice of a put is there, its data is", for a notice that is part of the operation or not.

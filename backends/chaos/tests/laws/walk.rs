@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::{Rig, read, write};
+use crate::common::{Rig, flags_if, read, write};
 use proptest::prelude::*;
 use unipgas_chaos::ChaosConfig;
 use unipgas_core::op::{AtomicRequest, Flags, Outcome};
@@ -71,12 +71,7 @@ impl Walk {
             .iter()
             .any(|t| self.touched.iter().any(|u| overlap(t, u)));
         self.touched.extend_from_slice(touches);
-        flags
-            | if clash && self.careful {
-                Flags::ORDERED
-            } else {
-                Flags::empty()
-            }
+        flags | flags_if(clash && self.careful, Flags::ORDERED)
     }
 
     fn room(&mut self, len: usize) -> usize {
@@ -112,11 +107,7 @@ impl Walk {
                 inline,
             } => {
                 let (from, bytes) = self.source(len, fill);
-                let inline = if inline {
-                    Flags::INLINE
-                } else {
-                    Flags::empty()
-                };
+                let inline = flags_if(inline, Flags::INLINE);
                 let flags = self.flags(&[(at, len)], inline);
                 let outcome = self.rig.put(from, at, len, flags, context);
                 self.sent(from, len, flags);
@@ -132,11 +123,7 @@ impl Walk {
             } => {
                 let (from, bytes) = self.source(len, fill);
                 let slot = BYTES + 4 * word;
-                let inline = if inline {
-                    Flags::INLINE
-                } else {
-                    Flags::empty()
-                };
+                let inline = flags_if(inline, Flags::INLINE);
                 let flags = self.flags(&[(at, len), (slot, 4)], inline);
                 let value = context as u32 + 1;
                 let outcome = self

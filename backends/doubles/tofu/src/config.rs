@@ -1,4 +1,4 @@
-//! What the machine is like: `MOCK_TOFU`, a list with commas.
+//! What the machine is like: `TOFU_DOUBLE`, a list with commas.
 //!
 //! | term | what | by itself |
 //! |---|---|---|
@@ -22,7 +22,7 @@
 
 use crate::faults::{self, FaultRule};
 
-const NAME: &str = "MOCK_TOFU";
+const NAME: &str = "TOFU_DOUBLE";
 
 /// All that can be chosen.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ mod tests {
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(
-                error.starts_with(&format!("MOCK_TOFU: {text}: ")),
+                error.starts_with(&format!("TOFU_DOUBLE: {text}: ")),
                 "{error}"
             );
             assert!(!error.contains('\n'), "{error}");

@@ -107,12 +107,12 @@ extern "C" fn tell() {
     if OWNER.load(Relaxed) != std::process::id() {
         return;
     }
-    let Some(mut path) = std::env::var_os("MOCK_TOFU_COUNTS") else {
+    let Some(mut path) = std::env::var_os("TOFU_DOUBLE_COUNTS") else {
         return;
     };
     path.push(format!(".{}", std::process::id()));
     if let Err(error) = std::fs::write(&path, text() + "\n") {
-        eprintln!("MOCK_TOFU_COUNTS: {}: {error}", path.display());
+        eprintln!("TOFU_DOUBLE_COUNTS: {}: {error}", path.display());
     }
 }
 
@@ -130,7 +130,7 @@ pub fn begin() {
 /// # Safety
 /// `place` is null, or valid for `room` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mock_tofu_counts(place: *mut c_char, room: usize) -> usize {
+pub unsafe extern "C" fn tofu_double_counts(place: *mut c_char, room: usize) -> usize {
     let text = text();
     if !place.is_null() && text.len() < room {
         // SAFETY:
@@ -143,13 +143,4 @@ pub unsafe extern "C" fn mock_tofu_counts(place: *mut c_char, room: usize) -> us
         }
     }
     text.len() + 1
-}
-
-/// All counts are 0 again. Faults still count from the beginning of the process.
-#[unsafe(no_mangle)]
-pub extern "C" fn mock_tofu_reset() {
-    let all = [&MADE[..], &INJECTED, &FLAGS, &MOSTS];
-    for count in all.into_iter().flatten().chain([&SPS, &PATHS, &FULL]) {
-        count.store(0, Relaxed);
-    }
 }

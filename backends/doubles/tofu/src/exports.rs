@@ -29,10 +29,10 @@ macro_rules! exports {
         $(
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($parameter: $ty),*) -> $result {
-                let outcome = begin(Call::$name as usize).and_then(|mock| {
+                let outcome = begin(Call::$name as usize).and_then(|double| {
                     // SAFETY:
                     // - the caller's arguments.
-                    unsafe { calls::$name(mock, $($parameter),*) }
+                    unsafe { calls::$name(double, $($parameter),*) }
                 });
                 Answer::of(outcome)
             }

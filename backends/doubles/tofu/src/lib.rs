@@ -1,6 +1,6 @@
 //! A double of `libtofucom.so` for tests: it wraps another one, and is as strict as the machine.
 //!
-//! `MOCK_TOFU_LIBRARY` is the path of the library that does the work, as our own `libunipgas.so`: the processes of one host communicate by shared memory
+//! `TOFU_DOUBLE_LIBRARY` is the path of the library that does the work, as our own `libunipgas.so`: the processes of one host communicate by shared memory
 //! then, started by `unipgas run` or alone. A program that loads `libtofu_double.so` (by its path, or in a folder of `LD_LIBRARY_PATH` as a link `libtofucom.so`) gets
 //! all 65 functions; each passes on what it is given, when that keeps the rules:
 //!
@@ -16,10 +16,10 @@
 //!
 //! Tests of other crates have this one as a dev-dependency: cargo then builds `libtofu_double.so` beside their executables.
 //!
-//! `MOCK_TOFU` says what the machine is like and what fails (`config.rs`). With a wrong setting, or no library, all calls answer `UTOFU_ERR_FATAL`, after one line.
+//! `TOFU_DOUBLE` says what the machine is like and what fails (`config.rs`). With a wrong setting, or no library, all calls answer `UTOFU_ERR_FATAL`, after one line.
 //!
 //! What was done is counted (`counts.rs`): calls by name, flags of one-sided communication, what was injected, and the most that was outstanding.
-//! `mock_tofu_counts` gives it as JSON, `mock_tofu_reset` begins anew, and with `MOCK_TOFU_COUNTS=PATH` each process writes `PATH.PID` when it ends.
+//! `tofu_double_counts` gives it as JSON, and with `TOFU_DOUBLE_COUNTS=PATH` each process writes `PATH.PID` when it ends.
 //!
 //! A put or get that has asked for a TCQ descriptor or a local notice may use its memory until the program has got what says otherwise. For a put this is its TCQ descriptor or a
 //! later one of the VCQ, its local notice or a later one for the same VCQ by the same path, or a 0 of `utofu_query_num_unread_tcq`; for a get with a local notice, the notices

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::counts;
 use crate::faults;
 
-const NAME: &str = "MOCK_TOFU_LIBRARY";
+const NAME: &str = "TOFU_DOUBLE_LIBRARY";
 
 /// Success, or one of `UTOFU_ERR_*`.
 pub(crate) type UtofuResult = Result<(), c_int>;
@@ -23,12 +23,12 @@ pub fn outcome(code: c_int) -> UtofuResult {
     }
 }
 
-pub(crate) struct Mock {
+pub(crate) struct Double {
     pub real: UtofuFunctions,
     pub config: Config,
 }
 
-impl Mock {
+impl Double {
     fn start() -> Result<Self, String> {
         let config = Config::from_env()?;
         let path = env::var_os(NAME)
@@ -61,7 +61,7 @@ impl Mock {
         let real = unsafe { UtofuFunctions::load(symbol) }
             .map_err(|name| format!("{NAME}: {shown} has no {name}: it is no libtofucom.so"))?;
         counts::begin();
-        Ok(Mock { real, config })
+        Ok(Double { real, config })
     }
 
     /// What a call has to answer instead of its work.
@@ -88,11 +88,11 @@ impl Mock {
 }
 
 /// Begins a call. Errors: `UTOFU_ERR_FATAL` after a line that says why there is no library, at the first call; what the call has to answer.
-pub fn begin(call: usize) -> Result<&'static Mock, c_int> {
-    static MOCK: OnceLock<Option<Mock>> = OnceLock::new();
-    let mock = MOCK.get_or_init(|| Mock::start().inspect_err(|why| eprintln!("{why}")).ok());
-    let mock = mock.as_ref().ok_or(UTOFU_ERR_FATAL)?;
+pub fn begin(call: usize) -> Result<&'static Double, c_int> {
+    static DOUBLE: OnceLock<Option<Double>> = OnceLock::new();
+    let double = DOUBLE.get_or_init(|| Double::start().inspect_err(|why| eprintln!("{why}")).ok());
+    let double = double.as_ref().ok_or(UTOFU_ERR_FATAL)?;
     counts::call(call);
-    mock.injected(call)?;
-    Ok(mock)
+    double.injected(call)?;
+    Ok(double)
 }

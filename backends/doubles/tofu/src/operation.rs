@@ -6,7 +6,7 @@ use unipgas_utofu_sys::*;
 
 use crate::config::Config;
 use crate::flight::{Descriptor, DescriptorKind};
-use crate::library::{Mock, UtofuResult};
+use crate::library::{Double, UtofuResult};
 use crate::rules::broken;
 use crate::vcqs::address;
 
@@ -123,9 +123,9 @@ impl OperationArguments {
     }
 
     /// The alignment of a word of this process, for ARMW.
-    pub fn check_word(&self, mock: &Mock, call: &str) {
+    pub fn check_word(&self, double: &Double, call: &str) {
         if self.kind == DescriptorKind::Armw
-            && let Some(address) = address(mock, self.vcq_id, self.remote)
+            && let Some(address) = address(double, self.vcq_id, self.remote)
             && !address.is_multiple_of(self.most)
         {
             broken(
@@ -139,11 +139,11 @@ impl OperationArguments {
     }
 
     /// Its descriptors.
-    pub fn parts(&self, mock: &Mock) -> Vec<Descriptor> {
+    pub fn parts(&self, double: &Double) -> Vec<Descriptor> {
         let stride = self.blocks.map_or(0, |(stride, _)| stride as u64);
         let peer = match self.kind {
             DescriptorKind::Nop => 0,
-            _ => mock.plain(self.vcq_id),
+            _ => double.plain(self.vcq_id),
         };
         let part = |block: u64| Descriptor {
             kind: self.kind,
@@ -178,82 +178,64 @@ mod tests {
     /// Whatever the library behind would say.
     #[test]
     fn limits_are_looked_at_here() {
-        let plain = |operation| answer("", operation);
-        for (kind, most) in [
-            (DescriptorKind::Put, (1 << 24) - 1),
-            (DescriptorKind::Get, (1 << 24) - 1),
-            (DescriptorKind::Piggyback, 32),
+        use DescriptorKind::{Armw, Get, Piggyback, Put};
+        let size = Err(UTOFU_ERR_INVALID_SIZE);
+        let number = Err(UTOFU_ERR_INVALID_NUMBER);
+        let with = |kind, change: fn(&mut OperationArguments)| {
+            let mut operation = of(kind, 8);
+            change(&mut operation);
+            operation
+        };
+        for (settings, operation, expected) in [
+            ("", of(Put, (1 << 24) - 1), Ok(())),
+            ("", of(Put, 1 << 24), size),
+            ("", of(Get, (1 << 24) - 1), Ok(())),
+            ("", of(Get, 1 << 24), size),
+            ("", of(Piggyback, 32), Ok(())),
+            ("", of(Piggyback, 33), size),
+            ("", with(Piggyback, |of| of.most = 8), Ok(())),
+            ("", with(Piggyback, |of| of.most = 7), size),
+            ("", with(Put, |of| of.edata = 255), Ok(())),
+            (
+                "",
+                with(Put, |of| of.edata = 256),
+                Err(UTOFU_ERR_INVALID_EDATA),
+            ),
+            (
+                "",
+                with(Piggyback, |of| of.flags = UTOFU_ONESIDED_FLAG_PADDING),
+                Ok(()),
+            ),
+            ("", with(Get, |of| of.packets = Some((1, 0))), Ok(())),
+            ("", with(Get, |of| of.packets = Some((1920, 255))), Ok(())),
+            ("", with(Get, |of| of.packets = Some((0, 0))), size),
+            ("", with(Get, |of| of.packets = Some((1921, 0))), size),
+            (
+                "",
+                with(Get, |of| of.packets = Some((1920, 256))),
+                Err(UTOFU_ERR_INVALID_ARG),
+            ),
+            ("", with(Put, |of| of.blocks = Some((8, 0))), number),
+            ("", with(Put, |of| of.blocks = Some((8, 4096))), Ok(())),
+            ("", with(Put, |of| of.blocks = Some((8, 4097))), number),
+            ("toq=2", with(Put, |of| of.blocks = Some((8, 3))), number),
+            ("", of(Armw, 0), Ok(())),
+            ("armw=0", of(Armw, 0), Err(UTOFU_ERR_NOT_SUPPORTED)),
         ] {
-            assert_eq!(plain(of(kind, most)), Ok(()));
-            assert_eq!(plain(of(kind, most + 1)), Err(UTOFU_ERR_INVALID_SIZE));
+            assert_eq!(
+                answer(settings, operation),
+                expected,
+                "{settings} {operation:?}"
+            );
         }
-        let word = |length| OperationArguments {
-            most: 8,
-            ..of(DescriptorKind::Piggyback, length)
-        };
-        assert_eq!(
-            (plain(word(8)), plain(word(9))),
-            (Ok(()), Err(UTOFU_ERR_INVALID_SIZE))
-        );
-        let edata = |edata| OperationArguments {
-            edata,
-            ..of(DescriptorKind::Put, 8)
-        };
-        assert_eq!(
-            (plain(edata(255)), plain(edata(256))),
-            (Ok(()), Err(UTOFU_ERR_INVALID_EDATA))
-        );
         for bit in 0..c_ulong::BITS {
-            let flags = 1 << bit;
+            let mut put = of(Put, 8);
+            put.flags = 1 << bit;
             let expected = match bit {
                 0..=2 | 5 | 8 | 14 | 15 | 24..=35 => Ok(()),
                 _ => Err(UTOFU_ERR_INVALID_FLAGS),
             };
-            assert_eq!(
-                plain(OperationArguments {
-                    flags,
-                    ..of(DescriptorKind::Put, 8)
-                }),
-                expected,
-                "bit {bit}"
-            );
+            assert_eq!(answer("", put), expected, "bit {bit}");
         }
-        let flags = UTOFU_ONESIDED_FLAG_PADDING;
-        assert_eq!(
-            plain(OperationArguments {
-                flags,
-                ..of(DescriptorKind::Piggyback, 8)
-            }),
-            Ok(())
-        );
-        let packets = |mtu, gap| OperationArguments {
-            packets: Some((mtu, gap)),
-            ..of(DescriptorKind::Get, 8)
-        };
-        assert_eq!(
-            (plain(packets(1, 0)), plain(packets(1920, 255))),
-            (Ok(()), Ok(()))
-        );
-        assert_eq!(plain(packets(0, 0)), Err(UTOFU_ERR_INVALID_SIZE));
-        assert_eq!(plain(packets(1921, 0)), Err(UTOFU_ERR_INVALID_SIZE));
-        assert_eq!(plain(packets(1920, 256)), Err(UTOFU_ERR_INVALID_ARG));
-        let blocks = |number| OperationArguments {
-            blocks: Some((8, number)),
-            ..of(DescriptorKind::Put, 8)
-        };
-        assert_eq!(plain(blocks(0)), Err(UTOFU_ERR_INVALID_NUMBER));
-        assert_eq!(
-            (plain(blocks(4096)), plain(blocks(4097))),
-            (Ok(()), Err(UTOFU_ERR_INVALID_NUMBER))
-        );
-        assert_eq!(answer("toq=2", blocks(3)), Err(UTOFU_ERR_INVALID_NUMBER));
-        let armw = OperationArguments {
-            most: 8,
-            ..of(DescriptorKind::Armw, 0)
-        };
-        assert_eq!(
-            (plain(armw), answer("armw=0", armw)),
-            (Ok(()), Err(UTOFU_ERR_NOT_SUPPORTED))
-        );
     }
 }

@@ -9,7 +9,7 @@ use unipgas_utofu_sys::*;
 use crate::counts::{self, Most};
 use crate::faults;
 use crate::flight::{Descriptor, DescriptorKind, InjectedFailure};
-use crate::library::{Mock, UtofuResult, outcome};
+use crate::library::{Double, UtofuResult, outcome};
 use crate::operation::OperationArguments;
 use crate::rules::broken;
 use crate::vcqs::{StaddEntry, VcqCall};
@@ -20,7 +20,7 @@ const WORD: usize = size_of::<u64>();
 
 /// What a post needs beside the descriptors.
 struct Post<'a> {
-    mock: &'static Mock,
+    double: &'static Double,
     call: &'a str,
     inside: &'a VcqCall,
     cbdata: *mut c_void,
@@ -34,14 +34,14 @@ impl Post<'_> {
         all: impl FnOnce() -> c_int,
         bytes: impl FnOnce() -> Result<Vec<u64>, c_int>,
     ) -> UtofuResult {
-        let Post { mock, call, .. } = *self;
+        let Post { double, call, .. } = *self;
         let vcq = self.inside.vcq();
         let mut queues = self.inside.queues();
-        queues.check_mrq(mock, call, vcq)?;
+        queues.check_mrq(double, call, vcq)?;
         for part in parts {
             self.check_local(part, &queues.of(vcq).registered);
         }
-        if queues.unread() + parts.len() > mock.config.toq {
+        if queues.unread() + parts.len() > double.config.toq {
             counts::full();
             return Err(UTOFU_ERR_BUSY);
         }
@@ -60,7 +60,7 @@ impl Post<'_> {
                 // SAFETY:
                 // - a VCQ that is there, and descriptors of it; this thread is in a call on it.
                 outcome(unsafe {
-                    (mock.real.utofu_post_toq)(vcq.handle, first, size, self.cbdata)
+                    (double.real.utofu_post_toq)(vcq.handle, first, size, self.cbdata)
                 })?;
             }
         }
@@ -74,7 +74,7 @@ impl Post<'_> {
     }
 
     fn failure(&self, part: &Descriptor) -> Option<InjectedFailure> {
-        let config = &self.mock.config;
+        let config = &self.double.config;
         let tcq = faults::next(&config.tcq_faults).map(InjectedFailure::Tcq);
         let mrq = match part.kind {
             DescriptorKind::Nop => None,
@@ -85,7 +85,7 @@ impl Post<'_> {
 
     fn check_local(&self, part: &Descriptor, registered: &BTreeMap<utofu_stadd_t, StaddEntry>) {
         if !matches!(part.kind, DescriptorKind::Put | DescriptorKind::Get)
-            || !self.mock.config.strict_stadds
+            || !self.double.config.strict_stadds
         {
             return;
         }
@@ -112,7 +112,7 @@ impl Post<'_> {
 
 /// A start function: `start` is the library's, `prepare` its twin.
 pub fn start(
-    mock: &'static Mock,
+    double: &'static Double,
     call: &str,
     handle: utofu_vcq_hdl_t,
     cbdata: *mut c_void,
@@ -120,10 +120,10 @@ pub fn start(
     start: impl FnOnce() -> c_int,
     prepare: impl FnOnce(*mut c_void, *mut usize) -> c_int,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, call, handle);
+    let inside = VcqCall::new(double, call, handle);
     counts::flags(operation.flags);
-    operation.check(&mock.config, call, inside.vcq().session)?;
-    operation.check_word(mock, call);
+    operation.check(&double.config, call, inside.vcq().session)?;
+    operation.check_word(double, call);
     let bytes = || {
         let mut words = vec![0u64; operation.number() * DESC_WORDS];
         let mut size = 0;
@@ -132,12 +132,12 @@ pub fn start(
         Ok(words)
     };
     let post = Post {
-        mock,
+        double,
         call,
         inside: &inside,
         cbdata,
     };
-    post.post(&operation.parts(mock), start, bytes)
+    post.post(&operation.parts(double), start, bytes)
 }
 
 /// A preparation function.
@@ -145,23 +145,23 @@ pub fn start(
 /// # Safety
 /// `desc` and `size` are those that `prepare` stores at.
 pub unsafe fn prepare(
-    mock: &'static Mock,
+    double: &'static Double,
     call: &str,
     handle: utofu_vcq_hdl_t,
     (desc, size): (*mut c_void, *mut usize),
     operation: &OperationArguments,
     prepare: impl FnOnce() -> c_int,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, call, handle);
+    let inside = VcqCall::new(double, call, handle);
     counts::flags(operation.flags);
-    operation.check(&mock.config, call, inside.vcq().session)?;
-    operation.check_word(mock, call);
+    operation.check(&double.config, call, inside.vcq().session)?;
+    operation.check_word(double, call);
     let mut queues = inside.queues();
     outcome(prepare())?;
     // SAFETY:
     // - the library has stored there.
     let bytes = unsafe { std::slice::from_raw_parts(desc.cast::<u64>(), *size / WORD) };
-    let parts = operation.parts(mock);
+    let parts = operation.parts(double);
     let prepared = &mut queues.of(inside.vcq()).prepared;
     for (words, part) in bytes.chunks((bytes.len() / parts.len()).max(1)).zip(parts) {
         prepared.insert(words.to_vec(), part);
@@ -174,14 +174,14 @@ pub unsafe fn prepare(
 /// # Safety
 /// `desc` has `size` bytes, or `size` is 0.
 pub unsafe fn post_toq(
-    mock: &'static Mock,
+    double: &'static Double,
     handle: utofu_vcq_hdl_t,
     desc: *mut c_void,
     size: usize,
     cbdata: *mut c_void,
 ) -> UtofuResult {
     const CALL: &str = "utofu_post_toq";
-    let inside = VcqCall::new(mock, CALL, handle);
+    let inside = VcqCall::new(double, CALL, handle);
     let words: &[u64] = match size {
         0 => &[],
         _ if desc.is_null() || !desc.cast::<u64>().is_aligned() => {
@@ -218,7 +218,7 @@ pub unsafe fn post_toq(
     };
     let parts: Vec<Descriptor> = found.iter().map(|(_, part)| *part).collect();
     let post = Post {
-        mock,
+        double,
         call: CALL,
         inside: &inside,
         cbdata,
@@ -226,7 +226,7 @@ pub unsafe fn post_toq(
     let all = || {
         // SAFETY:
         // - the caller's word.
-        unsafe { (mock.real.utofu_post_toq)(handle, desc, size, cbdata) }
+        unsafe { (double.real.utofu_post_toq)(handle, desc, size, cbdata) }
     };
     if parts.is_empty() {
         let _queues = inside.queues();

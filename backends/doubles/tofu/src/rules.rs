@@ -5,6 +5,6 @@ use std::fmt::Display;
 /// Tells the call and the rule in one line, and aborts.
 #[cold]
 pub fn broken(call: &str, rule: impl Display) -> ! {
-    eprintln!("mock_tofu: {call}: {rule}");
+    eprintln!("tofu_double: {call}: {rule}");
     std::process::abort();
 }

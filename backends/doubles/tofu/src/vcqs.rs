@@ -10,19 +10,19 @@ use unipgas_utofu_sys::*;
 
 use crate::counts::{self, Most};
 use crate::flight::{Descriptor, Flights};
-use crate::library::{Mock, UtofuResult, outcome};
+use crate::library::{Double, UtofuResult, outcome};
 use crate::rules::broken;
 
-pub(crate) struct MockVcq {
+pub(crate) struct Vcq {
     pub handle: utofu_vcq_hdl_t,
     /// Without a path.
     pub id: utofu_vcq_id_t,
     pub thread_safe: bool,
     pub session: bool,
-    pub cq: Arc<MockCq>,
+    pub cq: Arc<Cq>,
 }
 
-pub(crate) struct MockCq {
+pub(crate) struct Cq {
     pub tni: utofu_tni_id_t,
     number: utofu_cq_id_t,
     /// Somebody is in a call on a VCQ that is not thread-safe.
@@ -63,8 +63,8 @@ pub(crate) struct VcqTable {
 
 #[derive(Default)]
 struct Table {
-    vcqs: HashMap<utofu_vcq_hdl_t, Arc<MockVcq>>,
-    cqs: Vec<Arc<MockCq>>,
+    vcqs: HashMap<utofu_vcq_hdl_t, Arc<Vcq>>,
+    cqs: Vec<Arc<Cq>>,
 }
 
 static TABLE: RwLock<Option<Table>> = RwLock::new(None);
@@ -77,14 +77,14 @@ pub fn count_on(tni: utofu_tni_id_t) -> usize {
 }
 
 /// A VCQ that the library has created.
-pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuResult {
+pub fn created(double: &Double, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuResult {
     let (mut id, mut coords) = (0, [0u8; 6]);
     let (mut tni, mut number, mut extra) = (0, 0, 0);
     // SAFETY:
     // - a VCQ that is there, and places for all that is told.
     unsafe {
-        outcome((mock.real.utofu_query_vcq_id)(handle, &mut id))?;
-        let query = mock.real.utofu_query_vcq_info;
+        outcome((double.real.utofu_query_vcq_id)(handle, &mut id))?;
+        let query = double.real.utofu_query_vcq_info;
         outcome(query(
             id,
             coords.as_mut_ptr(),
@@ -100,7 +100,7 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuRes
         .iter()
         .find(|cq| (cq.tni, cq.number) == (tni, number));
     let cq = known.cloned().unwrap_or_else(|| {
-        let cq = Arc::new(MockCq {
+        let cq = Arc::new(Cq {
             tni,
             number,
             busy: AtomicBool::new(false),
@@ -113,9 +113,9 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuRes
         .lock()
         .by_handle
         .insert(handle, VcqState::default());
-    let vcq = MockVcq {
+    let vcq = Vcq {
         handle,
-        id: mock.plain(id),
+        id: double.plain(id),
         thread_safe: flags & UTOFU_VCQ_FLAG_THREAD_SAFE != 0,
         session: flags & UTOFU_VCQ_FLAG_SESSION_MODE != 0,
         cq,
@@ -125,7 +125,7 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> UtofuRes
 }
 
 /// Frees a VCQ by `free`, while nobody looks at the queues of its CQ.
-pub fn freed(vcq: &MockVcq, free: impl FnOnce() -> c_int) -> UtofuResult {
+pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> UtofuResult {
     let mut queues = vcq.cq.queues.lock();
     outcome(free())?;
     queues.by_handle.remove(&vcq.handle);
@@ -137,7 +137,7 @@ pub fn freed(vcq: &MockVcq, free: impl FnOnce() -> c_int) -> UtofuResult {
 }
 
 /// The VCQ of a handle: one that was never given out, or that was freed, leads to memory that is no VCQ.
-pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<MockVcq> {
+pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<Vcq> {
     let table = TABLE.read();
     let vcq = table.as_ref().and_then(|table| table.vcqs.get(&handle));
     vcq.cloned().unwrap_or_else(|| {
@@ -149,8 +149,8 @@ pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<MockVcq> {
 }
 
 /// The address behind a STADD of a VCQ of this process; `None` for another process's.
-pub fn address(mock: &Mock, vcq_id: utofu_vcq_id_t, stadd: utofu_stadd_t) -> Option<usize> {
-    let plain = mock.plain(vcq_id);
+pub fn address(double: &Double, vcq_id: utofu_vcq_id_t, stadd: utofu_stadd_t) -> Option<usize> {
+    let plain = double.plain(vcq_id);
     let table = TABLE.read();
     let vcq = table.as_ref()?.vcqs.values().find(|vcq| vcq.id == plain)?;
     let queues = vcq.cq.queues.lock();
@@ -161,11 +161,11 @@ pub fn address(mock: &Mock, vcq_id: utofu_vcq_id_t, stadd: utofu_stadd_t) -> Opt
 }
 
 /// A thread in a call of §3.6 or §3.7 on a VCQ.
-pub(crate) struct VcqCall(Arc<MockVcq>);
+pub(crate) struct VcqCall(Arc<Vcq>);
 
 impl VcqCall {
     /// Errors: none; another thread in such a call ends the program (guide §2.5).
-    pub fn new(mock: &Mock, call: &str, handle: utofu_vcq_hdl_t) -> Self {
+    pub fn new(double: &Double, call: &str, handle: utofu_vcq_hdl_t) -> Self {
         let vcq = find(call, handle);
         if !vcq.thread_safe && vcq.cq.busy.swap(true, Acquire) {
             let (tni, cq) = (vcq.cq.tni, vcq.cq.number);
@@ -176,13 +176,13 @@ impl VcqCall {
                 ),
             );
         }
-        if mock.config.yields {
+        if double.config.yields {
             std::thread::yield_now();
         }
         VcqCall(vcq)
     }
 
-    pub fn vcq(&self) -> &MockVcq {
+    pub fn vcq(&self) -> &Vcq {
         &self.0
     }
 
@@ -201,7 +201,7 @@ impl Drop for VcqCall {
 
 impl VcqTable {
     /// That of a VCQ of this CQ.
-    pub fn of(&mut self, vcq: &MockVcq) -> &mut VcqState {
+    pub fn of(&mut self, vcq: &Vcq) -> &mut VcqState {
         self.by_handle.entry(vcq.handle).or_default()
     }
 
@@ -214,14 +214,14 @@ impl VcqTable {
     }
 
     /// Learns what the library knows of all VCQs of the CQ. Errors: those of the library that are no completion's.
-    pub fn look(&mut self, mock: &Mock) -> UtofuResult {
+    pub fn look(&mut self, double: &Double) -> UtofuResult {
         let tick = self.tcq_polls;
         for (handle, queue) in &mut self.by_handle {
             loop {
                 let mut cbdata = std::ptr::null_mut();
                 // SAFETY:
                 // - a VCQ that is there, and a place for what is told; this thread holds the CQ.
-                let code = unsafe { (mock.real.utofu_poll_tcq)(*handle, 0, &mut cbdata) };
+                let code = unsafe { (double.real.utofu_poll_tcq)(*handle, 0, &mut cbdata) };
                 match code {
                     UTOFU_ERR_NOT_FOUND => break,
                     UTOFU_SUCCESS | UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER => {
@@ -244,12 +244,12 @@ impl VcqTable {
     /// The next TCQ descriptor of a VCQ: its code and cbdata.
     pub fn poll_tcq(
         &mut self,
-        mock: &Mock,
-        vcq: &MockVcq,
+        double: &Double,
+        vcq: &Vcq,
     ) -> Result<Option<(c_int, usize)>, c_int> {
         self.tcq_polls += 1;
-        self.look(mock)?;
-        if let Some(last) = self.tcq_polls.checked_sub(mock.config.late) {
+        self.look(double)?;
+        if let Some(last) = self.tcq_polls.checked_sub(double.config.late) {
             for queue in self.by_handle.values_mut() {
                 queue.tcq.extend(queue.flights.read(last));
             }
@@ -262,8 +262,8 @@ impl VcqTable {
     }
 
     /// The number that the program is told; 0 tells it that all have been sent.
-    pub fn query_unread(&mut self, mock: &Mock) -> Result<usize, c_int> {
-        self.look(mock)?;
+    pub fn query_unread(&mut self, double: &Double) -> Result<usize, c_int> {
+        self.look(double)?;
         let unread = self.unread();
         if unread == 0 {
             for queue in self.by_handle.values_mut() {
@@ -274,19 +274,19 @@ impl VcqTable {
     }
 
     /// Descriptors in the MRQ of a VCQ: no more than it has entries, or it overflows, which nothing comes back from.
-    pub fn check_mrq(&mut self, mock: &Mock, call: &str, vcq: &MockVcq) -> Result<usize, c_int> {
+    pub fn check_mrq(&mut self, double: &Double, call: &str, vcq: &Vcq) -> Result<usize, c_int> {
         let mut unread = 0;
         // SAFETY:
         // - a VCQ that is there, and a place for the number; this thread is in a call on it.
-        outcome(unsafe { (mock.real.utofu_query_num_unread_mrq)(vcq.handle, &mut unread) })?;
+        outcome(unsafe { (double.real.utofu_query_num_unread_mrq)(vcq.handle, &mut unread) })?;
         let held = unread + self.of(vcq).mrq.len();
         counts::at_least(Most::Mrq, held);
-        if held >= mock.config.mrq {
+        if held >= double.config.mrq {
             broken(
                 call,
                 format_args!(
                     "the MRQ has {} entries, and holds {held} descriptors that nobody has polled",
-                    mock.config.mrq
+                    double.config.mrq
                 ),
             );
         }
@@ -296,17 +296,17 @@ impl VcqTable {
     /// The next notice of a VCQ, with its code.
     pub fn poll_mrq(
         &mut self,
-        mock: &Mock,
-        vcq: &MockVcq,
+        double: &Double,
+        vcq: &Vcq,
     ) -> Result<Option<(c_int, utofu_mrq_notice)>, c_int> {
-        self.look(mock)?;
+        self.look(double)?;
         let queue = self.of(vcq);
         queue.mrq_polls += 1;
         loop {
             let mut notice = utofu_mrq_notice::default();
             // SAFETY:
             // - a VCQ that is there, and a place for the notice; this thread is in a call on it.
-            let code = unsafe { (mock.real.utofu_poll_mrq)(vcq.handle, 0, &mut notice) };
+            let code = unsafe { (double.real.utofu_poll_mrq)(vcq.handle, 0, &mut notice) };
             match code {
                 UTOFU_ERR_NOT_FOUND => break,
                 UTOFU_SUCCESS | UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER => {
@@ -316,7 +316,7 @@ impl VcqTable {
             }
         }
         let is_due = |(came, ..): &(u64, c_int, utofu_mrq_notice)| {
-            came + mock.config.late <= queue.mrq_polls
+            came + double.config.late <= queue.mrq_polls
         };
         if !queue.mrq.front().is_some_and(is_due) {
             return Ok(None);
@@ -324,7 +324,7 @@ impl VcqTable {
         Ok(queue.mrq.pop_front().map(|(_, code, notice)| {
             queue
                 .flights
-                .landed(&notice, mock.plain(notice.vcq_id), code);
+                .landed(&notice, double.plain(notice.vcq_id), code);
             (code, notice)
         }))
     }

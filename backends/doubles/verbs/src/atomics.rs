@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use unipgas_verbs_sys::*;
 
-use crate::device::FakeDevice;
+use crate::device::Device;
 use crate::packet::Header;
 
 /// Gives what was there.
 ///
 /// # Safety
 /// `at` is aligned, can be written to, and nobody holds a reference to it.
-pub unsafe fn carry_out(device: &FakeDevice, at: *mut u64, header: &Header) -> u64 {
+pub unsafe fn carry_out(device: &Device, at: *mut u64, header: &Header) -> u64 {
     // SAFETY:
     // - the caller says so.
     let word = unsafe { AtomicU64::from_ptr(at) };

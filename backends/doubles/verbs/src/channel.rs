@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
-use crate::cq::{self, FakeCq};
+use crate::cq::{self, Cq};
 use crate::events::EventQueue;
 use crate::names::{fail, set_errno};
 
 pub(crate) struct Channel {
-    pub events: EventQueue<Arc<FakeCq>>,
+    pub events: EventQueue<Arc<Cq>>,
     pub users: AtomicU32,
 }
 

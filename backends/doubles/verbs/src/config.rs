@@ -1,9 +1,9 @@
-//! What the device is like: `FAKE_VERBS`, a list of `key=value` with commas. With anything unknown in it there are no devices.
+//! What the device is like: `VERBS_DOUBLE`, a list of `key=value` with commas. With anything unknown in it there are no devices.
 //!
 //! | key | what | by itself |
 //! |---|---|---|
 //! | `fabric` | a name; processes with the same one reach each other | the user's number |
-//! | `devices`, `ports`, `gids` | how many: `fake0`, `fake1`, ...; ports of each; GIDs of each port | 1, 1, 4 |
+//! | `devices`, `ports`, `gids` | how many: `double0`, `double1`, ...; ports of each; GIDs of each port | 1, 1, 4 |
 //! | `link` | `ib`, or `eth`: no LIDs, and addresses need a GID | `ib` |
 //! | `atomics` | `none`, `hca`: not atomic towards the CPU, or `glob` | `hca` |
 //! | `max_qp`, `max_qp_wr`, `max_cqe`, `max_sge`, `max_mr`, `max_msg_sz` | limits of a device | ample |
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use unipgas_verbs_sys as sys;
 
-const NAME: &str = "FAKE_VERBS";
+const NAME: &str = "VERBS_DOUBLE";
 
 /// All that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,7 +183,7 @@ mod tests {
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(
-                error.starts_with(&format!("FAKE_VERBS: {text}: ")),
+                error.starts_with(&format!("VERBS_DOUBLE: {text}: ")),
                 "{error}"
             );
         }

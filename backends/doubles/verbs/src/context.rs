@@ -157,7 +157,7 @@ unsafe extern "C" fn query_device_ex(
             | IBV_ODP_SUPPORT_READ
             | IBV_ODP_SUPPORT_ATOMIC
             | IBV_ODP_SUPPORT_SRQ_RECV;
-        known.odp_caps.general_caps = (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT).into();
+        known.odp_caps.general_caps = IBV_ODP_SUPPORT.into();
         known.odp_caps.per_transport_caps = [rc, 0, 0];
     }
     let len = size.min(size_of::<ibv_device_attr_ex>());
@@ -191,10 +191,6 @@ pub unsafe extern "C" fn ibv_get_async_event(
             cq.taken.take();
             cq.object.load(SeqCst).cast()
         }
-        Subject::Srq(srq) => {
-            srq.taken.take();
-            srq.object.load(SeqCst).cast()
-        }
         Subject::Port(number) => ptr::without_provenance_mut(number.into()),
         Subject::Device => ptr::null_mut(),
     };
@@ -223,9 +219,6 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
             | IBV_EVENT_COMM_EST
             | IBV_EVENT_SQ_DRAINED
             | IBV_EVENT_QP_LAST_WQE_REACHED => pairs::of(element.cast()).taken.acknowledge(1),
-            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
-                recv::of(element.cast()).taken.acknowledge(1);
-            }
             _ => {}
         }
     }

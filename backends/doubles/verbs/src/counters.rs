@@ -1,4 +1,4 @@
-//! What was done in this process. [`fake_verbs_count`] tells it by name, and `FAKE_VERBS_COUNTS` names a file to which each process appends a line of JSON
+//! What was done in this process. [`verbs_double_count`] tells it by name, and `VERBS_DOUBLE_COUNTS` names a file to which each process appends a line of JSON
 //! with all of it when it ends.
 
 use std::ffi::{CStr, c_char};
@@ -64,7 +64,7 @@ pub fn tell() {
     if OWNER.load(Relaxed) != std::process::id() {
         return;
     }
-    let Some(path) = std::env::var_os("FAKE_VERBS_COUNTS") else {
+    let Some(path) = std::env::var_os("VERBS_DOUBLE_COUNTS") else {
         return;
     };
     let mut line = format!("{{\"pid\":{}", std::process::id());
@@ -77,13 +77,13 @@ pub fn tell() {
         .append(true)
         .open(&path);
     if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
-        eprintln!("FAKE_VERBS_COUNTS: {}: {error}", path.display());
+        eprintln!("VERBS_DOUBLE_COUNTS: {}: {error}", path.display());
     }
 }
 
 /// Of this process; `u64::MAX` for an unknown name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fake_verbs_count(name: *const c_char) -> u64 {
+pub unsafe extern "C" fn verbs_double_count(name: *const c_char) -> u64 {
     // SAFETY:
     // - the caller gives a C string.
     let name = unsafe { CStr::from_ptr(name) };

@@ -55,7 +55,7 @@ struct Inner {
     overrun: bool,
 }
 
-pub(crate) struct FakeCq {
+pub(crate) struct Cq {
     nic: Arc<Nic>,
     inner: Mutex<Inner>,
     /// Read without the lock, so that polling in vain holds nobody up.
@@ -68,7 +68,7 @@ pub(crate) struct FakeCq {
     pub taken: Taken,
 }
 
-impl FakeCq {
+impl Cq {
     pub fn push(self: &Arc<Self>, entry: QueuedCompletion) {
         let mut inner = self.inner.lock();
         if inner.entries.len() >= inner.depth {
@@ -129,12 +129,12 @@ impl FakeCq {
 #[repr(C)]
 struct Object {
     ibv: ibv_cq,
-    cq: Arc<FakeCq>,
+    cq: Arc<Cq>,
 }
 
 /// # Safety
 /// The queue is not destroyed.
-pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<FakeCq> {
+pub unsafe fn of<'a>(queue: *mut ibv_cq) -> &'a Arc<Cq> {
     // SAFETY:
     // - it lies at the beginning of an `Object`.
     unsafe { &(*queue.cast::<Object>()).cq }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     if let Some(channel) = &shared {
         channel.users.fetch_add(1, SeqCst);
     }
-    let cq = Arc::new(FakeCq {
+    let cq = Arc::new(Cq {
         nic: nic.clone(),
         inner: Mutex::new(Inner {
             depth: cqe as usize,
@@ -191,26 +191,6 @@ pub unsafe extern "C" fn ibv_create_cq(
     }));
     cq.object.store(object.cast(), SeqCst);
     object.cast()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, cqe: c_int) -> c_int {
-    // SAFETY:
-    // - the caller gives a queue that is not destroyed.
-    let cq = unsafe { of(queue) };
-    if cq.nic.is_parents() {
-        return libc::EIO;
-    }
-    let mut inner = cq.inner.lock();
-    let most = cq.nic.device.config.max_cqe as c_int;
-    if !(1..=most).contains(&cqe) || (cqe as usize) < inner.entries.len() {
-        return libc::EINVAL;
-    }
-    inner.depth = cqe as usize;
-    // SAFETY:
-    // - as above; only this function writes it.
-    unsafe { (*queue).cqe = cqe };
-    0
 }
 
 /// Waits until all its events are acknowledged.

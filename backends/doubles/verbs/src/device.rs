@@ -14,11 +14,11 @@ use crate::{counters, exit, fork};
 
 /// The first field is what users see.
 #[repr(C)]
-pub(crate) struct FakeDevice {
+pub(crate) struct Device {
     ibv: ibv_device,
     pub index: usize,
     pub config: &'static Config,
-    pub ports: Vec<FakePort>,
+    pub ports: Vec<Port>,
     /// Atomic operations of HCA are atomic under this.
     pub atomics: Mutex<()>,
     /// All that it sends is lost, and all that is sent to it.
@@ -26,7 +26,7 @@ pub(crate) struct FakeDevice {
 }
 
 #[derive(Default)]
-pub(crate) struct FakePort {
+pub(crate) struct Port {
     pub down: AtomicBool,
     /// How often its LID, or its GIDs, have changed.
     pub lid_changes: AtomicU32,
@@ -41,21 +41,21 @@ fn chars<const N: usize>(text: &str) -> [c_char; N] {
     chars
 }
 
-impl FakeDevice {
+impl Device {
     fn new(index: usize, config: &'static Config) -> Self {
-        FakeDevice {
+        Device {
             ibv: ibv_device {
                 _ops: [None; 2],
                 node_type: IBV_NODE_CA as c_int,
                 transport_type: IBV_TRANSPORT_IB as c_int,
-                name: chars(&format!("fake{index}")),
+                name: chars(&format!("double{index}")),
                 dev_name: chars(&format!("uverbs{index}")),
                 dev_path: chars(&format!("/nonexistent/infiniband_verbs/uverbs{index}")),
-                ibdev_path: chars(&format!("/nonexistent/infiniband/fake{index}")),
+                ibdev_path: chars(&format!("/nonexistent/infiniband/double{index}")),
             },
             index,
             config,
-            ports: (0..config.ports).map(|_| FakePort::default()).collect(),
+            ports: (0..config.ports).map(|_| Port::default()).collect(),
             atomics: Mutex::new(()),
             silent: AtomicBool::new(false),
         }
@@ -65,7 +65,7 @@ impl FakeDevice {
         (&raw const self.ibv).cast_mut()
     }
 
-    pub fn port(&self, number: u8) -> Option<&FakePort> {
+    pub fn port(&self, number: u8) -> Option<&Port> {
         self.ports.get(usize::from(number).checked_sub(1)?)
     }
 
@@ -188,25 +188,25 @@ pub fn global_route(gid: &ibv_gid) -> u32 {
     hash | 1 << 31
 }
 
-/// All of this process. Empty if FAKE_VERBS is wrong.
-pub fn all() -> &'static [FakeDevice] {
-    static ALL: OnceLock<Vec<FakeDevice>> = OnceLock::new();
+/// All of this process. Empty if VERBS_DOUBLE is wrong.
+pub fn all() -> &'static [Device] {
+    static ALL: OnceLock<Vec<Device>> = OnceLock::new();
     ALL.get_or_init(|| match config() {
         Some(config) => (0..config.devices)
-            .map(|index| FakeDevice::new(index, config))
+            .map(|index| Device::new(index, config))
             .collect(),
         None => Vec::new(),
     })
 }
 
-fn device<'a>(device: *mut ibv_device) -> &'a FakeDevice {
+fn device<'a>(device: *mut ibv_device) -> &'a Device {
     // SAFETY:
     // - users have these pointers from the list, whose devices are never freed.
-    unsafe { &*device.cast::<FakeDevice>() }
+    unsafe { &*device.cast::<Device>() }
 }
 
 /// As users give it to `ibv_open_device`.
-pub fn of(pointer: *mut ibv_device) -> &'static FakeDevice {
+pub fn of(pointer: *mut ibv_device) -> &'static Device {
     device(pointer)
 }
 

@@ -10,10 +10,10 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use unipgas_verbs_sys::IBV_QPS_RESET;
 
-use crate::device::FakeDevice;
+use crate::device::Device;
 use crate::link::{self, NicLink, Socket};
 use crate::nic::{Nic, NicTask};
-use crate::packet::{ACK, DATAGRAM, HEADER, Header, NICS, nic_number, split};
+use crate::packet::{ACK, HEADER, Header, NICS, nic_number, split};
 use crate::qp::{Qp, QpState};
 
 /// Enough is on its way: queue pairs wait.
@@ -53,7 +53,7 @@ pub(crate) struct NicEngine {
 
 impl NicEngine {
     /// Takes a number on the fabric.
-    pub fn open(device: &'static FakeDevice) -> Result<Self, Errno> {
+    pub fn open(device: &'static Device) -> Result<Self, Errno> {
         let config = device.config;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos() as u32);
@@ -286,7 +286,6 @@ impl NicEngine {
 
     fn deliver(&mut self, link: u64, header: &Header, data: &[u8]) {
         match header.kind {
-            DATAGRAM => self.datagram(header, data),
             ACK.. => self.response(header, data),
             _ => self.request(link, header, data),
         }

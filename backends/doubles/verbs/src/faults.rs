@@ -1,15 +1,12 @@
-//! Faults on demand, by [`fake_verbs_inject`] or, after a number of work requests, by `FAKE_VERBS_FAULT=after_wrs=N:WHAT`, a list with commas.
+//! Faults on demand, by [`verbs_double_inject`].
 //!
-//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `srq_limit`, `silence`, `reg_fails=N`, or
-//! `create_qp_fails=N`. It meets all devices of this process, or with `@fake1` after it only that one; those of ports meet all ports, or with `=2` one; with
+//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `silence`, `reg_fails=N`, or
+//! `create_qp_fails=N`. It meets all devices of this process, or with `@double1` after it only that one; those of ports meet all ports, or with `=2` one; with
 //! `qp_fatal=N` the queue pair has this number, else it is the first one.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use unipgas_verbs_sys::*;
@@ -17,12 +14,9 @@ use unipgas_verbs_sys::*;
 use crate::device;
 use crate::nic::{Nic, Subject};
 
-const NAME: &str = "FAKE_VERBS_FAULT";
-
 static OPEN: Mutex<Vec<Arc<Nic>>> = Mutex::new(Vec::new());
 static REGISTRATIONS: AtomicU32 = AtomicU32::new(0);
 static QPS: AtomicU32 = AtomicU32::new(0);
-static POSTED: AtomicU64 = AtomicU64::new(0);
 
 /// What fails, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +29,7 @@ struct Fault {
 impl Fault {
     fn parse(text: &str) -> Option<Self> {
         let (rest, device) = match text.split_once('@') {
-            Some((rest, device)) => (rest, Some(device.strip_prefix("fake")?.parse().ok()?)),
+            Some((rest, device)) => (rest, Some(device.strip_prefix("double")?.parse().ok()?)),
             None => (text, None),
         };
         let (what, number) = match rest.split_once('=') {
@@ -45,7 +39,7 @@ impl Fault {
         let takes_number = match what {
             "reg_fails" | "create_qp_fails" => number.is_some(),
             "port_down" | "port_up" | "lid_change" | "gid_change" | "qp_fatal" => true,
-            "device_fatal" | "srq_limit" | "silence" => number.is_none(),
+            "device_fatal" | "silence" => number.is_none(),
             _ => false,
         };
         takes_number.then(|| Fault {
@@ -112,13 +106,6 @@ impl Fault {
                     nic.raise(IBV_EVENT_QP_FATAL, Subject::Qp(qp.clone()));
                 }
             }
-            "srq_limit" => {
-                let mut queues: Vec<_> = nic.all_qps().iter().map(|qp| qp.recv.clone()).collect();
-                queues.retain(|queue| !queue.object.load(SeqCst).is_null());
-                queues.sort_by_key(|queue| queue.object.load(SeqCst).addr());
-                queues.dedup_by(|one, other| Arc::ptr_eq(one, other));
-                queues.iter().for_each(|queue| queue.raise_limit());
-            }
             _ => {}
         }
         nic.ring_all();
@@ -153,45 +140,9 @@ pub fn takes_qp() -> bool {
     takes(&QPS)
 }
 
-fn parse_later(text: &str) -> Option<(u64, Fault)> {
-    let (when, what) = text.strip_prefix("after_wrs=")?.split_once(':')?;
-    Some((when.parse().ok()?, Fault::parse(what)?))
-}
-
-fn later() -> &'static [(u64, Fault)] {
-    static LATER: OnceLock<Vec<(u64, Fault)>> = OnceLock::new();
-    LATER.get_or_init(|| {
-        let text = std::env::var(NAME).unwrap_or_default();
-        let terms = text.split(',').map(str::trim).filter(|t| !t.is_empty());
-        terms
-            .filter_map(|term| {
-                let parsed = parse_later(term);
-                if parsed.is_none() {
-                    eprintln!("{NAME}: {term}: unknown");
-                }
-                parsed
-            })
-            .collect()
-    })
-}
-
-/// Work requests were posted.
-pub fn posted(count: u64) {
-    let later = later();
-    if later.is_empty() {
-        return;
-    }
-    let before = POSTED.fetch_add(count, Relaxed);
-    for (when, fault) in later {
-        if (before..before + count).contains(&when.saturating_sub(1)) {
-            fault.happen();
-        }
-    }
-}
-
 /// Gives 0, or EINVAL for an unknown fault.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fake_verbs_inject(what: *const c_char) -> c_int {
+pub unsafe extern "C" fn verbs_double_inject(what: *const c_char) -> c_int {
     // SAFETY:
     // - the caller gives a C string.
     let what = unsafe { CStr::from_ptr(what) }.to_str();
@@ -214,7 +165,7 @@ mod tests {
         let some = |what: &str, device, number| Some((what.to_owned(), device, number));
         assert_eq!(fault("silence"), some("silence", None, None));
         assert_eq!(
-            fault("port_down=2@fake1"),
+            fault("port_down=2@double1"),
             some("port_down", Some(1), Some(2))
         );
         assert_eq!(fault("reg_fails=3"), some("reg_fails", None, Some(3)));
@@ -228,8 +179,5 @@ mod tests {
         ] {
             assert_eq!(fault(wrong), None);
         }
-        let (when, what) = parse_later("after_wrs=10:device_fatal").unwrap();
-        assert_eq!((when, what.what.as_str()), (10, "device_fatal"));
-        assert_eq!(parse_later("device_fatal"), None);
     }
 }

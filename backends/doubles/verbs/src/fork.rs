@@ -75,12 +75,3 @@ pub extern "C" fn ibv_fork_init() -> c_int {
     }
     0
 }
-
-/// IBV_FORK_DISABLED, IBV_FORK_ENABLED, or IBV_FORK_UNNEEDED where children get copies.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_is_fork_initialized() -> c_int {
-    match config::config() {
-        Some(config) if config.copies_at_fork => 2,
-        _ => kept_pages::are_wanted().into(),
-    }
-}

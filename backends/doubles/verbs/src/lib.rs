@@ -6,14 +6,14 @@
 //!
 //! Tests of other crates have this one as a dev-dependency: cargo then builds `libverbs_double.so` beside their executables.
 //!
-//! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
-//! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).
+//! `VERBS_DOUBLE` says what the device is like (`config.rs`), `verbs_double_inject` what happens to it (`faults.rs`),
+//! `VERBS_DOUBLE_COUNTS` and `verbs_double_count` what was done (`counters.rs`).
 //!
 //! Where a real device is free to be unkind, this one is: what is not inline is read after the call, keys are not used again soon, local and remote keys
 //! differ, slots of a send queue become free when a completion is polled, and completions with errors have meaningless fields.
 //!
 //! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
-//! guarded between them. Limits of a device are those of each context. There is no UC, no multicast, no memory windows, no path migration, and no SQD state.
+//! guarded between them. Limits of a device are those of each context. There is no UC or UD, no multicast, no memory windows, no path migration, and no SQD state.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the functions are those of the C library, where they are described"
@@ -47,5 +47,4 @@ mod qp;
 mod recv;
 mod requester;
 mod responder;
-mod ud;
 mod words;

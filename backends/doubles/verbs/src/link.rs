@@ -41,7 +41,7 @@ impl AsFd for Socket {
 }
 
 fn name(fabric: &str, nic: u32) -> Result<SocketAddrUnix, Errno> {
-    let name = format!("unipgas-fake-verbs/{fabric}/{nic}");
+    let name = format!("unipgas-verbs-double/{fabric}/{nic}");
     SocketAddrUnix::new_abstract_name(name.as_bytes())
 }
 

@@ -11,7 +11,6 @@ use crate::qp::{Qp, QpState};
 struct Transition {
     from: u32,
     to: u32,
-    kind: u32,
     required: u32,
     optional: u32,
 }
@@ -23,21 +22,18 @@ const TRANSITIONS: &[Transition] = &[
     Transition {
         from: IBV_QPS_RESET,
         to: IBV_QPS_INIT,
-        kind: IBV_QPT_RC,
         required: IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
         optional: 0,
     },
     Transition {
         from: IBV_QPS_INIT,
         to: IBV_QPS_INIT,
-        kind: IBV_QPT_RC,
         required: 0,
         optional: IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
     },
     Transition {
         from: IBV_QPS_INIT,
         to: IBV_QPS_RTR,
-        kind: IBV_QPT_RC,
         required: IBV_QP_AV
             | IBV_QP_PATH_MTU
             | IBV_QP_DEST_QPN
@@ -49,7 +45,6 @@ const TRANSITIONS: &[Transition] = &[
     Transition {
         from: IBV_QPS_RTR,
         to: IBV_QPS_RTS,
-        kind: IBV_QPT_RC,
         required: IBV_QP_TIMEOUT
             | IBV_QP_RETRY_CNT
             | IBV_QP_RNR_RETRY
@@ -60,55 +55,19 @@ const TRANSITIONS: &[Transition] = &[
     Transition {
         from: IBV_QPS_RTS,
         to: IBV_QPS_RTS,
-        kind: IBV_QPT_RC,
         required: 0,
         optional: IBV_QP_CUR_STATE | ALTERNATIVE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER,
     },
-    Transition {
-        from: IBV_QPS_RESET,
-        to: IBV_QPS_INIT,
-        kind: IBV_QPT_UD,
-        required: IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-        optional: 0,
-    },
-    Transition {
-        from: IBV_QPS_INIT,
-        to: IBV_QPS_INIT,
-        kind: IBV_QPT_UD,
-        required: 0,
-        optional: IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-    },
-    Transition {
-        from: IBV_QPS_INIT,
-        to: IBV_QPS_RTR,
-        kind: IBV_QPT_UD,
-        required: 0,
-        optional: IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
-    },
-    Transition {
-        from: IBV_QPS_RTR,
-        to: IBV_QPS_RTS,
-        kind: IBV_QPT_UD,
-        required: IBV_QP_SQ_PSN,
-        optional: IBV_QP_CUR_STATE | IBV_QP_QKEY,
-    },
-    Transition {
-        from: IBV_QPS_RTS,
-        to: IBV_QPS_RTS,
-        kind: IBV_QPT_UD,
-        required: 0,
-        optional: IBV_QP_CUR_STATE | IBV_QP_QKEY,
-    },
 ];
 
-fn is_legal(kind: u32, from: u32, to: u32, mask: u32) -> bool {
+fn is_legal(from: u32, to: u32, mask: u32) -> bool {
     let mask = mask & !IBV_QP_STATE;
     match to {
         IBV_QPS_RESET => mask & !IBV_QP_CUR_STATE == 0,
         IBV_QPS_ERR => from != IBV_QPS_RESET && mask & !IBV_QP_CUR_STATE == 0,
         _ => TRANSITIONS
             .iter()
-            .filter(|way| (way.kind, way.from, way.to) == (kind, from, to))
+            .filter(|way| (way.from, way.to) == (from, to))
             .any(|way| {
                 mask & way.required == way.required && mask & !(way.required | way.optional) == 0
             }),
@@ -138,7 +97,7 @@ fn is_possible(qp: &Qp, state: &QpState, attr: &ibv_qp_attr, mask: u32) -> bool 
 }
 
 /// On Ethernet there are GIDs only.
-pub fn is_address(qp: &Qp, to: &ibv_ah_attr) -> bool {
+fn is_address(qp: &Qp, to: &ibv_ah_attr) -> bool {
     let device = qp.nic.device;
     let known = u32::from(to.grh.sgid_index) < device.config.gids;
     device.port(to.port_num).is_some()
@@ -158,7 +117,6 @@ fn take_over(own: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: u32) {
         IBV_QP_ACCESS_FLAGS: qp_access_flags;
         IBV_QP_PKEY_INDEX: pkey_index;
         IBV_QP_PORT: port_num;
-        IBV_QP_QKEY: qkey;
         IBV_QP_AV: ah_attr;
         IBV_QP_PATH_MTU: path_mtu;
         IBV_QP_TIMEOUT: timeout;
@@ -197,7 +155,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     if !qp.nic.is_usable() && !matches!(to, IBV_QPS_RESET | IBV_QPS_ERR) {
         return libc::EIO;
     }
-    if !is_legal(qp.kind, from, to, mask) || !is_possible(qp, &state, attr, mask) {
+    if !is_legal(from, to, mask) || !is_possible(qp, &state, attr, mask) {
         return libc::EINVAL;
     }
     take_over(&mut state.attr, attr, mask);

@@ -49,19 +49,6 @@ pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
-    let names = [
-        c"no state change (NOP)",
-        c"down",
-        c"init",
-        c"armed",
-        c"active",
-        c"active defer",
-    ];
-    name(&names, state)
-}
-
-#[unsafe(no_mangle)]
 pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     let names = [
         c"CQ error",
@@ -86,16 +73,4 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         c"WQ fatal",
     ];
     name(&names, event)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_node_type_str(kind: c_int) -> *const c_char {
-    let names = [
-        c"unknown",
-        c"InfiniBand channel adapter",
-        c"InfiniBand switch",
-        c"InfiniBand router",
-        c"iWARP NIC",
-    ];
-    name(&names, kind)
 }

@@ -15,20 +15,18 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use unipgas_verbs_sys::*;
 
-use crate::cq::FakeCq;
-use crate::device::FakeDevice;
+use crate::cq::Cq;
+use crate::device::Device;
 use crate::events::EventQueue;
 use crate::fork;
 use crate::memory::MemoryTable;
 use crate::packet::{QPS_PER_NIC, qp_number};
 use crate::qp::Qp;
-use crate::recv::RecvQueue;
 
 /// Whom an asynchronous event is about.
 pub(crate) enum Subject {
     Qp(Arc<Qp>),
-    Cq(Arc<FakeCq>),
-    Srq(Arc<RecvQueue>),
+    Cq(Arc<Cq>),
     Port(u8),
     Device,
 }
@@ -36,7 +34,7 @@ pub(crate) enum Subject {
 /// What the NIC's thread is to do apart from sending.
 pub(crate) enum NicTask {
     /// Queue pairs of this queue have failed.
-    Overrun(Arc<FakeCq>),
+    Overrun(Arc<Cq>),
     /// To tell when all that was answered is sent.
     Flush(Arc<Flushed>),
     Stop,
@@ -64,7 +62,7 @@ struct Bell {
 }
 
 pub(crate) struct Nic {
-    pub device: &'static FakeDevice,
+    pub device: &'static Device,
     generation: u32,
     /// Of those on the fabric.
     pub number: u32,
@@ -81,7 +79,7 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    pub fn new(device: &'static FakeDevice, number: u32, seed: u32) -> Result<Self, Errno> {
+    pub fn new(device: &'static Device, number: u32, seed: u32) -> Result<Self, Errno> {
         Ok(Nic {
             device,
             generation: fork::generation(),

@@ -25,9 +25,7 @@ pub fn next(sequence: u32) -> u32 {
 /// What a packet carries at most.
 pub const CHUNK: u32 = 64 << 10;
 
-// Kinds: a requester's are the opcodes of work requests, and this.
-pub const DATAGRAM: u8 = 64;
-// A responder's:
+// Kinds. A requester's are the opcodes of work requests; these are a responder's.
 /// This and all earlier messages have been carried out.
 pub const ACK: u8 = 128;
 pub const READ_DATA: u8 = 129;
@@ -67,7 +65,6 @@ pub(crate) struct Header {
     pub len: u32,
     /// Of the whole message.
     pub total: u32,
-    /// The queue's key of a datagram.
     pub rkey: u32,
     pub immediate: u32,
     pub slid: u32,

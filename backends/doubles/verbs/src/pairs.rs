@@ -39,7 +39,7 @@ fn check(nic: &Nic, init: &ibv_qp_init_attr) -> Result<(), c_int> {
     match () {
         () if !nic.is_usable() => Err(libc::EIO),
         () if faults::takes_qp() => Err(libc::ENOMEM),
-        () if !matches!(init.qp_type, IBV_QPT_RC | IBV_QPT_UD) => Err(libc::EOPNOTSUPP),
+        () if init.qp_type != IBV_QPT_RC => Err(libc::EOPNOTSUPP),
         () if init.send_cq.is_null() || init.recv_cq.is_null() => Err(libc::EINVAL),
         () if cap.max_send_wr > config.max_qp_wr
             || cap.max_send_sge > config.max_sge
@@ -100,7 +100,6 @@ pub unsafe extern "C" fn ibv_create_qp(
             nic: nic.clone(),
             number,
             pd: pd.clone(),
-            kind: init.qp_type,
             all_signaled: init.sq_sig_all != 0,
             cap,
             send_cq,
@@ -205,7 +204,7 @@ pub unsafe extern "C" fn ibv_query_qp(
             recv_cq: (*pointer).recv_cq,
             srq: (*pointer).srq,
             cap: qp.cap,
-            qp_type: qp.kind,
+            qp_type: IBV_QPT_RC,
             sq_sig_all: qp.all_signaled.into(),
         });
         (*pointer).state = state.state;

@@ -68,31 +68,6 @@ pub unsafe extern "C" fn ibv_dealloc_pd(domain: *mut ibv_pd) -> c_int {
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr(
-    domain: *mut ibv_pd,
-    addr: *mut c_void,
-    len: usize,
-    access: c_int,
-) -> *mut ibv_mr {
-    // SAFETY:
-    // - the caller gives what the other needs.
-    unsafe { ibv_reg_mr_iova2(domain, addr, len, addr.addr() as u64, access as u32) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova(
-    domain: *mut ibv_pd,
-    addr: *mut c_void,
-    len: usize,
-    iova: u64,
-    access: c_int,
-) -> *mut ibv_mr {
-    // SAFETY:
-    // - the caller gives what the other needs.
-    unsafe { ibv_reg_mr_iova2(domain, addr, len, iova, access as u32) }
-}
-
 /// Of memory that a device reaches, as the kernel has it.
 fn may_lock_nothing() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
@@ -116,12 +91,11 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova2(
+pub unsafe extern "C" fn ibv_reg_mr(
     domain: *mut ibv_pd,
     addr: *mut c_void,
     len: usize,
-    iova: u64,
-    access: u32,
+    access: c_int,
 ) -> *mut ibv_mr {
     // SAFETY:
     // - the caller gives a domain of an open context.
@@ -133,12 +107,11 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
         return fail(libc::EIO);
     }
     // What is optional may be ignored.
-    let access = access & !IBV_ACCESS_OPTIONAL_RANGE;
+    let access = access as u32 & !IBV_ACCESS_OPTIONAL_RANGE;
     let config = nic.device.config;
     let odp = access & IBV_ACCESS_ON_DEMAND != 0;
-    let whole = odp && addr.is_null() && len == usize::MAX;
-    let wraps = addr.addr().checked_add(len).is_none() || iova.checked_add(len as u64).is_none();
-    if access & !KNOWN != 0 || !is_allowed(access) || (wraps && !whole) || len == 0 {
+    let wraps = addr.addr().checked_add(len).is_none();
+    if access & !KNOWN != 0 || !is_allowed(access) || wraps || len == 0 {
         return fail(libc::EINVAL);
     }
     if odp && !config.odp {
@@ -159,7 +132,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     let start = if access & IBV_ACCESS_ZERO_BASED != 0 {
         0
     } else {
-        iova
+        addr.addr() as u64
     };
     let (lkey, rkey) = nic.memory.register(Region {
         start,
@@ -201,7 +174,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
     }
     // SAFETY:
     // - a domain is not freed before its regions;
-    // - the region was made by `ibv_reg_mr_iova2`, and nobody uses it any more.
+    // - the region was made by `ibv_reg_mr`, and nobody uses it any more.
     unsafe {
         of(domain).users.fetch_sub(1, SeqCst);
         drop(Box::from_raw(region));

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
-use crate::device::FakeDevice;
-use crate::names::set_errno;
+use crate::device::Device;
 
 /// Users know the structure as it was before the fields after `flags` came.
 #[unsafe(no_mangle)]
@@ -58,32 +57,7 @@ pub unsafe extern "C" fn ibv_query_port(
     0
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    gid: *mut ibv_gid,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    let found = u32::try_from(index).ok();
-    match found.and_then(|index| device.gid(port, index)) {
-        Some(found) => {
-            // SAFETY:
-            // - the caller gives a place for it, which need not be aligned in old programs.
-            unsafe { gid.cast::<[u8; 16]>().write_unaligned(found.0) };
-            0
-        }
-        None => {
-            set_errno(libc::EINVAL);
-            -1
-        }
-    }
-}
-
-fn gid_entry(device: &FakeDevice, port: u32, index: u32) -> Option<ibv_gid_entry> {
+fn gid_entry(device: &Device, port: u32, index: u32) -> Option<ibv_gid_entry> {
     Some(ibv_gid_entry {
         gid: device.gid(u8::try_from(port).ok()?, index)?,
         gid_index: index,
@@ -91,32 +65,6 @@ fn gid_entry(device: &FakeDevice, port: u32, index: u32) -> Option<ibv_gid_entry
         gid_type: device.gid_type(index),
         ndev_ifindex: 0,
     })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
-    context: *mut ibv_context,
-    port: u32,
-    index: u32,
-    entry: *mut ibv_gid_entry,
-    flags: u32,
-    size: usize,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    if flags != 0 || size < size_of::<ibv_gid_entry>() {
-        return libc::EINVAL;
-    }
-    match gid_entry(device, port, index) {
-        Some(found) => {
-            // SAFETY:
-            // - the caller gives a place for it.
-            unsafe { entry.write(found) };
-            0
-        }
-        None => libc::ENODATA,
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -145,41 +93,4 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         count += 1;
     }
     count as isize
-}
-
-/// As libibverbs' own tools ask for it. 0 is IB and RoCE 1, 1 is RoCE 2.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(
-    context: *mut ibv_context,
-    _port: u8,
-    index: u32,
-    kind: *mut u32,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context, and a place for it.
-    unsafe {
-        let is_second = nic_of(context).device.gid_type(index) == IBV_GID_TYPE_ROCE_V2;
-        *kind = u32::from(is_second);
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(
-    context: *mut ibv_context,
-    port: u8,
-    index: c_int,
-    pkey: *mut u16,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives an open context.
-    let device = unsafe { nic_of(context) }.device;
-    if device.port(port).is_none() || index != 0 {
-        set_errno(libc::EINVAL);
-        return -1;
-    }
-    // SAFETY:
-    // - the caller gives a place for it.
-    unsafe { *pkey = u16::MAX };
-    0
 }

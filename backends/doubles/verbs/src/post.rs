@@ -7,11 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use unipgas_verbs_sys::*;
 
 use crate::counters::{self, Count};
-use crate::faults;
 use crate::pairs;
 use crate::qp::{Qp, QpState};
 use crate::recv::list;
-use crate::ud::{self, DatagramAddress};
 
 /// One that is not completed.
 pub(crate) struct WorkRequest {
@@ -33,7 +31,6 @@ pub(crate) struct WorkRequest {
     pub slot: u64,
     /// It fails when its turn comes.
     pub error: Option<u32>,
-    pub datagram: Option<DatagramAddress>,
 }
 
 impl WorkRequest {
@@ -118,18 +115,12 @@ unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkReq
         len: len.min(config.max_msg_sz.into()) as u32,
         slot: state.sender.posted + 1,
         error: (len > config.max_msg_sz.into()).then_some(IBV_WC_LOC_LEN_ERR),
-        datagram: None,
     };
     if request.is_atomic() {
         if config.atomics == IBV_ATOMIC_NONE || len != 8 {
             return Err(libc::EINVAL);
         }
         request.rkey = wr.wr.atomic_rkey;
-    }
-    if qp.kind == IBV_QPT_UD {
-        // SAFETY:
-        // - the caller says so.
-        request.datagram = Some(unsafe { ud::address(wr, len) }?);
     }
     if has(IBV_SEND_INLINE) {
         if request.is_reading() || len > qp.cap.max_inline_data.into() {
@@ -216,7 +207,6 @@ pub unsafe extern "C" fn post_send(
     }
     if taken > 0 {
         qp.nic.ring(qp);
-        faults::posted(taken);
     }
     error
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use unipgas_verbs_sys::*;
 
-use crate::cq::{FakeCq, Frees, QueuedCompletion};
+use crate::cq::{Cq, Frees, QueuedCompletion};
 use crate::device::global_route;
 use crate::events::Taken;
 use crate::nic::{Nic, Subject};
@@ -24,11 +24,10 @@ pub(crate) struct Qp {
     pub nic: Arc<Nic>,
     pub number: u32,
     pub pd: Arc<Pd>,
-    pub kind: u32,
     pub all_signaled: bool,
     pub cap: ibv_qp_cap,
-    pub send_cq: Arc<FakeCq>,
-    pub recv_cq: Arc<FakeCq>,
+    pub send_cq: Arc<Cq>,
+    pub recv_cq: Arc<Cq>,
     pub recv: Arc<RecvQueue>,
     pub is_shared: bool,
     /// How many slots of the send queue have become free since it began.

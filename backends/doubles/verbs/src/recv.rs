@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32,
+    AtomicU32,
     Ordering::{Relaxed, SeqCst},
 };
 
@@ -13,9 +13,8 @@ use unipgas_verbs_sys::*;
 
 use crate::context::nic_of;
 use crate::counters::{self, Count};
-use crate::events::Taken;
 use crate::names::fail;
-use crate::nic::{Nic, Subject};
+use crate::nic::Nic;
 use crate::pd::{self, Pd};
 
 /// A buffer that was posted.
@@ -30,8 +29,6 @@ struct Inner {
     /// Posted, and their completions are not yet polled.
     used: u32,
     max_wr: u32,
-    /// An event when fewer are left; 0: none.
-    limit: u32,
 }
 
 pub(crate) struct RecvQueue {
@@ -39,10 +36,8 @@ pub(crate) struct RecvQueue {
     pub pd: Arc<Pd>,
     max_sge: u32,
     inner: Mutex<Inner>,
-    pub object: AtomicPtr<ibv_srq>,
     /// Queue pairs of a shared one.
     pub users: AtomicU32,
-    pub taken: Taken,
 }
 
 impl RecvQueue {
@@ -55,27 +50,13 @@ impl RecvQueue {
                 buffers: VecDeque::new(),
                 used: 0,
                 max_wr,
-                limit: 0,
             }),
-            object: AtomicPtr::default(),
             users: AtomicU32::new(0),
-            taken: Taken::default(),
         }
     }
 
-    pub fn take(self: &Arc<Self>) -> Option<PostedRecv> {
-        let mut inner = self.inner.lock();
-        let buffer = inner.buffers.pop_front()?;
-        if inner.limit > 0 && (inner.buffers.len() as u32) < inner.limit {
-            inner.limit = 0;
-            self.raise_limit();
-        }
-        Some(buffer)
-    }
-
-    pub fn raise_limit(self: &Arc<Self>) {
-        self.nic
-            .raise(IBV_EVENT_SRQ_LIMIT_REACHED, Subject::Srq(self.clone()));
+    pub fn take(&self) -> Option<PostedRecv> {
+        self.inner.lock().buffers.pop_front()
     }
 
     pub fn take_all(&self) -> VecDeque<PostedRecv> {
@@ -197,61 +178,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     ibv.srq_context = init.srq_context;
     ibv.pd = domain;
     ibv.handle = nic.handle();
-    let object = Box::into_raw(Box::new(Object {
-        ibv,
-        queue: queue.clone(),
-    }));
-    queue.object.store(object.cast(), SeqCst);
-    object.cast()
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(
-    queue: *mut ibv_srq,
-    attr: *mut ibv_srq_attr,
-    mask: c_int,
-) -> c_int {
-    // SAFETY:
-    // - the caller gives a queue that is not destroyed, and attributes.
-    let (queue, attr) = unsafe { (of(queue), &*attr) };
-    if !queue.nic.is_usable() {
-        return libc::EIO;
-    }
-    let mut inner = queue.inner.lock();
-    let mask = mask as u32;
-    // Rings of real devices do not grow.
-    if mask & IBV_SRQ_MAX_WR != 0 || attr.srq_limit > inner.max_wr {
-        return libc::EINVAL;
-    }
-    if mask & IBV_SRQ_LIMIT != 0 {
-        inner.limit = attr.srq_limit;
-        if inner.limit > inner.buffers.len() as u32 {
-            inner.limit = 0;
-            queue.raise_limit();
-        }
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(queue: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    // SAFETY:
-    // - the caller gives a queue that is not destroyed.
-    let queue = unsafe { of(queue) };
-    if queue.nic.is_parents() {
-        return libc::EIO;
-    }
-    let inner = queue.inner.lock();
-    // SAFETY:
-    // - the caller gives a place for it.
-    unsafe {
-        attr.write(ibv_srq_attr {
-            max_wr: inner.max_wr,
-            max_sge: queue.max_sge,
-            srq_limit: inner.limit,
-        });
-    }
-    0
+    Box::into_raw(Box::new(Object { ibv, queue })).cast()
 }
 
 #[unsafe(no_mangle)]
@@ -265,11 +192,6 @@ pub unsafe extern "C" fn ibv_destroy_srq(pointer: *mut ibv_srq) -> c_int {
     if queue.users.load(SeqCst) > 0 {
         return libc::EBUSY;
     }
-    queue
-        .nic
-        .events
-        .withdraw(|(_, subject)| matches!(subject, Subject::Srq(of) if Arc::ptr_eq(of, &queue)));
-    queue.taken.wait();
     queue.nic.srqs.fetch_sub(1, Relaxed);
     queue.pd.users.fetch_sub(1, SeqCst);
     // SAFETY:

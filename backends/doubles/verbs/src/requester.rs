@@ -42,9 +42,6 @@ impl NicEngine {
         if state.is_over || state.state != IBV_QPS_RTS || state.sender.queue.is_empty() {
             return;
         }
-        if qp.kind == IBV_QPT_UD {
-            return self.send_datagrams(qp, state);
-        }
         let now = Instant::now();
         let cut = qp.nic.device.is_cut(state.attr.port_num);
         let path = if cut {
@@ -213,10 +210,8 @@ impl NicEngine {
         };
         let mut guard = qp.state.lock();
         let state = &mut *guard;
-        let is_for_it = !state.is_over
-            && state.state == IBV_QPS_RTS
-            && qp.kind == IBV_QPT_RC
-            && state.attr.dest_qp_num == header.source;
+        let is_for_it =
+            !state.is_over && state.state == IBV_QPS_RTS && state.attr.dest_qp_num == header.source;
         let ahead = header.sequence + SEQUENCE - state.sender.first;
         let index = (ahead % SEQUENCE) as usize;
         let sent = state.sender.next + usize::from(state.sender.offset > 0);

@@ -61,7 +61,6 @@ impl NicEngine {
         let port = state.attr.port_num;
         let device = qp.nic.device;
         let is_taken = !state.is_over
-            && qp.kind == IBV_QPT_RC
             && matches!(state.state, IBV_QPS_RTR | IBV_QPS_RTS)
             && state.attr.dest_qp_num == header.source
             && !device.is_cut(port)

@@ -36,17 +36,17 @@ impl OfiNet {
         let (number, to) = (of.number, &of.with.name);
         let by = (number, &of.under_way, to);
         let head = bytemuck::bytes_of(head);
-        let Some(riders) = to.piggyback.board(self.turn()) else {
+        let Some(waiting) = to.piggyback.board(self.turn()) else {
             return self.send_parts(by, [head, body, &[]]);
         };
-        if riders.bytes().len() + head.len() + body.len() > self.body() {
+        if waiting.bytes().len() + head.len() + body.len() > self.body() {
             // One message has no room for both: the held-back pieces leave first, in a message of their own.
-            self.send_parts(by, [riders.bytes(), &[], &[]])?;
-            riders.gone();
+            self.send_parts(by, [waiting.bytes(), &[], &[]])?;
+            waiting.gone();
             return self.send_parts(by, [head, body, &[]]);
         }
-        self.send_parts(by, [riders.bytes(), head, body])?;
-        riders.gone();
+        self.send_parts(by, [waiting.bytes(), head, body])?;
+        waiting.gone();
         Ok(())
     }
 
@@ -137,21 +137,21 @@ impl OfiNet {
             return;
         };
         held.retain(|one| {
-            let Some(riders) = one.to.piggyback.leave(turn, late) else {
+            let Some(waiting) = one.to.piggyback.leave(turn, late) else {
                 return one.to.piggyback.any();
             };
-            self.leaves(one, riders) == Err(Error::NotNow)
+            self.leaves(one, waiting) == Err(Error::NotNow)
         });
         if held.is_empty() && self.holds.swap(false, Ordering::AcqRel) {
             self.driver.fewer(1);
         }
     }
 
-    fn leaves(&self, one: &Held, riders: PiggybackGuard<'_>) -> Result<()> {
+    fn leaves(&self, one: &Held, waiting: PiggybackGuard<'_>) -> Result<()> {
         let by = (one.number, &one.under_way, &one.to);
-        let sent = self.send_parts(by, [riders.bytes(), &[], &[]]);
+        let sent = self.send_parts(by, [waiting.bytes(), &[], &[]]);
         if sent != Err(Error::NotNow) {
-            riders.gone();
+            waiting.gone();
         }
         if let Err(error) = &sent
             && *error != Error::NotNow

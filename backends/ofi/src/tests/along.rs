@@ -5,18 +5,10 @@ use std::sync::Arc;
 use unipgas_core::streams::Stream;
 
 use super::calls::{counted, sent};
-use crate::choice::{ProviderSelector, choose};
 use crate::net::OfiNet;
 
 fn net() -> Option<Arc<OfiNet>> {
-    let wish = ProviderSelector {
-        provider: Some("tcp".into()),
-        interface: None,
-    };
-    let info = choose(&wish, false)
-        .inspect_err(|error| eprintln!("skipped: {error}"))
-        .ok()?;
-    Some(OfiNet::open(info, Arc::default()).unwrap())
+    Some(OfiNet::open(super::chosen("tcp")?, Arc::default()).unwrap())
 }
 
 #[test]

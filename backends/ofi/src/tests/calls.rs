@@ -92,17 +92,11 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
     let peer = one.connect(&two.address()).unwrap();
     let region = peer.import(&memory.key(), Deadline::Never).unwrap();
     let channel = one.open_channel().unwrap();
-    let at = |offset| Remote {
-        region: &region,
-        offset,
-    };
+    let at = |offset| Remote::new(&region, offset);
     let flags = Flags::INLINE | Flags::GATHERED | Flags::ORDERED;
     let put = |nth: u32| {
         let bytes = u64::from(nth);
-        let src = Local {
-            ptr: (&raw const bytes).cast_mut().cast(),
-            desc: 0,
-        };
+        let src = Local::unregistered((&raw const bytes).cast());
         let notice = Notice {
             slot: at(LEN - 4),
             value: nth,
@@ -200,10 +194,7 @@ fn a_fetch_add_is_a_question_and_an_answer() {
     let there = asking.connect(&owner.address().unwrap()).unwrap();
     let region = there.import(&memory.key()).unwrap();
     let endpoint = asking.endpoint(8).unwrap();
-    let word = Remote {
-        region: &region,
-        offset: 8,
-    };
+    let word = Remote::new(&region, 8);
     assert_eq!(endpoint.fetch_add(&asking, word, 1), Ok(0));
     for place in [&one, &two] {
         let ep = place.net.fabric.endpoint();
@@ -245,14 +236,8 @@ fn a_short_put_with_a_record_is_one_message() {
     counted(&one.net.fabric);
     // Several lines, which must become visible in order.
     let bytes = [7u8; 1000];
-    let src = Local {
-        ptr: bytes.as_ptr().cast_mut(),
-        desc: 0,
-    };
-    let dst = Remote {
-        region: &region,
-        offset: 100,
-    };
+    let src = Local::unregistered(bytes.as_ptr());
+    let dst = Remote::new(&region, 100);
     let record = Record {
         value: 5,
         ..Record::default()

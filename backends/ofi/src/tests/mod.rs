@@ -8,24 +8,29 @@ use std::ptr::null_mut;
 
 use unipgas_core::{Error, Rights};
 
-use crate::choice::{ProviderSelector, choose};
+use crate::choice::{ProviderInfo, ProviderSelector, choose};
 use crate::fabric::{AccessParameters, Event, Fabric, RemoteLocation};
 
 /// Providers without special hardware.
 const PROVIDERS: [&str; 3] = ["tcp", "udp", "sockets"];
 
-fn fabric(provider: &str) -> Option<Fabric> {
-    let wish = ProviderSelector {
+fn wish(provider: &str, interface: Option<&str>) -> ProviderSelector {
+    ProviderSelector {
         provider: Some(provider.into()),
-        interface: None,
-    };
-    match choose(&wish, false) {
-        Ok(info) => Some(Fabric::open(info).unwrap()),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
+        interface: interface.map(str::to_owned),
     }
+}
+
+/// `None`: libfabric is not installed, or has no such provider.
+fn chosen(provider: &str) -> Option<ProviderInfo> {
+    let chosen = choose(&wish(provider, None), false);
+    chosen
+        .inspect_err(|error| eprintln!("skipped: {error}"))
+        .ok()
+}
+
+fn fabric(provider: &str) -> Option<Fabric> {
+    Some(Fabric::open(chosen(provider)?).unwrap())
 }
 
 fn pairs() -> impl Iterator<Item = (Fabric, Fabric)> {

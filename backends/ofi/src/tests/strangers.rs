@@ -4,20 +4,14 @@ use unipgas_core::Error;
 use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::Transport;
 
+use super::{chosen, wish};
 use crate::Ofi;
 use crate::address::OfiAddress;
-use crate::choice::{ProviderSelector, choose};
+use crate::choice::choose;
 
 /// `None`: libfabric is not installed.
 pub fn place() -> Option<StreamTransport<Ofi>> {
-    let wish = ProviderSelector {
-        provider: Some("tcp".into()),
-        interface: None,
-    };
-    let info = choose(&wish, false)
-        .inspect_err(|error| eprintln!("skipped: {error}"))
-        .ok()?;
-    Some(Ofi::open(info, None).unwrap())
+    Some(Ofi::open(chosen("tcp")?, None).unwrap())
 }
 
 /// The error of a connection to `address` with a changed byte.
@@ -80,11 +74,8 @@ fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
         ("shm", "shm"),
         ("udp;ofi_rxd", "reads"),
     ] {
-        let wish = ProviderSelector {
-            provider: Some(provider.into()),
-            interface: None,
-        };
-        let Err(Error::InvalidArgument(text)) = choose(&wish, false).map(drop) else {
+        let chosen = choose(&wish(provider, None), false).map(drop);
+        let Err(Error::InvalidArgument(text)) = chosen else {
             panic!("{provider} is taken");
         };
         assert!(text.contains(why), "{text}");
@@ -93,10 +84,7 @@ fn a_provider_that_cannot_be_used_is_refused_with_the_reason() {
 
 #[test]
 fn an_interface_that_is_not_here_is_named_with_those_that_are() {
-    let wish = |interface: &str| ProviderSelector {
-        provider: Some("tcp".into()),
-        interface: Some(interface.into()),
-    };
+    let wish = |interface| wish("tcp", Some(interface));
     if let Err(error) = choose(&wish("127.0.0.1"), false) {
         eprintln!("skipped: {error}");
         return;

@@ -1,6 +1,7 @@
-//! Tests of the streams. Mock processes send the messages of a test, or none.
+//! Tests of the streams. Played processes send the messages of a test, or none.
 
 mod hosts;
+mod lost;
 mod peers;
 mod strangers;
 mod waits;
@@ -23,7 +24,7 @@ use crate::stream::{self, Listener};
 use crate::{SocketStreams, StreamsOptions};
 
 const LEN: usize = 4096;
-/// Place of the only region of a mock process.
+/// Place of the only region of a played process.
 const PLACE: RegisteredPlace = RegisteredPlace {
     slot: 3,
     generation: 5,
@@ -59,6 +60,12 @@ impl Node {
         }
     }
 
+    /// Two processes with the default options.
+    fn two() -> (Node, Node) {
+        let open = || Node::open(StreamsOptions::default());
+        (open(), open())
+    }
+
     fn connect(&self, address: &[u8]) -> Arc<dyn Peer> {
         self.transport.connect(address).unwrap()
     }
@@ -69,27 +76,31 @@ impl Node {
     }
 
     fn local(&self) -> Local {
-        Local {
-            ptr: self.memory.base(),
-            desc: 0,
-        }
+        Local::unregistered(self.memory.base())
+    }
+
+    fn try_put(
+        &self,
+        region: &RemoteRegion,
+        len: usize,
+        flags: Flags,
+        context: u64,
+    ) -> Result<Outcome> {
+        assert!(len <= self.memory.len());
+        let put = PutRequest::new(self.local(), Remote::new(region, 0), len);
+        // SAFETY:
+        // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
+        unsafe { self.channel.put(&put, flags, context) }
     }
 
     fn put(&self, region: &RemoteRegion, len: usize, flags: Flags, context: u64) {
-        assert!(len <= self.memory.len());
-        let to = Remote { region, offset: 0 };
-        // SAFETY:
-        // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
-        let posted = unsafe {
-            self.channel
-                .put(&PutRequest::new(self.local(), to, len), flags, context)
-        };
+        let posted = self.try_put(region, len, flags, context);
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
     fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
         assert!(len <= self.memory.len());
-        let from = Remote { region, offset: 0 };
+        let from = Remote::new(region, 0);
         // SAFETY:
         // - as for `put`.
         let posted = unsafe {
@@ -205,7 +216,7 @@ impl End {
     }
 }
 
-/// A process that mock peers can connect to.
+/// A process that played peers can connect to.
 trait Listens {
     fn address(&self) -> Vec<u8>;
 }
@@ -216,7 +227,7 @@ impl Listens for Node {
     }
 }
 
-/// A mock process that accepts connections.
+/// A played process that accepts connections.
 struct Played(Listener);
 
 impl Played {
@@ -270,7 +281,7 @@ impl Played {
 }
 
 impl End {
-    /// The number of the next request, which must import the mock region.
+    /// The number of the next request, which must import the played region.
     fn next_import(&mut self) -> u64 {
         let (head, message) = self.next::<RequestHeader>();
         assert_eq!(

@@ -9,10 +9,7 @@ use super::*;
 
 #[test]
 fn only_operations_to_the_peer_that_is_read_from_wait() {
-    let (node, other) = (
-        Node::open(StreamsOptions::default()),
-        Node::open(StreamsOptions::default()),
-    );
+    let (node, other) = Node::two();
     let there = node.import(&other);
     let slow = Played::open(false);
     let (region, mut end) = slow.known_to(&node, LEN);
@@ -85,25 +82,19 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     assert!(2 * limits.largest <= LONGEST);
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, 8 << 30);
-    let to = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let to = Remote::new(&region, 0);
     for len in [limits.largest + 1, LONGEST + 1, (4 << 30) + 8] {
+        let put = PutRequest::new(node.local(), to, len);
+        let get = GetRequest::new(node.local(), to, len);
         // SAFETY:
-        // - the call refuses the length before it reads the shorter source.
-        let put = unsafe {
-            node.channel
-                .put(&PutRequest::new(node.local(), to, len), Flags::empty(), 1)
+        // - the calls refuse the length before they use the shorter memory.
+        let refused = unsafe {
+            [
+                node.channel.put(&put, Flags::empty(), 1),
+                node.channel.get(&get, Flags::empty(), 1),
+            ]
         };
-        assert_eq!(put, Err(Error::Unsupported), "{len}");
-        // SAFETY:
-        // - as above.
-        let get = unsafe {
-            node.channel
-                .get(&GetRequest::new(node.local(), to, len), Flags::empty(), 1)
-        };
-        assert_eq!(get, Err(Error::Unsupported), "{len}");
+        assert_eq!(refused, [const { Err(Error::Unsupported) }; 2], "{len}");
     }
     assert_eq!(node.channel.pending(), 0);
     node.put(&region, 8, Flags::empty(), 2);
@@ -114,10 +105,7 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
 
 #[test]
 fn an_answer_that_nobody_waits_for_ends_that_stream_only() {
-    let (node, other) = (
-        Node::open(StreamsOptions::default()),
-        Node::open(StreamsOptions::default()),
-    );
+    let (node, other) = Node::two();
     let there = node.import(&other);
     let played = Played::open(false);
     let (region, end) = played.known_to(&node, LEN);

@@ -11,8 +11,7 @@ use crate::network::SocketStreams;
 
 /// A process, and a second process that has connected to it.
 fn two() -> (Node, Node, RemoteRegion) {
-    let node = Node::open(StreamsOptions::default());
-    let other = Node::open(StreamsOptions::default());
+    let (node, other) = Node::two();
     let region = other.import(&node);
     (node, other, region)
 }

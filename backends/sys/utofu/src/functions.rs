@@ -8,8 +8,25 @@ use crate::types::*;
 /// `()` for the two that return nothing. The caller has the types by `use unipgas_utofu_sys::*`.
 #[macro_export]
 macro_rules! utofu_functions {
-    ($callback:ident) => {
+    // A start function and its twin that prepares differ in their last parameters.
+    (@all $callback:ident
+        { $($before:tt)* }
+        { $(fn $start:ident | $prepare:ident($($parameter:ident: $ty:ty),* $(,)?);)* }
+        { $($after:tt)* }
+    ) => {
         $callback! {
+            $($before)*
+            // one-sided start
+            $(fn $start(vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void) -> c_int;)*
+            // one-sided prepare
+            $(fn $prepare(
+                vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;)*
+            $($after)*
+        }
+    };
+    ($callback:ident) => {
+        $crate::utofu_functions! { @all $callback {
             // TNI query
             fn utofu_get_onesided_tnis(tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) -> c_int;
             fn utofu_get_barrier_tnis(tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) -> c_int;
@@ -52,136 +69,66 @@ macro_rules! utofu_functions {
             ) -> c_int;
             fn utofu_query_stadd(vcq_id: utofu_vcq_id_t, stag: c_uint, stadd: *mut utofu_stadd_t) -> c_int;
             fn utofu_dereg_mem(vcq_hdl: utofu_vcq_hdl_t, stadd: utofu_stadd_t, flags: c_ulong) -> c_int;
-            // one-sided start
-            fn utofu_put(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_put_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-                cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_put_stride(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_put_stride_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                mtu: usize, gap: usize, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_put_piggyback(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: *mut c_void, rmt_stadd: utofu_stadd_t,
-                length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_put_piggyback8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: u64, rmt_stadd: utofu_stadd_t,
-                length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_get(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_get_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-                cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_get_stride(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_get_stride_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                mtu: usize, gap: usize, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_armw4(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u32,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_armw8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u64,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_cswap4(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u32, new_value: u32,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_cswap8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u64, new_value: u64,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
-            ) -> c_int;
-            fn utofu_nop(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, cbdata: *mut c_void) -> c_int;
-            // one-sided prepare
-            fn utofu_prepare_put(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, desc: *mut c_void,
-                desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_put_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-                desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_put_stride(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_put_stride_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                mtu: usize, gap: usize, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_put_piggyback(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: *mut c_void, rmt_stadd: utofu_stadd_t,
-                length: usize, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_put_piggyback8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: u64, rmt_stadd: utofu_stadd_t,
-                length: usize, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_get(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, desc: *mut c_void,
-                desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_get_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-                desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_get_stride(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_get_stride_gap(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
-                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
-                mtu: usize, gap: usize, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_armw4(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u32,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_armw8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u64,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_cswap4(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u32, new_value: u32,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_cswap8(
-                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u64, new_value: u64,
-                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
-            ) -> c_int;
-            fn utofu_prepare_nop(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize) -> c_int;
+        } {
+            // one-sided start and prepare
+            fn utofu_put | utofu_prepare_put(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_put_gap | utofu_prepare_put_gap(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong, mtu: usize, gap: usize,
+            );
+            fn utofu_put_stride | utofu_prepare_put_stride(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize,
+                stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+            );
+            fn utofu_put_stride_gap | utofu_prepare_put_stride_gap(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize,
+                stride: usize, num_blocks: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+            );
+            fn utofu_put_piggyback | utofu_prepare_put_piggyback(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_data: *mut c_void, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_put_piggyback8 | utofu_prepare_put_piggyback8(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_data: u64, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_get | utofu_prepare_get(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_get_gap | utofu_prepare_get_gap(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize, edata: u64,
+                flags: c_ulong, mtu: usize, gap: usize,
+            );
+            fn utofu_get_stride | utofu_prepare_get_stride(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize,
+                stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+            );
+            fn utofu_get_stride_gap | utofu_prepare_get_stride_gap(
+                rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t, rmt_stadd: utofu_stadd_t, length: usize,
+                stride: usize, num_blocks: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+            );
+            fn utofu_armw4 | utofu_prepare_armw4(
+                rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u32, rmt_stadd: utofu_stadd_t, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_armw8 | utofu_prepare_armw8(
+                rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u64, rmt_stadd: utofu_stadd_t, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_cswap4 | utofu_prepare_cswap4(
+                rmt_vcq_id: utofu_vcq_id_t, old_value: u32, new_value: u32, rmt_stadd: utofu_stadd_t, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_cswap8 | utofu_prepare_cswap8(
+                rmt_vcq_id: utofu_vcq_id_t, old_value: u64, new_value: u64, rmt_stadd: utofu_stadd_t, edata: u64,
+                flags: c_ulong,
+            );
+            fn utofu_nop | utofu_prepare_nop(flags: c_ulong);
+        } {
             // post
             fn utofu_post_toq(vcq_hdl: utofu_vcq_hdl_t, desc: *mut c_void, desc_size: usize, cbdata: *mut c_void) -> c_int;
             // completion
@@ -204,7 +151,7 @@ macro_rules! utofu_functions {
             fn utofu_query_tofu_version(major_ver: *mut c_int, minor_ver: *mut c_int) -> ();
             fn utofu_query_utofu_version(major_ver: *mut c_int, minor_ver: *mut c_int) -> ();
             fn utofu_query_my_coords(coords: *mut u8) -> c_int;
-        }
+        } }
     };
 }
 

@@ -117,7 +117,6 @@ structures! {
         qp_type: u32, bind_mw: [u64; 6],
     }
     ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int, }
-    ibv_ah { context: *mut ibv_context, pd: *mut ibv_pd, handle: u32, }
     ibv_odp_caps { general_caps: u64, per_transport_caps: [u32; 3], }
     ibv_device_attr_ex {
         orig_attr: ibv_device_attr, comp_mask: u32, odp_caps: ibv_odp_caps, completion_timestamp_mask: u64, hca_core_clock: u64,

@@ -7,51 +7,47 @@ use unipgas_verbs::{Verbs, probe};
 
 use crate::device::inject;
 use crate::node::{Node, until};
-use crate::process::{alone, with_others};
+use crate::process::{alone, with_others_on};
 
 const DEVICE: &str = "UNIPGAS_VERBS_DEVICE";
 const GID: &str = "UNIPGAS_VERBS_GID";
 
-fn works(name: &str, verbs: &str, environment: &[(&str, &str)]) {
-    alone(name, verbs, environment, || {
-        assert_eq!(probe(), Ok(()));
-        let (node, other) = (Node::open(), Node::open());
-        node.works(&node.know(&other));
-        other.works(&other.know(&node));
-    });
+/// The nodes reach each other.
+pub fn reach(node: &Node, other: &Node) {
+    assert_eq!(probe(), Ok(()));
+    node.works(&node.know(other));
+    other.works(&other.know(node));
 }
 
 /// There is no place, and the reason is one line with all of `says` in it.
-fn refuses(name: &str, verbs: &str, environment: &[(&str, &str)], says: &[&str]) {
-    alone(name, verbs, environment, || {
-        let error = Verbs::from_env(&Opening::on_one_host(2)).map(drop);
-        let error = error.unwrap_err();
-        let text = error.to_string();
-        println!("{text}");
-        assert!(
-            matches!(error, Error::Unreachable(_) | Error::InvalidArgument(_)),
-            "{text}"
-        );
-        assert!(!text.contains('\n'));
-        assert!(says.iter().all(|what| text.contains(what)), "{text}");
-        // Without what an error says of its kind.
-        assert!(text.ends_with(&probe().unwrap_err()), "{text}");
-    });
+fn refused(says: &[&str]) {
+    let error = Verbs::from_env(&Opening::on_one_host(2)).map(drop);
+    let error = error.unwrap_err();
+    let text = error.to_string();
+    println!("{text}");
+    assert!(
+        matches!(error, Error::Unreachable(_) | Error::InvalidArgument(_)),
+        "{text}"
+    );
+    assert!(!text.contains('\n'));
+    assert!(says.iter().all(|what| text.contains(what)), "{text}");
+    // Without what an error says of its kind.
+    assert!(text.ends_with(&probe().unwrap_err()), "{text}");
 }
 
 #[test]
 fn devices_by_name() {
-    let name = "choice::devices_by_name";
     let verbs = "devices=2,ports=2";
-    for device in ["fake0", "fake1", "fake0:1", "fake1:2"] {
-        works(name, verbs, &[(DEVICE, device)]);
+    for device in ["double0", "double1", "double0:1", "double1:2"] {
+        alone(verbs, &[(DEVICE, device)], || {
+            reach(&Node::open(), &Node::open())
+        });
     }
 }
 
 /// Devices differ in what they can do, and are used all the same.
 #[test]
 fn devices_that_can_do_little() {
-    let name = "choice::devices_that_can_do_little";
     for verbs in [
         "odp=1",
         "atomics=none",
@@ -61,100 +57,98 @@ fn devices_that_can_do_little() {
         "max_sge=1,gids=1",
         "max_msg_sz=4096",
     ] {
-        works(name, verbs, &[]);
+        alone(verbs, &[], || reach(&Node::open(), &Node::open()));
     }
 }
 
 #[test]
 fn devices_that_are_none() {
-    let name = "choice::devices_that_are_none";
     let verbs = "devices=2,ports=2";
-    refuses(
-        name,
-        verbs,
-        &[(DEVICE, "mlx5_0")],
-        &["mlx5_0", "fake0, fake1", DEVICE],
-    );
-    refuses(name, verbs, &[(DEVICE, "fake0:3")], &["fake0", "port 3"]);
-    for wrong in ["fake0:0", "fake0:x", "fake0:", "fake0:999"] {
-        refuses(
-            name,
-            verbs,
-            &[(DEVICE, wrong)],
-            &[DEVICE, wrong, "mlx5_0:1"],
-        );
+    alone(verbs, &[(DEVICE, "mlx5_0")], || {
+        refused(&["mlx5_0", "double0, double1", DEVICE])
+    });
+    alone(verbs, &[(DEVICE, "double0:3")], || {
+        refused(&["double0", "port 3"])
+    });
+    for wrong in ["double0:0", "double0:x", "double0:", "double0:999"] {
+        alone(verbs, &[(DEVICE, wrong)], || {
+            refused(&[DEVICE, wrong, "mlx5_0:1"])
+        });
     }
-    refuses(name, "devices=0", &[], &["no RDMA device"]);
-    refuses(name, "devices=0", &[(DEVICE, "fake0")], &["no RDMA device"]);
-    refuses(name, "max_srq=0", &[], &["fake0", "shared receive queues"]);
+    alone("devices=0", &[], || refused(&["no RDMA device"]));
+    alone("devices=0", &[(DEVICE, "double0")], || {
+        refused(&["no RDMA device"])
+    });
+    alone("max_srq=0", &[], || {
+        refused(&["double0", "shared receive queues"])
+    });
 }
 
 #[test]
 fn addresses_by_number() {
-    let name = "choice::addresses_by_number";
     for link in ["link=ib", "link=eth"] {
-        works(name, link, &[]);
+        alone(link, &[], || reach(&Node::open(), &Node::open()));
         for gid in ["0", "1", "3"] {
-            works(name, link, &[(GID, gid)]);
+            alone(link, &[(GID, gid)], || reach(&Node::open(), &Node::open()));
         }
-        refuses(name, link, &[(GID, "77")], &["fake0", "GID 77"]);
-        refuses(name, link, &[(GID, "x")], &[GID, "x"]);
+        alone(link, &[(GID, "77")], || refused(&["double0", "GID 77"]));
+        alone(link, &[(GID, "x")], || refused(&[GID, "x"]));
     }
-    works(
-        name,
+    alone(
         "link=eth,devices=2,ports=2",
-        &[(DEVICE, "fake1:2"), (GID, "2")],
+        &[(DEVICE, "double1:2"), (GID, "2")],
+        || reach(&Node::open(), &Node::open()),
     );
 }
 
 #[test]
 fn patience_by_its_exponent() {
     const TIMEOUT: &str = "UNIPGAS_VERBS_TIMEOUT";
-    let name = "choice::patience_by_its_exponent";
-    works(name, "", &[(TIMEOUT, "8")]);
-    works(name, "", &[(TIMEOUT, "31")]);
+    alone("", &[(TIMEOUT, "8")], || {
+        reach(&Node::open(), &Node::open())
+    });
+    alone("", &[(TIMEOUT, "31")], || {
+        reach(&Node::open(), &Node::open())
+    });
     for wrong in ["7", "32", "-1", "long"] {
-        refuses(name, "", &[(TIMEOUT, wrong)], &[TIMEOUT, wrong, "8 to 31"]);
+        alone("", &[(TIMEOUT, wrong)], || {
+            refused(&[TIMEOUT, wrong, "8 to 31"])
+        });
     }
 }
 
 #[test]
 fn a_port_that_is_down_is_not_used() {
-    let name = "choice::a_port_that_is_down_is_not_used";
-    alone(name, "devices=2,ports=2", &[], || {
+    alone("devices=2,ports=2", &[], || {
         // One after the other goes down, and the next one is used.
         for down in [
-            "port_down=1@fake0",
-            "port_down=2@fake0",
-            "port_down=1@fake1",
+            "port_down=1@double0",
+            "port_down=2@double0",
+            "port_down=1@double1",
         ] {
             inject(down);
-            let (node, other) = (Node::open(), Node::open());
-            node.works(&node.know(&other));
+            reach(&Node::open(), &Node::open());
         }
         inject("port_down");
         let error = probe().unwrap_err();
         for what in [
-            "fake0",
-            "fake1",
+            "double0",
+            "double1",
             "port 1 is not active",
             "port 2 is not active",
         ] {
             assert!(error.contains(what), "{error}");
         }
         assert!(!error.contains('\n'));
-        inject("port_up=2@fake1");
-        let (node, other) = (Node::open(), Node::open());
-        node.works(&node.know(&other));
+        inject("port_up=2@double1");
+        reach(&Node::open(), &Node::open());
     });
 }
 
 /// Ranks take different ones, which reach each other.
 #[test]
 fn ranks_share_the_devices() {
-    let name = "choice::ranks_share_the_devices";
-    with_others(
-        name,
+    with_others_on(
         "devices=3",
         &[
             ("UNIPGAS_JOB", "shares"),
@@ -178,7 +172,7 @@ fn ranks_share_the_devices() {
             let node = Node::open();
             wire.say(&node.name());
             assert_eq!(wire.hear(), b"dies");
-            inject("device_fatal@fake0");
+            inject("device_fatal@double0");
             // Nothing is registered on a device that has died.
             let lives = node.transport.allocate(4096, Rights::FULL).is_ok();
             wire.say(if lives { b"another" } else { b"shares" });
@@ -189,17 +183,15 @@ fn ranks_share_the_devices() {
 /// InfiniBand and Ethernet do not reach each other, and that is said.
 #[test]
 fn links_of_two_kinds() {
-    let name = "choice::links_of_two_kinds";
-    with_others(
-        name,
+    with_others_on(
         "link=ib",
         &[],
         |others| {
             let node = Node::open();
-            let verbs = std::env::var("FAKE_VERBS")
+            let verbs = std::env::var("VERBS_DOUBLE")
                 .unwrap()
                 .replace("link=ib", "link=eth");
-            let mut other = others.begin(&[("FAKE_VERBS", &verbs)]);
+            let mut other = others.begin(&[("VERBS_DOUBLE", &verbs)]);
             let name = other.wire.hear();
             let error = node.transport.connect_within(&name[8..], Deadline::Never);
             let text = error.map(drop).unwrap_err().to_string();

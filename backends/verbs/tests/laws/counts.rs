@@ -7,7 +7,7 @@ use unipgas_core::{Flags, Rights};
 
 use crate::device::{count, requests};
 use crate::node::{Node, PeerLink, until};
-use crate::process::alone;
+use crate::process::{alone, alone_as, test_of};
 
 const MANY: u64 = 4096;
 
@@ -69,8 +69,8 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
 /// An operation in 16, and the end of all.
 const FEW: u64 = MANY / 16 + 1;
 
-fn two(name: &str, body: impl FnOnce(&Node, &PeerLink, &Node)) {
-    alone(name, "", &[], || {
+fn two(body: impl FnOnce(&Node, &PeerLink, &Node)) {
+    alone_as(test_of(&body), "", &[], || {
         let (here, there) = (Node::open(), Node::open());
         let link = here.know(&there);
         body(&here, &link, &there);
@@ -79,43 +79,40 @@ fn two(name: &str, body: impl FnOnce(&Node, &PeerLink, &Node)) {
 
 #[test]
 fn a_put_with_notice_is_two_requests_and_a_doorbell() {
-    two(
-        "counts::a_put_with_notice_is_two_requests_and_a_doorbell",
-        |here, link, there| {
-            // The first one makes a lane.
-            while !here.tell_quickly(link, 8, 0, 1) {}
-            there.await_notice(0, 1);
-            let quick = cost(
-                here,
-                |nth| {
-                    while !here.tell_quickly(link, 8, 0, nth + 1) {
-                        here.transport.progress();
-                    }
-                },
-                |nth| there.await_notice(0, nth + 1),
-            );
-            // Messages about credits are unsignaled writes, too.
-            let of_room = MANY / (PROMISED / 2) / 32 + 1;
-            check("put_unsignaled", &quick, (2, MANY), 0, FEW + of_room);
-            let flags = Flags::GATHERED | Flags::ORDERED;
-            let gathered = cost(
-                here,
-                |nth| {
-                    here.insist(|| here.tell(link, 8, 64, nth, flags)).unwrap();
-                },
-                |nth| there.await_notice(64, nth),
-            );
-            // A notice that had to wait for credits needs a confirmation, too.
-            let asked = 2 * MANY / GATHERED;
-            // Writes without credits, because their message is late, are signaled one by one.
-            check("put_notify", &gathered, (2, MANY), asked, MANY);
-        },
-    );
+    two(|here, link, there| {
+        // The first one makes a lane.
+        while !here.tell_quickly(link, 8, 0, 1) {}
+        there.await_notice(0, 1);
+        let quick = cost(
+            here,
+            |nth| {
+                while !here.tell_quickly(link, 8, 0, nth + 1) {
+                    here.transport.progress();
+                }
+            },
+            |nth| there.await_notice(0, nth + 1),
+        );
+        // Messages about credits are unsignaled writes, too.
+        let of_room = MANY / (PROMISED / 2) / 32 + 1;
+        check("put_unsignaled", &quick, (2, MANY), 0, FEW + of_room);
+        let flags = Flags::GATHERED | Flags::ORDERED;
+        let gathered = cost(
+            here,
+            |nth| {
+                here.insist(|| here.tell(link, 8, 64, nth, flags)).unwrap();
+            },
+            |nth| there.await_notice(64, nth),
+        );
+        // A notice that had to wait for credits needs a confirmation, too.
+        let asked = 2 * MANY / GATHERED;
+        // Writes without credits, because their message is late, are signaled one by one.
+        check("put_notify", &gathered, (2, MANY), asked, MANY);
+    });
 }
 
 #[test]
 fn a_put_is_one_and_one() {
-    two("counts::a_put_is_one_and_one", |here, link, there| {
+    two(|here, link, there| {
         let write = |nth: u32, len, flags| {
             here.word(0).store(nth.into(), Ordering::Relaxed);
             here.insist(|| here.put(link, 0, 8, len, flags)).unwrap();
@@ -150,7 +147,7 @@ fn a_put_is_one_and_one() {
 
 #[test]
 fn a_get_is_one_and_one() {
-    two("counts::a_get_is_one_and_one", |here, link, _| {
+    two(|here, link, _| {
         let get = |_| {
             here.insist(|| here.get(link, 8, 64, 8)).unwrap();
         };
@@ -162,7 +159,6 @@ fn a_get_is_one_and_one() {
 /// For devices with atomics that exclude the processors, and for devices that must be the only executor.
 #[test]
 fn an_atomic_operation_is_one_and_one() {
-    let name = "counts::an_atomic_operation_is_one_and_one";
     let words = Rights::FULL | Rights::WORDS;
     for (atomics, rights, by_device) in [
         ("atomics=glob", Rights::FULL, true),
@@ -170,7 +166,7 @@ fn an_atomic_operation_is_one_and_one() {
         ("atomics=hca", words, false),
         ("atomics=none", words, false),
     ] {
-        alone(name, atomics, &[], || {
+        alone(atomics, &[], || {
             let (here, there) = (Node::open(), Node::with(rights));
             let link = here.know(&there);
             let before = count("wr.fetch_add");
@@ -191,25 +187,20 @@ fn an_atomic_operation_is_one_and_one() {
 
 #[test]
 fn memory_for_records_is_not_registered() {
-    alone(
-        "counts::memory_for_records_is_not_registered",
-        "",
-        &[],
-        || {
-            let transport = crate::node::open();
-            for (rights, registered) in [(Rights::FULL, 1), (Rights::FULL | Rights::RECORDS, 0)] {
-                let before = count("mr");
-                let memory = transport.allocate(1 << 16, rights).unwrap();
-                assert_eq!(count("mr") - before, registered, "{rights:?}");
-                drop(memory);
-            }
-        },
-    );
+    alone("", &[], || {
+        let transport = crate::node::open();
+        for (rights, registered) in [(Rights::FULL, 1), (Rights::FULL | Rights::RECORDS, 0)] {
+            let before = count("mr");
+            let memory = transport.allocate(1 << 16, rights).unwrap();
+            assert_eq!(count("mr") - before, registered, "{rights:?}");
+            drop(memory);
+        }
+    });
 }
 
 #[test]
 fn the_end_of_all_costs_one() {
-    two("counts::the_end_of_all_costs_one", |here, link, there| {
+    two(|here, link, there| {
         while !here.tell_quickly(link, 8, 0, 1) {}
         assert_eq!(here.settle(), []);
         for nth in 2..10 {
@@ -244,51 +235,45 @@ fn mostly(mut exact: impl FnMut(u64) -> bool) {
 
 #[test]
 fn what_is_held_leaves_by_one_doorbell() {
-    two(
-        "counts::what_is_held_leaves_by_one_doorbell",
-        |here, link, there| {
-            const TOGETHER: u64 = 16;
-            let flags = Flags::INLINE | Flags::GATHERED;
-            mostly(|round| {
-                let before = (count("doorbells"), requests());
-                here.channel.begin_batch(&link.region);
-                for nth in 0..TOGETHER as usize {
-                    here.word(8 * nth)
-                        .store(round + nth as u64, Ordering::Relaxed);
-                    here.insist(|| here.put(link, 8 * nth, 8 * nth, 8, flags))
-                        .unwrap();
-                }
-                let held = count("doorbells") == before.0;
-                here.channel.end_batch(&link.region, false);
-                let asked = (count("doorbells"), requests());
-                let together = asked == (before.0 + 1, before.1 + TOGETHER);
-                assert_eq!(here.settle(), []);
-                for nth in 0..TOGETHER as usize {
-                    let there = there.word(8 * nth).load(Ordering::Acquire);
-                    assert_eq!(there, round + nth as u64);
-                }
-                held && together
-            });
-        },
-    );
+    two(|here, link, there| {
+        const TOGETHER: u64 = 16;
+        let flags = Flags::INLINE | Flags::GATHERED;
+        mostly(|round| {
+            let before = (count("doorbells"), requests());
+            here.channel.begin_batch(&link.region);
+            for nth in 0..TOGETHER as usize {
+                here.word(8 * nth)
+                    .store(round + nth as u64, Ordering::Relaxed);
+                here.insist(|| here.put(link, 8 * nth, 8 * nth, 8, flags))
+                    .unwrap();
+            }
+            let held = count("doorbells") == before.0;
+            here.channel.end_batch(&link.region, false);
+            let asked = (count("doorbells"), requests());
+            let together = asked == (before.0 + 1, before.1 + TOGETHER);
+            assert_eq!(here.settle(), []);
+            for nth in 0..TOGETHER as usize {
+                let there = there.word(8 * nth).load(Ordering::Acquire);
+                assert_eq!(there, round + nth as u64);
+            }
+            held && together
+        });
+    });
 }
 
 #[test]
 fn who_waits_waits_for_nothing_that_is_held() {
-    two(
-        "counts::who_waits_waits_for_nothing_that_is_held",
-        |here, link, there| {
-            for round in 1..100 {
-                here.channel.begin_batch(&link.region);
-                here.word(0).store(round, Ordering::Relaxed);
-                let flags = Flags::INLINE | Flags::GATHERED;
-                here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
-                assert_eq!(here.settle(), []);
-                assert_eq!(there.word(0).load(Ordering::Acquire), round);
-                here.channel.end_batch(&link.region, false);
-            }
-        },
-    );
+    two(|here, link, there| {
+        for round in 1..100 {
+            here.channel.begin_batch(&link.region);
+            here.word(0).store(round, Ordering::Relaxed);
+            let flags = Flags::INLINE | Flags::GATHERED;
+            here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
+            assert_eq!(here.settle(), []);
+            assert_eq!(there.word(0).load(Ordering::Acquire), round);
+            here.channel.end_batch(&link.region, false);
+        }
+    });
 }
 
 /// A put of a word that says that more comes soon.
@@ -302,83 +287,74 @@ fn put_and_promise(here: &Node, link: &PeerLink, nth: usize, value: u64, flags: 
 
 #[test]
 fn what_stays_leaves_with_what_comes_next() {
-    two(
-        "counts::what_stays_leaves_with_what_comes_next",
-        |here, link, there| {
-            const TOGETHER: usize = 16;
-            for flags in [Flags::empty(), Flags::INLINE | Flags::GATHERED] {
-                mostly(|round| {
-                    let before = (count("doorbells"), requests());
-                    let value = |nth: usize| round + nth as u64;
-                    for nth in 1..TOGETHER {
-                        put_and_promise(here, link, nth, value(nth), flags);
-                    }
-                    let stayed = count("doorbells") == before.0;
-                    here.word(0).store(value(0), Ordering::Relaxed);
-                    here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
-                    let after = (before.0 + 1, before.1 + TOGETHER as u64);
-                    let together = (count("doorbells"), requests()) == after;
-                    assert_eq!(here.settle(), []);
-                    for nth in 0..TOGETHER {
-                        assert_eq!(there.word(8 * nth).load(Ordering::Acquire), value(nth));
-                    }
-                    stayed && together
-                });
-            }
-        },
-    );
+    two(|here, link, there| {
+        const TOGETHER: usize = 16;
+        for flags in [Flags::empty(), Flags::INLINE | Flags::GATHERED] {
+            mostly(|round| {
+                let before = (count("doorbells"), requests());
+                let value = |nth: usize| round + nth as u64;
+                for nth in 1..TOGETHER {
+                    put_and_promise(here, link, nth, value(nth), flags);
+                }
+                let stayed = count("doorbells") == before.0;
+                here.word(0).store(value(0), Ordering::Relaxed);
+                here.insist(|| here.put(link, 0, 0, 8, flags)).unwrap();
+                let after = (before.0 + 1, before.1 + TOGETHER as u64);
+                let together = (count("doorbells"), requests()) == after;
+                assert_eq!(here.settle(), []);
+                for nth in 0..TOGETHER {
+                    assert_eq!(there.word(8 * nth).load(Ordering::Acquire), value(nth));
+                }
+                stayed && together
+            });
+        }
+    });
 }
 
 #[test]
 fn what_stays_leaves_when_somebody_waits() {
-    two(
-        "counts::what_stays_leaves_when_somebody_waits",
-        |here, link, there| {
-            for round in 1..100 {
-                put_and_promise(here, link, 0, round, Flags::empty());
-                // A wait for any operation sends it.
-                until(&here.transport, || {
-                    there.word(0).load(Ordering::Acquire) == round
-                });
-                put_and_promise(here, link, 1, round, Flags::empty());
-                assert_eq!(here.settle(), []);
-                assert_eq!(there.word(8).load(Ordering::Acquire), round);
-                // No operation follows.
-                put_and_promise(here, link, 2, round, Flags::empty());
-                here.channel.begin_batch(&link.region);
-                here.channel.end_batch(&link.region, false);
-                while there.word(16).load(Ordering::Acquire) != round {
-                    std::thread::yield_now();
-                }
-                assert_eq!(here.settle(), []);
+    two(|here, link, there| {
+        for round in 1..100 {
+            put_and_promise(here, link, 0, round, Flags::empty());
+            // A wait for any operation sends it.
+            until(&here.transport, || {
+                there.word(0).load(Ordering::Acquire) == round
+            });
+            put_and_promise(here, link, 1, round, Flags::empty());
+            assert_eq!(here.settle(), []);
+            assert_eq!(there.word(8).load(Ordering::Acquire), round);
+            // No operation follows.
+            put_and_promise(here, link, 2, round, Flags::empty());
+            here.channel.begin_batch(&link.region);
+            here.channel.end_batch(&link.region, false);
+            while there.word(16).load(Ordering::Acquire) != round {
+                std::thread::yield_now();
             }
-        },
-    );
+            assert_eq!(here.settle(), []);
+        }
+    });
 }
 
 #[test]
 fn more_than_are_kept_leave_at_once() {
-    two(
-        "counts::more_than_are_kept_leave_at_once",
-        |here, link, _| {
-            mostly(|round| {
-                let before = (count("doorbells"), requests());
-                for nth in 0..100 {
-                    put_and_promise(here, link, nth, round, Flags::empty());
-                }
-                let after = (count("doorbells"), requests());
-                // Fewer than 32 stay.
-                assert!(after.1 > before.1 + 68, "{before:?}, then {after:?}");
-                assert_eq!(here.settle(), []);
-                after == (before.0 + 3, before.1 + 96)
-            });
-        },
-    );
+    two(|here, link, _| {
+        mostly(|round| {
+            let before = (count("doorbells"), requests());
+            for nth in 0..100 {
+                put_and_promise(here, link, nth, round, Flags::empty());
+            }
+            let after = (count("doorbells"), requests());
+            // Fewer than 32 stay.
+            assert!(after.1 > before.1 + 68, "{before:?}, then {after:?}");
+            assert_eq!(here.settle(), []);
+            after == (before.0 + 3, before.1 + 96)
+        });
+    });
 }
 
 #[test]
 fn what_stays_ends_with_its_peer() {
-    alone("counts::what_stays_ends_with_its_peer", "", &[], || {
+    alone("", &[], || {
         let here = Node::open();
         for _ in 0..20 {
             let there = Node::open();

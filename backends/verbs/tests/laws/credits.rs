@@ -9,7 +9,7 @@ use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
 use crate::device::count;
 use crate::node::{LEN, Node, PeerLink, remote, until};
-use crate::process::{ProcessPipe, alone, with_others};
+use crate::process::{OtherProcesses, ProcessPipe, alone, with_others_on};
 
 /// Counts what comes, and answers with it.
 #[derive(Default)]
@@ -83,9 +83,7 @@ const THREADS: usize = 3;
 const ROUNDS: u32 = 1500;
 
 fn other(mut wire: ProcessPipe) {
-    let node = Node::open();
-    wire.say(&node.name());
-    let to = node.find(&wire.hear());
+    let (node, to) = Node::join(&mut wire);
     let all: Vec<usize> = (0..THREADS).collect();
     std::thread::scope(|scope| {
         for thread in all {
@@ -100,72 +98,47 @@ fn other(mut wire: ProcessPipe) {
     });
 }
 
-fn storm_from_all(name: &str, verbs: &str, others: usize) {
-    let told = with_others(
-        name,
-        verbs,
-        &[],
-        |begun| {
-            let node = Node::open();
-            let echo = Arc::new(Echo::default());
-            node.memory.handle_by(echo.clone()).unwrap();
-            let mut all: Vec<_> = (0..others).map(|_| begun.begin(&[])).collect();
-            let links: Vec<_> = all
-                .iter_mut()
-                .map(|other| {
-                    let link = node.find(&other.wire.hear());
-                    other.wire.say(&node.name());
-                    link
-                })
-                .collect();
-            // This one's own notices go against the storm.
-            for nth in 1..200 {
-                for link in &links {
-                    let post = || node.tell(link, 64, 72, nth, Flags::GATHERED);
-                    node.insist(post).unwrap();
-                }
-            }
-            let expected = (others * THREADS) as u64 * u64::from(ROUNDS);
-            until(&node.transport, || {
-                echo.0.load(Ordering::Relaxed) == expected
-            });
-            for other in &mut all {
-                assert_eq!(other.wire.hear_number(), 0, "of a sender");
-            }
-            assert_eq!(node.settle(), []);
-            assert_eq!(count("rnr"), 0);
-            drop(links);
-            drop(node);
-            all.into_iter().for_each(|other| other.ends());
-        },
-        other,
-    );
-    if let Some(told) = told {
-        assert!(!told.contains("panicked"), "{told}");
+fn storm_from_all(begun: &OtherProcesses, others: usize) {
+    let node = Node::open();
+    let echo = Arc::new(Echo::default());
+    node.memory.handle_by(echo.clone()).unwrap();
+    let (links, mut all): (Vec<_>, Vec<_>) = (0..others).map(|_| node.meet(begun)).unzip();
+    // This one's own notices go against the storm.
+    for nth in 1..200 {
+        for link in &links {
+            let post = || node.tell(link, 64, 72, nth, Flags::GATHERED);
+            node.insist(post).unwrap();
+        }
     }
+    let expected = (others * THREADS) as u64 * u64::from(ROUNDS);
+    until(&node.transport, || {
+        echo.0.load(Ordering::Relaxed) == expected
+    });
+    for other in &mut all {
+        assert_eq!(other.wire.hear_number(), 0, "of a sender");
+    }
+    assert_eq!(node.settle(), []);
+    assert_eq!(count("rnr"), 0);
+    drop(links);
+    drop(node);
+    all.into_iter().for_each(|other| other.ends());
 }
 
 #[test]
 fn in_a_storm_every_message_finds_a_buffer() {
-    storm_from_all("credits::in_a_storm_every_message_finds_a_buffer", "", 3);
-}
-
-#[test]
-fn also_with_devices_that_take_little() {
-    storm_from_all(
-        "credits::also_with_devices_that_take_little",
-        "max_qp_wr=4,max_srq_wr=128",
-        3,
-    );
+    for verbs in ["", "max_qp_wr=4,max_srq_wr=128"] {
+        let told = with_others_on(verbs, &[], |others| storm_from_all(others, 3), other);
+        if let Some(told) = told {
+            assert!(!told.contains("panicked"), "{told}");
+        }
+    }
 }
 
 /// Peers that go in the midst of what they say take no buffers with them.
 #[test]
 fn those_who_go_leave_their_buffers() {
     let verbs = "max_srq_wr=160";
-    let name = "credits::those_who_go_leave_their_buffers";
-    with_others(
-        name,
+    with_others_on(
         verbs,
         &[],
         |begun| {
@@ -186,9 +159,7 @@ fn those_who_go_leave_their_buffers() {
             assert_eq!(count("rnr"), 0);
         },
         |mut wire| {
-            let node = Node::open();
-            wire.say(&node.name());
-            let to = node.find(&wire.hear());
+            let (node, to) = Node::join(&mut wire);
             for nth in 1.. {
                 let post = || node.tell(&to, 8, 16, nth, Flags::GATHERED);
                 node.insist(post).unwrap();
@@ -207,38 +178,33 @@ fn those_who_go_leave_their_buffers() {
 /// A place in the network that begins, says something and goes, again and again, in the same process.
 #[test]
 fn those_who_leave_leave_their_buffers() {
-    alone(
-        "credits::those_who_leave_leave_their_buffers",
-        "max_srq_wr=160",
-        &[],
-        || {
-            let node = Node::open();
-            let stops = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                // Somebody serves all the time, as a program does.
-                scope.spawn(|| until(&node.transport, || stops.load(Ordering::Relaxed)));
-                for _ in 0..60 {
-                    let other = Node::open();
-                    let to = other.know(&node);
-                    for nth in 1..100 {
-                        let post = || other.tell(&to, 8, 16, nth, Flags::GATHERED);
-                        other.insist(post).unwrap();
-                    }
-                    // It goes in the midst of it.
+    alone("max_srq_wr=160", &[], || {
+        let node = Node::open();
+        let stops = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Somebody serves all the time, as a program does.
+            scope.spawn(|| until(&node.transport, || stops.load(Ordering::Relaxed)));
+            for _ in 0..60 {
+                let other = Node::open();
+                let to = other.know(&node);
+                for nth in 1..100 {
+                    let post = || other.tell(&to, 8, 16, nth, Flags::GATHERED);
+                    other.insist(post).unwrap();
                 }
-                stops.store(true, Ordering::Relaxed);
-            });
-            let last = Node::open();
-            let to = last.know(&node);
-            for nth in 1..2000 {
-                let post = || last.tell(&to, 8, 16, nth, Flags::GATHERED);
-                last.insist(post).unwrap();
+                // It goes in the midst of it.
             }
-            assert_eq!(last.settle(), []);
-            assert_eq!(count("rnr"), 0);
-            let memory = last.transport.allocate(LEN, Rights::FULL).unwrap();
-            let found = to.peer.import(&memory.key(), Deadline::Never);
-            assert!(found.is_err(), "of another process");
-        },
-    );
+            stops.store(true, Ordering::Relaxed);
+        });
+        let last = Node::open();
+        let to = last.know(&node);
+        for nth in 1..2000 {
+            let post = || last.tell(&to, 8, 16, nth, Flags::GATHERED);
+            last.insist(post).unwrap();
+        }
+        assert_eq!(last.settle(), []);
+        assert_eq!(count("rnr"), 0);
+        let memory = last.transport.allocate(LEN, Rights::FULL).unwrap();
+        let found = to.peer.import(&memory.key(), Deadline::Never);
+        assert!(found.is_err(), "of another process");
+    });
 }

@@ -57,9 +57,7 @@ pub fn check_dead(node: &Node, to: &PeerLink, life: Life) {
 
 /// One that can be found, and does what it is told.
 fn other(mut wire: ProcessPipe) {
-    let node = Node::open();
-    wire.say(&node.name());
-    let to = node.find(&wire.hear());
+    let (node, to) = Node::join(&mut wire);
     // The rest is the first one's to decide.
     match wire.hear().as_slice() {
         b"drop" => {
@@ -83,43 +81,20 @@ fn other(mut wire: ProcessPipe) {
     }
 }
 
-struct Pair {
-    node: Node,
-    link: PeerLink,
-    other: crate::process::Other,
-}
-
-fn begin(others: &OtherProcesses) -> Pair {
-    let node = Node::open();
-    let mut other = others.begin(&[]);
-    let link = node.find(&other.wire.hear());
-    other.wire.say(&node.name());
-    node.works(&link);
-    Pair { node, link, other }
-}
-
 fn again(others: &OtherProcesses, node: &Node) {
-    let mut other = others.begin(&[]);
-    let link = node.find(&other.wire.hear());
-    other.wire.say(&node.name());
+    let (link, other) = node.meet(others);
     node.works(&link);
     other.kill();
 }
 
 #[test]
 fn one_that_is_killed_in_the_midst_of_it() {
-    let name = "deaths::one_that_is_killed_in_the_midst_of_it";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
             for nth in 0..5 {
-                let Pair {
-                    node,
-                    link,
-                    mut other,
-                } = begin(others);
+                let node = Node::open();
+                let (link, mut other) = node.meet(others);
+                node.works(&link);
                 other.wire.say(b"stream");
                 let (why, _) = std::thread::scope(|scope| {
                     let ends = scope.spawn(|| until_refused(&node, &link));
@@ -139,17 +114,11 @@ fn one_that_is_killed_in_the_midst_of_it() {
 
 #[test]
 fn one_that_ends_without_a_word() {
-    let name = "deaths::one_that_ends_without_a_word";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
-            let Pair {
-                node,
-                link,
-                mut other,
-            } = begin(others);
+            let node = Node::open();
+            let (link, mut other) = node.meet(others);
+            node.works(&link);
             other.wire.say(b"exit");
             // Nothing is posted: to look is enough.
             check_dead(&node, &link, Life::Dead);
@@ -160,33 +129,23 @@ fn one_that_ends_without_a_word() {
     );
 }
 
-fn leaves(name: &str, how: &str) {
-    with_others(
-        name,
-        "",
-        &[],
-        |others| {
-            for _ in 0..20 {
-                let Pair {
-                    node,
-                    link,
-                    mut other,
-                } = begin(others);
-                other.wire.say(how.as_bytes());
-                check_dead(&node, &link, Life::Left);
-                other.ends();
-            }
-        },
-        other,
-    );
+fn leaves(others: &OtherProcesses, how: &str) {
+    for _ in 0..20 {
+        let node = Node::open();
+        let (link, mut other) = node.meet(others);
+        node.works(&link);
+        other.wire.say(how.as_bytes());
+        check_dead(&node, &link, Life::Left);
+        other.ends();
+    }
 }
 
 #[test]
 fn one_that_goes_has_left() {
-    leaves("deaths::one_that_goes_has_left", "drop");
+    with_others(|others| leaves(others, "drop"), other);
 }
 
 #[test]
 fn one_that_ends_when_it_has_left_has_left() {
-    leaves("deaths::one_that_ends_when_it_has_left_has_left", "leave");
+    with_others(|others| leaves(others, "leave"), other);
 }

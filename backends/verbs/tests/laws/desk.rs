@@ -6,7 +6,7 @@ use unipgas_core::transport::Transport;
 
 use crate::many::limit_descriptors;
 use crate::node::Node;
-use crate::process::{alone, with_others};
+use crate::process::{alone, test_of, with_others_as};
 use crate::raw::{Door, is_closed, say, verdict};
 
 const WELCOME: u16 = 0;
@@ -18,9 +18,9 @@ fn descriptors() -> usize {
 }
 
 /// A process with a door, and another one that knocks there in the wrong way; then one that does so rightly.
-fn knocks(name: &str, verbs: &str, knock: impl FnOnce(&Door)) {
-    with_others(
-        name,
+fn knocks(verbs: &str, knock: impl FnOnce(&Door)) {
+    with_others_as(
+        test_of(&knock),
         verbs,
         &[],
         |begun| {
@@ -53,7 +53,7 @@ fn knocks(name: &str, verbs: &str, knock: impl FnOnce(&Door)) {
 
 #[test]
 fn garbage_is_refused() {
-    knocks("desk::garbage_is_refused", "", |door| {
+    knocks("", |door| {
         for len in [1, 8, 100, 160, 4096, 1 << 20] {
             let mut socket = door.connect();
             let garbage: Vec<u8> = (0..len).map(|nth: u32| (nth * 7 + 3) as u8).collect();
@@ -80,7 +80,7 @@ fn garbage_is_refused() {
 
 #[test]
 fn a_stranger_is_refused() {
-    knocks("desk::a_stranger_is_refused", "max_qp=24", |door| {
+    knocks("max_qp=24", |door| {
         for nth in 0..16 {
             let mut other = door.opening(5, 8);
             other[48 + nth] ^= 1;
@@ -95,39 +95,33 @@ fn a_stranger_is_refused() {
 #[test]
 fn who_says_half_keeps_nobody_out() {
     let mut kept = Vec::new();
-    knocks(
-        "desk::who_says_half_keeps_nobody_out",
-        "max_qp=24",
-        |door| {
-            let opening = door.opening(5, 8);
-            for len in (0..160).step_by(10) {
-                let mut socket = door.connect();
-                say(&mut socket, &opening[..len]);
-                kept.push(socket);
-            }
-            // The last byte comes later.
+    knocks("max_qp=24", |door| {
+        let opening = door.opening(5, 8);
+        for len in (0..160).step_by(10) {
             let mut socket = door.connect();
-            for byte in &opening {
-                say(&mut socket, &[*byte]);
-            }
-            assert_eq!(verdict(&mut socket), Some(WELCOME));
-        },
-    );
+            say(&mut socket, &opening[..len]);
+            kept.push(socket);
+        }
+        // The last byte comes later.
+        let mut socket = door.connect();
+        for byte in &opening {
+            say(&mut socket, &[*byte]);
+        }
+        assert_eq!(verdict(&mut socket), Some(WELCOME));
+    });
 }
 
 #[test]
 fn thousands_who_say_nothing_keep_nobody_out() {
     let mut kept: Vec<TcpStream> = Vec::new();
-    let name = "desk::thousands_who_say_nothing_keep_nobody_out";
-    knocks(name, "", |door| {
+    knocks("", |door| {
         kept.extend((0..3000).map(|_| door.connect()));
     });
 }
 
 #[test]
 fn who_goes_after_the_opening_leaves_nothing_behind() {
-    let name = "desk::who_goes_after_the_opening_leaves_nothing_behind";
-    knocks(name, "max_qp=24", |door| {
+    knocks("max_qp=24", |door| {
         for nth in 1..400 {
             let mut socket = door.connect();
             say(&mut socket, &door.opening(nth, 8));
@@ -152,8 +146,7 @@ fn who_goes_after_the_opening_leaves_nothing_behind() {
 #[test]
 fn who_promises_too_much_does_no_harm() {
     let mut kept: Vec<TcpStream> = Vec::new();
-    let name = "desk::who_promises_too_much_does_no_harm";
-    knocks(name, "", |door| {
+    knocks("", |door| {
         for credits in [0, u32::MAX] {
             let mut socket = door.connect();
             say(&mut socket, &door.opening(9, credits));
@@ -169,7 +162,7 @@ fn who_promises_too_much_does_no_harm() {
 /// What answers at the door of a process that is no more, or never was.
 #[test]
 fn what_answers_nonsense_is_not_a_peer() {
-    alone("desk::what_answers_nonsense_is_not_a_peer", "", &[], || {
+    alone("", &[], || {
         let node = Node::open();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-struct Fake {
+struct Double {
     inject: unsafe extern "C" fn(*const c_char) -> c_int,
     count: unsafe extern "C" fn(*const c_char) -> u64,
 }
@@ -21,9 +21,9 @@ fn path() -> PathBuf {
     found.expect("cargo has built libverbs_double.so beside the tests")
 }
 
-fn fake() -> &'static Fake {
-    static FAKE: OnceLock<Fake> = OnceLock::new();
-    FAKE.get_or_init(|| {
+fn double() -> &'static Double {
+    static DOUBLE: OnceLock<Double> = OnceLock::new();
+    DOUBLE.get_or_init(|| {
         let path = CString::new(path().into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY:
         // - the library's constructors need nothing; it is never unloaded, and has these functions of these types.
@@ -35,15 +35,15 @@ fn fake() -> &'static Fake {
                 assert!(!found.is_null(), "{name:?}");
                 found
             };
-            Fake {
+            Double {
                 inject: std::mem::transmute::<
                     *mut libc::c_void,
                     unsafe extern "C" fn(*const c_char) -> c_int,
-                >(find(c"fake_verbs_inject")),
+                >(find(c"verbs_double_inject")),
                 count: std::mem::transmute::<
                     *mut libc::c_void,
                     unsafe extern "C" fn(*const c_char) -> u64,
-                >(find(c"fake_verbs_count")),
+                >(find(c"verbs_double_count")),
             }
         }
     })
@@ -51,7 +51,7 @@ fn fake() -> &'static Fake {
 
 /// From now on libibverbs is this one.
 pub fn load() {
-    fake();
+    double();
 }
 
 /// Something happens to the devices of this process.
@@ -59,7 +59,7 @@ pub fn inject(what: &str) {
     let text = CString::new(what).unwrap();
     // SAFETY:
     // - a C string.
-    let unknown = unsafe { (fake().inject)(text.as_ptr()) };
+    let unknown = unsafe { (double().inject)(text.as_ptr()) };
     assert_eq!(unknown, 0, "{what}");
 }
 
@@ -68,7 +68,7 @@ pub fn count(what: &str) -> u64 {
     let text = CString::new(what).unwrap();
     // SAFETY:
     // - a C string.
-    let count = unsafe { (fake().count)(text.as_ptr()) };
+    let count = unsafe { (double().count)(text.as_ptr()) };
     assert_ne!(count, u64::MAX, "{what}");
     count
 }

@@ -6,7 +6,7 @@ use unipgas_core::transport::{Life, Transport};
 use crate::deaths::{check_dead, until_refused};
 use crate::device::inject;
 use crate::node::{Node, open, until};
-use crate::process::{ProcessPipe, alone, with_others};
+use crate::process::{ProcessPipe, alone, test_of, with_others_as};
 
 /// What is expected of a line that the user reads.
 fn lines(told: &str, what: &str) -> usize {
@@ -16,16 +16,14 @@ fn lines(told: &str, what: &str) -> usize {
 }
 
 /// Something happens to this process's device in the midst of what it does with another process; both sides learn of it. Afterwards `then`.
-fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
-    with_others(
-        name,
+fn cut(verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
+    with_others_as(
+        test_of(&then),
         verbs,
         &[],
         |others| {
             let node = Node::open();
-            let mut other = others.begin(&[]);
-            let link = node.find(&other.wire.hear());
-            other.wire.say(&node.name());
+            let (link, mut other) = node.meet(others);
             node.works(&link);
             assert_eq!(other.wire.hear(), b"begins");
             let (why, _) = std::thread::scope(|scope| {
@@ -51,9 +49,7 @@ fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<S
             other.ends();
         },
         |mut wire: ProcessPipe| {
-            let node = Node::open();
-            wire.say(&node.name());
-            let to = node.find(&wire.hear());
+            let (node, to) = Node::join(&mut wire);
             node.works(&to);
             wire.say(b"begins");
             let (why, _) = until_refused(&node, &to);
@@ -69,7 +65,7 @@ fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<S
 
 #[test]
 fn a_cable_is_pulled() {
-    cut("failures::a_cable_is_pulled", "", "silence", |node| {
+    cut("", "silence", |node| {
         // The process is there, its device too; nothing answers.
         let other = open();
         let found = node.transport.connect(&other.address());
@@ -81,25 +77,23 @@ fn a_cable_is_pulled() {
 
 #[test]
 fn a_port_goes_down() {
-    let name = "failures::a_port_goes_down";
-    let told = cut(name, "", "port_down", |node| {
+    let told = cut("", "port_down", |node| {
         inject("port_up");
         node.works(&node.know(&Node::open()));
     });
     if let Some(told) = told {
-        assert_eq!(lines(&told, "fake0 port 1"), 2, "{told}");
+        assert_eq!(lines(&told, "double0 port 1"), 2, "{told}");
     }
 }
 
 #[test]
 fn a_device_dies() {
-    let name = "failures::a_device_dies";
-    let told = cut(name, "", "device_fatal", |node| {
+    let told = cut("", "device_fatal", |node| {
         // It says so, and goes on saying so.
         let other = node.transport.address();
         for _ in 0..3 {
             let error = node.transport.connect(&other).map(drop).unwrap_err();
-            assert!(error.to_string().contains("fake0"), "{error}");
+            assert!(error.to_string().contains("double0"), "{error}");
         }
         let refused = node.transport.allocate(4096, unipgas_core::Rights::FULL);
         println!("{:?}", refused.map(drop));
@@ -111,8 +105,7 @@ fn a_device_dies() {
 
 #[test]
 fn a_queue_pair_dies() {
-    let name = "failures::a_queue_pair_dies";
-    alone(name, "", &[], || {
+    alone("", &[], || {
         let (node, other) = (Node::open(), Node::open());
         let link = node.know(&other);
         node.works(&link);
@@ -131,21 +124,16 @@ fn a_queue_pair_dies() {
 /// What the subnet manager or the administrator changes at another port harms nobody, and is not told.
 #[test]
 fn another_port_changes() {
-    let told = alone(
-        "failures::another_port_changes",
-        "link=eth,ports=2",
-        &[],
-        || {
-            let (node, other) = (Node::open(), Node::open());
-            let link = node.know(&other);
-            node.works(&link);
-            for what in ["gid_change=2", "port_down=2", "lid_change=2"] {
-                inject(what);
-                (0..50).for_each(|_| node.works(&link));
-            }
-            other.works(&other.know(&node));
-        },
-    );
+    let told = alone("link=eth,ports=2", &[], || {
+        let (node, other) = (Node::open(), Node::open());
+        let link = node.know(&other);
+        node.works(&link);
+        for what in ["gid_change=2", "port_down=2", "lid_change=2"] {
+            inject(what);
+            (0..50).for_each(|_| node.works(&link));
+        }
+        other.works(&other.know(&node));
+    });
     if let Some(told) = told {
         assert_eq!(lines(&told, "port"), 0, "{told}");
     }
@@ -154,8 +142,7 @@ fn another_port_changes() {
 /// The subnet's manager gives a port another LID: connections that are made later use it.
 #[test]
 fn a_port_has_another_lid_from_now_on() {
-    let name = "failures::a_port_has_another_lid_from_now_on";
-    alone(name, "", &[], || {
+    alone("", &[], || {
         let (node, other) = (Node::open(), Node::open());
         inject("lid_change");
         node.works(&node.know(&other));
@@ -165,8 +152,7 @@ fn a_port_has_another_lid_from_now_on() {
 
 #[test]
 fn a_change_of_its_own_port_is_told_once() {
-    let name = "failures::a_change_of_its_own_port_is_told_once";
-    let told = alone(name, "", &[], || {
+    let told = alone("", &[], || {
         let node = Node::open();
         for what in ["port_down", "port_up", "lid_change", "gid_change"] {
             inject(what);

@@ -7,7 +7,7 @@ use unipgas_core::transport::{Channel, Transport};
 use unipgas_core::{Error, Flags, Notice};
 
 use crate::node::{Node, PeerLink, remote};
-use crate::process::{ProcessPipe, with_others};
+use crate::process::{ProcessPipe, test_of, with_others_as};
 
 /// What a process has open.
 struct Mine {
@@ -71,9 +71,7 @@ fn in_child(body: impl FnOnce() -> i32) -> i32 {
 }
 
 fn other(mut wire: ProcessPipe) {
-    let node = Node::open();
-    wire.say(&node.name());
-    let to = node.find(&wire.hear());
+    let (node, to) = Node::join(&mut wire);
     node.works(&to);
     wire.say(b"works");
     while wire.try_hear().is_some() {
@@ -83,16 +81,14 @@ fn other(mut wire: ProcessPipe) {
 }
 
 /// Children do `body` with what their parent has, while another thread of that is in the midst of something.
-fn children(name: &str, body: impl Fn(Mine) -> i32) {
-    with_others(
-        name,
+fn children(body: impl Fn(Mine) -> i32) {
+    with_others_as(
+        test_of(&body),
         "",
         &[],
         |others| {
             let node = Node::open();
-            let mut other = others.begin(&[]);
-            let link = node.find(&other.wire.hear());
-            other.wire.say(&node.name());
+            let (link, mut other) = node.meet(others);
             assert_eq!(other.wire.hear(), b"works");
             let all = Mine { node, link };
             for _ in 0..10 {
@@ -122,7 +118,7 @@ fn children(name: &str, body: impl Fn(Mine) -> i32) {
 
 #[test]
 fn one_that_ends() {
-    children("forks::one_that_ends", |mine| {
+    children(|mine| {
         std::mem::forget(mine);
         0
     });
@@ -130,7 +126,7 @@ fn one_that_ends() {
 
 #[test]
 fn one_that_becomes_another_program() {
-    children("forks::one_that_becomes_another_program", |mine| {
+    children(|mine| {
         std::mem::forget(mine);
         let end = std::ptr::null::<libc::c_char>();
         // SAFETY:
@@ -142,7 +138,7 @@ fn one_that_becomes_another_program() {
 
 #[test]
 fn one_that_drops_all() {
-    children("forks::one_that_drops_all", |mine| {
+    children(|mine| {
         let Mine { node, link } = mine;
         drop(link);
         let Node {
@@ -160,7 +156,7 @@ fn one_that_drops_all() {
 
 #[test]
 fn one_that_tries_to_use_it() {
-    children("forks::one_that_tries_to_use_it", |mine| {
+    children(|mine| {
         let Mine { node, link } = mine;
         let posted = [
             node.put(&link, 0, 8, 8, Flags::empty()),

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use unipgas_core::transport::{Life, Transport};
 
 use crate::node::{Node, until};
-use crate::process::{ProcessPipe, with_others};
+use crate::process::{ProcessPipe, with_others, with_others_on};
 use crate::raw::{Door, say, verdict};
 
 pub fn limit_descriptors(most: Option<u64>) {
@@ -32,15 +32,13 @@ const MOST_KIB: u64 = 64;
 
 #[test]
 fn a_thousand_connections() {
-    let name = "many::a_thousand_connections";
     let size = (ALL + 1).to_string();
     let job = [
         ("UNIPGAS_JOB", "many"),
         ("UNIPGAS_RANK", "0"),
         ("UNIPGAS_SIZE", size.as_str()),
     ];
-    with_others(
-        name,
+    with_others_on(
         "",
         &job,
         |others| {
@@ -117,9 +115,7 @@ fn crowd(door: &Door) -> Vec<TcpStream> {
 
 #[test]
 fn more_connections_than_descriptors() {
-    let name = "many::more_connections_than_descriptors";
-    with_others(
-        name,
+    with_others_on(
         "",
         &[
             ("UNIPGAS_JOB", "many"),
@@ -196,11 +192,7 @@ fn more_connections_than_descriptors() {
 /// Who comes while there is no descriptor at all waits, and is let in when there is one.
 #[test]
 fn who_comes_while_there_is_no_descriptor_waits() {
-    let name = "many::who_comes_while_there_is_no_descriptor_waits";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
             limit_descriptors(Some(FEW));
             let node = Node::open();

@@ -13,6 +13,8 @@ use unipgas_core::{
 };
 use unipgas_verbs::Verbs;
 
+use crate::process::{Other, OtherProcesses, ProcessPipe};
+
 /// Bytes of a node's memory.
 pub const LEN: usize = 1 << 16;
 
@@ -68,6 +70,21 @@ impl Node {
 
     pub fn know(&self, other: &Node) -> PeerLink {
         self.find(&other.name())
+    }
+    /// Begins another process, which joins.
+    pub fn meet(&self, others: &OtherProcesses) -> (PeerLink, Other) {
+        let mut other = others.begin(&[]);
+        let link = self.find(&other.wire.hear());
+        other.wire.say(&self.name());
+        (link, other)
+    }
+
+    /// A node of a process that [`meet`](Node::meet) has begun, and the node there.
+    pub fn join(wire: &mut ProcessPipe) -> (Node, PeerLink) {
+        let node = Node::open();
+        wire.say(&node.name());
+        let link = node.find(&wire.hear());
+        (node, link)
     }
 
     /// A place in its memory, for operations of its own.
@@ -183,10 +200,7 @@ impl Node {
         flags: Flags,
     ) -> Result<Outcome> {
         let bytes = u64::from(value).to_ne_bytes();
-        let src = Local {
-            ptr: bytes.as_ptr().cast_mut(),
-            desc: 0,
-        };
+        let src = Local::unregistered(bytes.as_ptr());
         let notice = Notice {
             slot: remote(to, slot),
             value,
@@ -250,10 +264,7 @@ impl Node {
 }
 
 pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
-    Remote {
-        region: &link.region,
-        offset,
-    }
+    Remote::new(&link.region, offset)
 }
 
 /// Waits, and moves the network on.

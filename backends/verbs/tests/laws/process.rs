@@ -13,6 +13,13 @@ const ROLE: &str = "VERBS_TEST_ROLE";
 const CALL: &str = "VERBS_TEST_CALL";
 const STREAM: &str = "VERBS_TEST_STREAM";
 
+/// The path of the test that calls with this closure, as the harness knows it.
+pub fn test_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let (_, path) = path.split_once("::").unwrap();
+    path.split("::{{closure}}").next().unwrap()
+}
+
 /// The test `name` again, by its path, in another process.
 fn again(name: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -46,16 +53,22 @@ fn fabric(verbs: &str) -> String {
 }
 
 /// Runs `body` in a process of its own, with such devices and such an environment. Gives what it has written on its standard error; in that process nothing.
-pub fn alone(
-    name: &str,
+pub fn alone(verbs: &str, environment: &[(&str, &str)], body: impl FnOnce()) -> Option<String> {
+    let test = test_of(&body);
+    alone_as(test, verbs, environment, body)
+}
+
+/// As [`alone`], for a function that tests share.
+pub fn alone_as(
+    test: &str,
     verbs: &str,
     environment: &[(&str, &str)],
     body: impl FnOnce(),
 ) -> Option<String> {
-    alone_as(&next_call(), name, verbs, environment, body)
+    run(&next_call(), test, verbs, environment, body)
 }
 
-fn alone_as(
+fn run(
     call: &str,
     name: &str,
     verbs: &str,
@@ -71,7 +84,7 @@ fn alone_as(
     }
     let output = again(name, "alone")
         .env(CALL, call)
-        .env("FAKE_VERBS", fabric(verbs))
+        .env("VERBS_DOUBLE", fabric(verbs))
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
@@ -89,6 +102,26 @@ fn alone_as(
 
 /// As [`alone`]; `second` runs in processes that the first one [begins](OtherProcesses::begin).
 pub fn with_others(
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
+    let test = test_of(&first);
+    with_others_as(test, "", &[], first, second)
+}
+
+/// As [`with_others`], with such devices and such an environment.
+pub fn with_others_on(
+    verbs: &str,
+    environment: &[(&str, &str)],
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
+    let test = test_of(&first);
+    with_others_as(test, verbs, environment, first, second)
+}
+
+/// As [`with_others`], for a function that tests share.
+pub fn with_others_as(
     name: &str,
     verbs: &str,
     environment: &[(&str, &str)],
@@ -106,7 +139,7 @@ pub fn with_others(
         return None;
     }
     let others = OtherProcesses { name: name.into() };
-    alone_as(&call, name, verbs, environment, || first(&others))
+    run(&call, name, verbs, environment, || first(&others))
 }
 
 /// Begins processes.

@@ -14,10 +14,7 @@ const PAGE: usize = 4096;
 /// Writes what is never 0 to all of the region, until it is refused. Gives why.
 fn writes(node: &Node, to: &PeerLink) -> Error {
     let words: Vec<u64> = vec![u64::MAX; PAGE / 8];
-    let src = Local {
-        ptr: words.as_ptr().cast_mut().cast(),
-        desc: 0,
-    };
+    let src = Local::unregistered(words.as_ptr().cast());
     for nth in 0.. {
         let at = crate::node::remote(to, nth % 64 * 8);
         // SAFETY:
@@ -81,11 +78,7 @@ fn other(mut wire: ProcessPipe) {
 
 #[test]
 fn nothing_is_written_to_memory_that_was_given_back() {
-    let name = "releases::nothing_is_written_to_memory_that_was_given_back";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let mut all: Vec<_> = (0..3).map(|_| others.begin(&[])).collect();
@@ -127,11 +120,7 @@ fn nothing_is_written_to_memory_that_was_given_back() {
 /// A peer that has stopped is waited for, but not for ever; what it had under way then does nothing.
 #[test]
 fn one_that_has_stopped_holds_nobody_up() {
-    let name = "releases::one_that_has_stopped_holds_nobody_up";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let third = Node::open();
@@ -176,11 +165,7 @@ fn one_that_has_stopped_holds_nobody_up() {
 /// What is imported goes with its importer, stopped or not; the owner does not wait for it.
 #[test]
 fn an_owner_that_has_stopped_holds_no_importer_up() {
-    let name = "releases::an_owner_that_has_stopped_holds_no_importer_up";
     with_others(
-        name,
-        "",
-        &[],
         |others| {
             let node = Node::open();
             let mut other = others.begin(&[]);

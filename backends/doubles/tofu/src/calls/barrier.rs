@@ -10,14 +10,14 @@ use unipgas_utofu_sys::*;
 
 use super::forwarded;
 use super::management::check_tni;
-use crate::library::{Mock, UtofuResult, outcome};
+use crate::library::{Double, UtofuResult, outcome};
 use crate::rules::broken;
 
 /// Elements of a reduction.
 const MAX_UINT64: usize = 6;
 const MAX_DOUBLE: usize = 3;
 
-forwarded! {
+forwarded! { double:
     fn utofu_set_vbg(vbg_settings: *mut utofu_vbg_setting, num_vbg_settings: usize);
     fn utofu_query_vbg_info(
         vbg_id: utofu_vbg_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, bg_id: *mut utofu_bg_id_t, extra_val: *mut u16,
@@ -33,7 +33,7 @@ static VBGS: Mutex<BTreeMap<utofu_vbg_id_t, Mark>> = Mutex::new(BTreeMap::new())
 struct Inside(Mark);
 
 impl Inside {
-    fn new(mock: &Mock, call: &str, vbg_id: utofu_vbg_id_t) -> Self {
+    fn new(double: &Double, call: &str, vbg_id: utofu_vbg_id_t) -> Self {
         let mark = VBGS.lock().get(&vbg_id).cloned().flatten();
         if let Some(busy) = &mark
             && busy.swap(true, Acquire)
@@ -45,7 +45,7 @@ impl Inside {
                 ),
             );
         }
-        if mock.config.yields {
+        if double.config.yields {
             std::thread::yield_now();
         }
         Inside(mark)
@@ -61,7 +61,7 @@ impl Drop for Inside {
 }
 
 pub unsafe fn utofu_alloc_vbg(
-    mock: &'static Mock,
+    double: &'static Double,
     tni_id: utofu_tni_id_t,
     num_vbgs: usize,
     flags: c_ulong,
@@ -70,10 +70,10 @@ pub unsafe fn utofu_alloc_vbg(
     if flags & !UTOFU_VBG_FLAG_THREAD_SAFE != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
-    check_tni(mock, tni_id)?;
+    check_tni(double, tni_id)?;
     // SAFETY:
     // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_alloc_vbg)(tni_id, num_vbgs, flags, vbg_ids) })?;
+    outcome(unsafe { (double.real.utofu_alloc_vbg)(tni_id, num_vbgs, flags, vbg_ids) })?;
     // SAFETY:
     // - the library has stored that many there.
     let ids = unsafe { std::slice::from_raw_parts(vbg_ids, num_vbgs) };
@@ -86,7 +86,7 @@ pub unsafe fn utofu_alloc_vbg(
 }
 
 pub unsafe fn utofu_free_vbg(
-    mock: &'static Mock,
+    double: &'static Double,
     vbg_ids: *mut utofu_vbg_id_t,
     num_vbgs: usize,
 ) -> UtofuResult {
@@ -106,7 +106,7 @@ pub unsafe fn utofu_free_vbg(
     }
     // SAFETY:
     // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_free_vbg)(vbg_ids, num_vbgs) })?;
+    outcome(unsafe { (double.real.utofu_free_vbg)(vbg_ids, num_vbgs) })?;
     all.retain(|id, _| !ids.contains(id));
     Ok(())
 }
@@ -114,12 +114,12 @@ pub unsafe fn utofu_free_vbg(
 /// Functions on a VBG: what `$check` says comes first.
 macro_rules! on_vbg {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) if $check:expr;)*) => {$(
-        pub unsafe fn $name(mock: &'static Mock, vbg_id: utofu_vbg_id_t, $($parameter: $ty),*) -> UtofuResult {
-            let _inside = Inside::new(mock, stringify!($name), vbg_id);
+        pub unsafe fn $name(double: &'static Double, vbg_id: utofu_vbg_id_t, $($parameter: $ty),*) -> UtofuResult {
+            let _inside = Inside::new(double, stringify!($name), vbg_id);
             $check?;
             // SAFETY:
             // - the caller's arguments.
-            outcome(unsafe { (mock.real.$name)(vbg_id, $($parameter),*) })
+            outcome(unsafe { (double.real.$name)(vbg_id, $($parameter),*) })
         }
     )*};
 }

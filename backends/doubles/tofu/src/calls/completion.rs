@@ -4,7 +4,7 @@ use std::ffi::{c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use crate::library::{Mock, UtofuResult, outcome};
+use crate::library::{Double, UtofuResult, outcome};
 use crate::vcqs::VcqCall;
 
 /// Errors: `UTOFU_ERR_INVALID_FLAGS`, `UTOFU_ERR_INVALID_POINTER`.
@@ -19,14 +19,14 @@ fn check<T>(flags: c_ulong, place: *mut T) -> UtofuResult {
 }
 
 pub unsafe fn utofu_poll_tcq(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     flags: c_ulong,
     cbdata: *mut *mut c_void,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, "utofu_poll_tcq", vcq_hdl);
+    let inside = VcqCall::new(double, "utofu_poll_tcq", vcq_hdl);
     check(flags, cbdata)?;
-    let taken = inside.queues().poll_tcq(mock, inside.vcq())?;
+    let taken = inside.queues().poll_tcq(double, inside.vcq())?;
     let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
     // SAFETY:
     // - not null, so valid by the caller's word.
@@ -35,17 +35,17 @@ pub unsafe fn utofu_poll_tcq(
 }
 
 pub unsafe fn utofu_poll_mrq(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     flags: c_ulong,
     notice: *mut utofu_mrq_notice,
 ) -> UtofuResult {
     const CALL: &str = "utofu_poll_mrq";
-    let inside = VcqCall::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(double, CALL, vcq_hdl);
     check(flags, notice)?;
     let mut queues = inside.queues();
-    queues.check_mrq(mock, CALL, inside.vcq())?;
-    let taken = queues.poll_mrq(mock, inside.vcq())?;
+    queues.check_mrq(double, CALL, inside.vcq())?;
+    let taken = queues.poll_mrq(double, inside.vcq())?;
     let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
     // SAFETY:
     // - not null, so valid by the caller's word.
@@ -54,13 +54,13 @@ pub unsafe fn utofu_poll_mrq(
 }
 
 pub unsafe fn utofu_query_num_unread_tcq(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     count: *mut usize,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, "utofu_query_num_unread_tcq", vcq_hdl);
+    let inside = VcqCall::new(double, "utofu_query_num_unread_tcq", vcq_hdl);
     check(0, count)?;
-    let unread = inside.queues().query_unread(mock)?;
+    let unread = inside.queues().query_unread(double)?;
     // SAFETY:
     // - not null, so valid by the caller's word.
     unsafe { *count = unread };
@@ -68,14 +68,14 @@ pub unsafe fn utofu_query_num_unread_tcq(
 }
 
 pub unsafe fn utofu_query_num_unread_mrq(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     count: *mut usize,
 ) -> UtofuResult {
     const CALL: &str = "utofu_query_num_unread_mrq";
-    let inside = VcqCall::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(double, CALL, vcq_hdl);
     check(0, count)?;
-    let held = inside.queues().check_mrq(mock, CALL, inside.vcq())?;
+    let held = inside.queues().check_mrq(double, CALL, inside.vcq())?;
     // SAFETY:
     // - not null, so valid by the caller's word.
     unsafe { *count = held };

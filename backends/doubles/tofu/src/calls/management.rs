@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use unipgas_utofu_sys::*;
 
 use super::forwarded;
-use crate::library::{Mock, UtofuResult, outcome};
+use crate::library::{Double, UtofuResult, outcome};
 use crate::vcqs;
 
 /// VCQs of a CQ.
@@ -15,7 +15,7 @@ const CMP_IDS: utofu_cmp_id_t = 8;
 const VCQ_FLAGS: c_ulong =
     UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
 
-forwarded! {
+forwarded! { double:
     fn utofu_set_vcq_id_path(vcq_id: *mut utofu_vcq_id_t, path_coords: *mut u8);
     fn utofu_query_vcq_info(
         vcq_id: utofu_vcq_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, cq_id: *mut utofu_cq_id_t, extra_val: *mut u16,
@@ -23,13 +23,44 @@ forwarded! {
     fn utofu_get_path_id(vcq_id: utofu_vcq_id_t, path_coords: *mut u8, path_id: *mut utofu_path_id_t);
     fn utofu_get_path_coords(vcq_id: utofu_vcq_id_t, path_id: utofu_path_id_t, path_coords: *mut u8);
     fn utofu_query_my_coords(coords: *mut u8);
+    fn utofu_query_barrier_caps(tni_id: utofu_tni_id_t, tni_caps: *mut *mut utofu_barrier_caps) if check_tni(double, tni_id);
+    // The other nodes have as many TNIs as this one.
+    fn utofu_construct_vcq_id(
+        coords: *mut u8, tni_id: utofu_tni_id_t, cq_id: utofu_cq_id_t, cmp_id: utofu_cmp_id_t, vcq_id: *mut utofu_vcq_id_t,
+    ) if check_tni(double, tni_id).and_then(|()| check_cmp(cmp_id));
+    fn utofu_query_vcq_id(vcq_hdl: utofu_vcq_hdl_t, vcq_id: *mut utofu_vcq_id_t) if check_handle("utofu_query_vcq_id", vcq_hdl);
+}
+
+/// Lists of TNIs.
+macro_rules! lists {
+    ($($name:ident)*) => {$(
+        pub unsafe fn $name(
+            double: &'static Double, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize,
+        ) -> UtofuResult {
+            // SAFETY:
+            // - the caller's arguments.
+            unsafe {
+                outcome((double.real.$name)(tni_ids, num_tnis))?;
+                cut(double, tni_ids, num_tnis);
+            }
+            Ok(())
+        }
+    )*};
+}
+
+lists! { utofu_get_onesided_tnis utofu_get_barrier_tnis }
+
+/// Ends the program if no VCQ has this handle.
+fn check_handle(call: &str, handle: utofu_vcq_hdl_t) -> UtofuResult {
+    vcqs::find(call, handle);
+    Ok(())
 }
 
 /// Cuts a list of TNIs to those that the node has: its end is lower, and nothing is left where that is 0.
 ///
 /// # Safety
 /// What the library has stored.
-unsafe fn cut(mock: &Mock, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) {
+unsafe fn cut(double: &Double, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) {
     // SAFETY:
     // - the library has stored an array of that many, made by malloc, or null.
     unsafe {
@@ -39,7 +70,7 @@ unsafe fn cut(mock: &Mock, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usi
         );
         let mut kept = 0;
         for at in 0..all.len() {
-            if usize::from(all[at]) < mock.config.tnis {
+            if usize::from(all[at]) < double.config.tnis {
                 all[kept] = all[at];
                 kept += 1;
             }
@@ -62,63 +93,35 @@ fn check_cmp(cmp_id: utofu_cmp_id_t) -> UtofuResult {
 }
 
 /// Errors: `UTOFU_ERR_INVALID_TNI_ID`.
-pub fn check_tni(mock: &Mock, tni_id: utofu_tni_id_t) -> UtofuResult {
-    if usize::from(tni_id) < mock.config.tnis {
+pub fn check_tni(double: &Double, tni_id: utofu_tni_id_t) -> UtofuResult {
+    if usize::from(tni_id) < double.config.tnis {
         Ok(())
     } else {
         Err(UTOFU_ERR_INVALID_TNI_ID)
     }
 }
 
-pub unsafe fn utofu_get_onesided_tnis(
-    mock: &'static Mock,
-    tni_ids: *mut *mut utofu_tni_id_t,
-    num_tnis: *mut usize,
-) -> UtofuResult {
-    // SAFETY:
-    // - the caller's arguments.
-    unsafe {
-        outcome((mock.real.utofu_get_onesided_tnis)(tni_ids, num_tnis))?;
-        cut(mock, tni_ids, num_tnis);
-    }
-    Ok(())
-}
-
-pub unsafe fn utofu_get_barrier_tnis(
-    mock: &'static Mock,
-    tni_ids: *mut *mut utofu_tni_id_t,
-    num_tnis: *mut usize,
-) -> UtofuResult {
-    // SAFETY:
-    // - the caller's arguments.
-    unsafe {
-        outcome((mock.real.utofu_get_barrier_tnis)(tni_ids, num_tnis))?;
-        cut(mock, tni_ids, num_tnis);
-    }
-    Ok(())
-}
-
 /// The library's structure, with what is different here. It stays for ever, one for each TNI.
 pub unsafe fn utofu_query_onesided_caps(
-    mock: &'static Mock,
+    double: &'static Double,
     tni_id: utofu_tni_id_t,
     tni_caps: *mut *mut utofu_onesided_caps,
 ) -> UtofuResult {
     static CAPS: Mutex<BTreeMap<utofu_tni_id_t, &'static utofu_onesided_caps>> =
         Mutex::new(BTreeMap::new());
-    check_tni(mock, tni_id)?;
+    check_tni(double, tni_id)?;
     // SAFETY:
     // - the caller's arguments; the library has stored the address of a structure.
     let mut caps = unsafe {
-        outcome((mock.real.utofu_query_onesided_caps)(tni_id, tni_caps))?;
+        outcome((double.real.utofu_query_onesided_caps)(tni_id, tni_caps))?;
         **tni_caps
     };
-    caps.max_putget_size = mock.config.putget;
-    if !mock.config.armw {
+    caps.max_putget_size = double.config.putget;
+    if !double.config.armw {
         caps.flags &= !UTOFU_ONESIDED_CAP_FLAG_ARMW;
         caps.armw_ops = 0;
     }
-    if !mock.config.session {
+    if !double.config.session {
         caps.flags &= !UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE;
     }
     let mut all = CAPS.lock();
@@ -131,20 +134,9 @@ pub unsafe fn utofu_query_onesided_caps(
     Ok(())
 }
 
-pub unsafe fn utofu_query_barrier_caps(
-    mock: &'static Mock,
-    tni_id: utofu_tni_id_t,
-    tni_caps: *mut *mut utofu_barrier_caps,
-) -> UtofuResult {
-    check_tni(mock, tni_id)?;
-    // SAFETY:
-    // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_query_barrier_caps)(tni_id, tni_caps) })
-}
-
 /// Creates a VCQ by `make`, if its flags and the TNI allow that.
 fn create(
-    mock: &'static Mock,
+    double: &'static Double,
     tni_id: utofu_tni_id_t,
     flags: c_ulong,
     has_cmp: bool,
@@ -156,33 +148,33 @@ fn create(
     if flags & !VCQ_FLAGS != 0 || exclusive && session || has_cmp && (exclusive || session) {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
-    check_tni(mock, tni_id)?;
-    if session && !mock.config.session {
+    check_tni(double, tni_id)?;
+    if session && !double.config.session {
         return Err(UTOFU_ERR_NOT_SUPPORTED);
     }
-    if vcqs::count_on(tni_id) >= mock.config.vcqs {
+    if vcqs::count_on(tni_id) >= double.config.vcqs {
         return Err(UTOFU_ERR_FULL);
     }
     outcome(make())?;
     // SAFETY:
     // - the library has stored the handle there.
-    vcqs::created(mock, unsafe { *vcq_hdl }, flags)
+    vcqs::created(double, unsafe { *vcq_hdl }, flags)
 }
 
 pub unsafe fn utofu_create_vcq(
-    mock: &'static Mock,
+    double: &'static Double,
     tni_id: utofu_tni_id_t,
     flags: c_ulong,
     vcq_hdl: *mut utofu_vcq_hdl_t,
 ) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
-    let make = || unsafe { (mock.real.utofu_create_vcq)(tni_id, flags, vcq_hdl) };
-    create(mock, tni_id, flags, false, vcq_hdl, make)
+    let make = || unsafe { (double.real.utofu_create_vcq)(tni_id, flags, vcq_hdl) };
+    create(double, tni_id, flags, false, vcq_hdl, make)
 }
 
 pub unsafe fn utofu_create_vcq_with_cmp_id(
-    mock: &'static Mock,
+    double: &'static Double,
     tni_id: utofu_tni_id_t,
     cmp_id: utofu_cmp_id_t,
     flags: c_ulong,
@@ -192,63 +184,36 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
     let make = || {
         // SAFETY:
         // - the caller's arguments.
-        unsafe { (mock.real.utofu_create_vcq_with_cmp_id)(tni_id, cmp_id, flags, vcq_hdl) }
+        unsafe { (double.real.utofu_create_vcq_with_cmp_id)(tni_id, cmp_id, flags, vcq_hdl) }
     };
-    create(mock, tni_id, flags, true, vcq_hdl, make)
+    create(double, tni_id, flags, true, vcq_hdl, make)
 }
 
-/// The other nodes have as many TNIs as this one.
-pub unsafe fn utofu_construct_vcq_id(
-    mock: &'static Mock,
-    coords: *mut u8,
-    tni_id: utofu_tni_id_t,
-    cq_id: utofu_cq_id_t,
-    cmp_id: utofu_cmp_id_t,
-    vcq_id: *mut utofu_vcq_id_t,
-) -> UtofuResult {
-    check_tni(mock, tni_id)?;
-    check_cmp(cmp_id)?;
-    // SAFETY:
-    // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_construct_vcq_id)(coords, tni_id, cq_id, cmp_id, vcq_id) })
-}
-
-pub unsafe fn utofu_free_vcq(mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t) -> UtofuResult {
+pub unsafe fn utofu_free_vcq(double: &'static Double, vcq_hdl: utofu_vcq_hdl_t) -> UtofuResult {
     let vcq = vcqs::find("utofu_free_vcq", vcq_hdl);
     // SAFETY:
     // - a VCQ that is there.
-    vcqs::freed(&vcq, || unsafe { (mock.real.utofu_free_vcq)(vcq_hdl) })
-}
-
-pub unsafe fn utofu_query_vcq_id(
-    mock: &'static Mock,
-    vcq_hdl: utofu_vcq_hdl_t,
-    vcq_id: *mut utofu_vcq_id_t,
-) -> UtofuResult {
-    vcqs::find("utofu_query_vcq_id", vcq_hdl);
-    // SAFETY:
-    // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_query_vcq_id)(vcq_hdl, vcq_id) })
+    vcqs::freed(&vcq, || unsafe { (double.real.utofu_free_vcq)(vcq_hdl) })
 }
 
 pub unsafe fn utofu_query_tofu_version(
-    mock: &'static Mock,
+    double: &'static Double,
     major_ver: *mut c_int,
     minor_ver: *mut c_int,
 ) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
-    unsafe { (mock.real.utofu_query_tofu_version)(major_ver, minor_ver) };
+    unsafe { (double.real.utofu_query_tofu_version)(major_ver, minor_ver) };
     Ok(())
 }
 
 pub unsafe fn utofu_query_utofu_version(
-    mock: &'static Mock,
+    double: &'static Double,
     major_ver: *mut c_int,
     minor_ver: *mut c_int,
 ) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
-    unsafe { (mock.real.utofu_query_utofu_version)(major_ver, minor_ver) };
+    unsafe { (double.real.utofu_query_utofu_version)(major_ver, minor_ver) };
     Ok(())
 }

@@ -4,13 +4,18 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use crate::library::{Mock, UtofuResult, outcome};
+use super::forwarded;
+use crate::library::{Double, UtofuResult, outcome};
 use crate::rules::broken;
 use crate::vcqs::{StaddEntry, VcqCall};
 
 /// Alignment of what has a STag of the program's choice, and the number of those.
 const ALIGNMENT: usize = 256;
 const STAGS: c_uint = 256;
+
+forwarded! { double:
+    fn utofu_query_stadd(vcq_id: utofu_vcq_id_t, stag: c_uint, stadd: *mut utofu_stadd_t) if check_stag(stag);
+}
 
 /// Errors: `UTOFU_ERR_INVALID_STAG`.
 fn check_stag(stag: c_uint) -> UtofuResult {
@@ -23,7 +28,7 @@ fn check_stag(stag: c_uint) -> UtofuResult {
 
 /// Registers `size` bytes at `addr` by `make`, if that is allowed. `tagged`: under a STag of the program's choice.
 fn register(
-    mock: &'static Mock,
+    double: &'static Double,
     inside: &VcqCall,
     (addr, size): (*mut c_void, usize),
     (flags, tagged): (c_ulong, bool),
@@ -44,7 +49,7 @@ fn register(
     // The same memory gets the STADD that it has.
     let is_same = |memory: &StaddEntry| (memory.address, memory.length) == (addr.addr(), size);
     let is_new = tagged || !registered.values().any(is_same);
-    if is_new && registered.len() >= mock.config.regs {
+    if is_new && registered.len() >= double.config.regs {
         return Err(UTOFU_ERR_FULL);
     }
     outcome(make())?;
@@ -61,22 +66,22 @@ fn register(
 }
 
 pub unsafe fn utofu_reg_mem(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     addr: *mut c_void,
     size: usize,
     flags: c_ulong,
     stadd: *mut utofu_stadd_t,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, "utofu_reg_mem", vcq_hdl);
+    let inside = VcqCall::new(double, "utofu_reg_mem", vcq_hdl);
     // SAFETY:
     // - the caller's arguments.
-    let make = || unsafe { (mock.real.utofu_reg_mem)(vcq_hdl, addr, size, flags, stadd) };
-    register(mock, &inside, (addr, size), (flags, false), stadd, make)
+    let make = || unsafe { (double.real.utofu_reg_mem)(vcq_hdl, addr, size, flags, stadd) };
+    register(double, &inside, (addr, size), (flags, false), stadd, make)
 }
 
 pub unsafe fn utofu_reg_mem_with_stag(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     addr: *mut c_void,
     size: usize,
@@ -84,7 +89,7 @@ pub unsafe fn utofu_reg_mem_with_stag(
     flags: c_ulong,
     stadd: *mut utofu_stadd_t,
 ) -> UtofuResult {
-    let inside = VcqCall::new(mock, "utofu_reg_mem_with_stag", vcq_hdl);
+    let inside = VcqCall::new(double, "utofu_reg_mem_with_stag", vcq_hdl);
     if !addr.addr().is_multiple_of(ALIGNMENT) {
         return Err(UTOFU_ERR_INVALID_ADDRESS);
     }
@@ -95,36 +100,24 @@ pub unsafe fn utofu_reg_mem_with_stag(
     let make = || {
         // SAFETY:
         // - the caller's arguments.
-        unsafe { (mock.real.utofu_reg_mem_with_stag)(vcq_hdl, addr, size, stag, flags, stadd) }
+        unsafe { (double.real.utofu_reg_mem_with_stag)(vcq_hdl, addr, size, stag, flags, stadd) }
     };
-    register(mock, &inside, (addr, size), (flags, true), stadd, make)
-}
-
-pub unsafe fn utofu_query_stadd(
-    mock: &'static Mock,
-    vcq_id: utofu_vcq_id_t,
-    stag: c_uint,
-    stadd: *mut utofu_stadd_t,
-) -> UtofuResult {
-    check_stag(stag)?;
-    // SAFETY:
-    // - the caller's arguments.
-    outcome(unsafe { (mock.real.utofu_query_stadd)(vcq_id, stag, stadd) })
+    register(double, &inside, (addr, size), (flags, true), stadd, make)
 }
 
 pub unsafe fn utofu_dereg_mem(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     stadd: utofu_stadd_t,
     flags: c_ulong,
 ) -> UtofuResult {
     const CALL: &str = "utofu_dereg_mem";
-    let inside = VcqCall::new(mock, CALL, vcq_hdl);
+    let inside = VcqCall::new(double, CALL, vcq_hdl);
     if flags != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
     let mut queues = inside.queues();
-    queues.look(mock)?;
+    queues.look(double)?;
     let queue = queues.of(inside.vcq());
     let Some(memory) = queue.registered.get_mut(&stadd) else {
         broken(
@@ -146,7 +139,7 @@ pub unsafe fn utofu_dereg_mem(
     }
     // SAFETY:
     // - memory that is registered.
-    outcome(unsafe { (mock.real.utofu_dereg_mem)(vcq_hdl, stadd, flags) })?;
+    outcome(unsafe { (double.real.utofu_dereg_mem)(vcq_hdl, stadd, flags) })?;
     memory.times -= 1;
     if is_last {
         queue.registered.remove(&stadd);

@@ -12,13 +12,14 @@ pub use management::*;
 pub use memory::*;
 pub use onesided::*;
 
-/// Functions that have no rule of their own.
+/// Functions that the library carries out, some of them after a check of their arguments. `$double` is the first parameter's name in the checks.
 macro_rules! forwarded {
-    ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?);)*) => {$(
-        pub unsafe fn $name(mock: &'static Mock, $($parameter: $ty),*) -> UtofuResult {
+    ($double:ident: $(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) $(if $check:expr)?;)*) => {$(
+        pub unsafe fn $name($double: &'static Double, $($parameter: $ty),*) -> UtofuResult {
+            $($check?;)?
             // SAFETY:
             // - the caller's arguments.
-            outcome(unsafe { (mock.real.$name)($($parameter),*) })
+            outcome(unsafe { ($double.real.$name)($($parameter),*) })
         }
     )*};
 }

@@ -5,11 +5,11 @@ use std::ffi::{c_ulong, c_void};
 use unipgas_utofu_sys::*;
 
 use crate::flight::DescriptorKind;
-use crate::library::{Mock, UtofuResult};
+use crate::library::{Double, UtofuResult};
 use crate::operation::OperationArguments;
 use crate::post;
 
-/// The library tells of the end of each descriptor: so the mock knows which have a place in the TOQ. Programs are told of what they have asked for.
+/// The library tells of the end of each descriptor: so the double knows which have a place in the TOQ. Programs are told of what they have asked for.
 const TOLD: c_ulong = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
 
 /// A start function and its twin that prepares, with the operation that they are.
@@ -17,39 +17,39 @@ macro_rules! both {
     ($(fn $name:ident | $prepare:ident ($($parameter:ident: $ty:ty),* $(,)?) $flags:ident { $($field:ident: $value:expr),* $(,)? })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "as in C")]
         pub unsafe fn $name(
-            mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void,
+            double: &'static Double, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void,
         ) -> UtofuResult {
             let operation = OperationArguments { flags: $flags, $($field: $value,)* ..OperationArguments::NONE };
             let $flags = $flags | TOLD;
             post::start(
-                mock, stringify!($name), vcq_hdl, cbdata, &operation,
+                double, stringify!($name), vcq_hdl, cbdata, &operation,
                 || {
                     // SAFETY:
                     // - the caller's arguments.
-                    unsafe { (mock.real.$name)(vcq_hdl, $($parameter,)* cbdata) }
+                    unsafe { (double.real.$name)(vcq_hdl, $($parameter,)* cbdata) }
                 },
                 |desc, size| {
                     // SAFETY:
                     // - the caller's arguments, and places of our own.
-                    unsafe { (mock.real.$prepare)(vcq_hdl, $($parameter,)* desc, size) }
+                    unsafe { (double.real.$prepare)(vcq_hdl, $($parameter,)* desc, size) }
                 },
             )
         }
 
         #[allow(clippy::too_many_arguments, reason = "as in C")]
         pub unsafe fn $prepare(
-            mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* desc: *mut c_void, desc_size: *mut usize,
+            double: &'static Double, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> UtofuResult {
             let operation = OperationArguments { flags: $flags, $($field: $value,)* ..OperationArguments::NONE };
             let $flags = $flags | TOLD;
             let make = || {
                 // SAFETY:
                 // - the caller's arguments.
-                unsafe { (mock.real.$prepare)(vcq_hdl, $($parameter,)* desc, desc_size) }
+                unsafe { (double.real.$prepare)(vcq_hdl, $($parameter,)* desc, desc_size) }
             };
             // SAFETY:
             // - the places that the library stores at.
-            unsafe { post::prepare(mock, stringify!($prepare), vcq_hdl, (desc, desc_size), &operation, make) }
+            unsafe { post::prepare(double, stringify!($prepare), vcq_hdl, (desc, desc_size), &operation, make) }
         }
     )*};
 }
@@ -137,7 +137,7 @@ both! {
 }
 
 pub unsafe fn utofu_post_toq(
-    mock: &'static Mock,
+    double: &'static Double,
     vcq_hdl: utofu_vcq_hdl_t,
     desc: *mut c_void,
     desc_size: usize,
@@ -145,5 +145,5 @@ pub unsafe fn utofu_post_toq(
 ) -> UtofuResult {
     // SAFETY:
     // - the caller's arguments.
-    unsafe { post::post_toq(mock, vcq_hdl, desc, desc_size, cbdata) }
+    unsafe { post::post_toq(double, vcq_hdl, desc, desc_size, cbdata) }
 }

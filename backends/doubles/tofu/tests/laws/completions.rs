@@ -7,45 +7,31 @@ use crate::process::{alone, alone_with};
 
 #[test]
 fn late_ones_are_handed_out_at_their_poll() {
-    alone(
-        "completions::late_ones_are_handed_out_at_their_poll",
-        "late=3,toq=2",
-        || {
-            let (a, b) = two();
-            assert_eq!(a.put(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
-            assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
-            // The first poll finds them, and the third one after it hands the first one out: until then they hold their places.
-            for _ in 0..3 {
-                assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
-                assert_eq!(a.put(&b, 0, 0), UTOFU_ERR_BUSY);
-            }
-            assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 1));
-            assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 2));
-            let mut unread = 0;
-            assert_eq!(
-                call!(utofu_query_num_unread_mrq(a.handle, &mut unread)),
-                UTOFU_SUCCESS
-            );
-            assert_eq!(unread, 1);
-            for _ in 0..3 {
-                assert_eq!(a.poll_mrq().0, UTOFU_ERR_NOT_FOUND);
-            }
-            a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
-            assert_eq!(
-                call!(utofu_query_num_unread_mrq(a.handle, &mut unread)),
-                UTOFU_SUCCESS
-            );
-            assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
-        },
-    );
+    alone("late=3,toq=2", || {
+        let (a, b) = two();
+        assert_eq!(a.put(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
+        assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
+        // The first poll finds them, and the third one after it hands the first one out: until then they hold their places.
+        for _ in 0..3 {
+            assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
+            assert_eq!(a.put(&b, 0, 0), UTOFU_ERR_BUSY);
+        }
+        assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 1));
+        assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 2));
+        assert_eq!(a.unread_mrq(), 1);
+        for _ in 0..3 {
+            assert_eq!(a.poll_mrq().0, UTOFU_ERR_NOT_FOUND);
+        }
+        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        assert_eq!((a.unread_mrq(), a.deregister()), (0, UTOFU_SUCCESS));
+    });
 }
 
 /// Over a library that ends nothing in the call: places of the TOQ come back, also of what asks for nothing, and each completion comes once, in its place.
 #[test]
 fn what_ends_later_is_told_later() {
-    let name = "completions::what_ends_later_is_told_later";
     let backend = [("UNIPGAS_BACKEND", "streams")];
-    alone_with(name, "toq=4,mrq=64", &backend, || {
+    alone_with("toq=4,mrq=64", &backend, || {
         const PUTS: usize = 200;
         let (a, other, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0), TestVcq::new(1, 0));
         let flags = |put: usize| match put % 4 {
@@ -77,13 +63,8 @@ fn what_ends_later_is_told_later() {
             polls += 1;
             assert!(polls < 1 << 20, "{:?}", poll());
         }
-        let mut unread = 1;
-        while unread > 0 {
+        while other.unread_tcq() > 0 {
             poll();
-            assert_eq!(
-                call!(utofu_query_num_unread_tcq(other.handle, &mut unread)),
-                UTOFU_SUCCESS
-            );
         }
         assert_eq!(
             (a.deregister(), other.deregister()),
@@ -96,26 +77,11 @@ fn what_ends_later_is_told_later() {
 /// Also one that has asked for nothing; what comes before and after it is carried out.
 #[test]
 fn a_descriptor_that_is_not_sent_is_told_in_its_place() {
-    let name = "completions::a_descriptor_that_is_not_sent_is_told_in_its_place";
-    alone(name, "tcq=2:ERR_TCQ_MEMORY,tcq=4:ERR_TCQ_DESC", || {
+    alone("tcq=2:ERR_TCQ_MEMORY,tcq=4:ERR_TCQ_DESC", || {
         let (a, b) = two();
-        let word = |value, at, flags, number| {
-            let to = b.stadd + at;
-            let code = call!(utofu_put_piggyback8(
-                a.handle,
-                b.id,
-                value,
-                to,
-                8,
-                0,
-                flags,
-                cbdata(number)
-            ));
-            assert_eq!(code, UTOFU_SUCCESS);
-        };
-        word(1, 0, TCQ | LOCAL, 1);
-        word(1, 8, 0, 2);
-        word(1, 16, TCQ | LOCAL, 3);
+        for (at, flags, number) in [(0, TCQ | LOCAL, 1), (8, 0, 2), (16, TCQ | LOCAL, 3)] {
+            assert_eq!(a.put_word(&b, at, (1, 8), flags, number), UTOFU_SUCCESS);
+        }
         assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
         assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_MEMORY, 2));
         assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 3));
@@ -132,39 +98,25 @@ fn a_descriptor_that_is_not_sent_is_told_in_its_place() {
 
 #[test]
 fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
-    let name = "completions::a_descriptor_that_fails_afterwards_is_told_by_the_mrq";
     alone(
-        name,
         "mrq=2:ERR_MRQ_PEER,mrq=4:ERR_MRQ_RMT_STADD,mrq=5:ERR_MRQ_OTHER",
         || {
             let (a, b) = two();
             a.set(0, 9);
             // The second of three blocks.
-            let code = call!(utofu_put_stride(
-                a.handle,
-                b.id,
-                a.stadd,
-                b.stadd,
-                8,
-                8,
-                3,
-                6,
-                TCQ,
-                cbdata(1)
-            ));
-            assert_eq!(code, UTOFU_SUCCESS);
+            assert_eq!(a.put_stride(&b, (8, 8, 3), TCQ, 1), UTOFU_SUCCESS);
             for _ in 0..3 {
                 assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
             }
             let (code, told) = a.next_mrq();
             assert_eq!(
                 (code, told.edata, told.vcq_id),
-                (UTOFU_ERR_MRQ_PEER, 6, b.id)
+                (UTOFU_ERR_MRQ_PEER, 7, b.id)
             );
             assert_eq!(told.notice_type, UTOFU_MRQ_TYPE_LCL_PUT);
             assert_eq!((told.rmt_stadd, b.word(0)), (b.stadd + 16, 9));
             // A NOP is none of those that can fail so; nobody need poll the TCQ.
-            assert_eq!(call!(utofu_nop(a.handle, 0, cbdata(0))), UTOFU_SUCCESS);
+            ok!(utofu_nop(a.handle, 0, cbdata(0)));
             assert_eq!(a.get(&b, LOCAL, 2), UTOFU_SUCCESS);
             let (code, told) = a.next_mrq();
             assert_eq!(
@@ -172,18 +124,7 @@ fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
                 (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_MRQ_TYPE_LCL_GET)
             );
             assert_eq!(told.lcl_stadd, a.stadd + 8);
-            let armw = UTOFU_ARMW_OP_ADD;
-            let code = call!(utofu_armw8(
-                a.handle,
-                b.id,
-                armw,
-                1,
-                b.stadd,
-                3,
-                REMOTE,
-                cbdata(0)
-            ));
-            assert_eq!(code, UTOFU_SUCCESS);
+            assert_eq!(a.add(&b, 1, 3, REMOTE), UTOFU_SUCCESS);
             let (code, told) = a.next_mrq();
             assert_eq!(
                 (code, told.notice_type),
@@ -198,14 +139,13 @@ fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
 /// Of descriptors that are posted together, the others leave, with the completions that they ask for.
 #[test]
 fn one_of_several_that_are_posted_together_fails() {
-    let name = "completions::one_of_several_that_are_posted_together_fails";
-    alone(name, "tcq=2:ERR_TCQ_LENGTH", || {
+    alone("tcq=2:ERR_TCQ_LENGTH", || {
         let (a, b) = two();
         let (mut words, mut used) = ([0u64; 24], 0);
         for block in 0..3 {
             let place = words[used / 8..].as_mut_ptr().cast();
             let (to, mut size) = (b.stadd + 8 * block, 0);
-            let code = call!(utofu_prepare_put_piggyback8(
+            ok!(utofu_prepare_put_piggyback8(
                 a.handle,
                 b.id,
                 block + 1,
@@ -216,14 +156,10 @@ fn one_of_several_that_are_posted_together_fails() {
                 place,
                 &mut size
             ));
-            assert_eq!(code, UTOFU_SUCCESS);
             used += size;
         }
         let all = words.as_mut_ptr().cast();
-        assert_eq!(
-            call!(utofu_post_toq(a.handle, all, used, cbdata(9))),
-            UTOFU_SUCCESS
-        );
+        ok!(utofu_post_toq(a.handle, all, used, cbdata(9)));
         assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_LENGTH, 9));
         for end in [8, 24] {
             assert_eq!(a.notice(UTOFU_MRQ_TYPE_LCL_PUT).rmt_stadd, b.stadd + end);

@@ -62,34 +62,30 @@ fn every_call_fails_once() {
         .iter()
         .map(|name| format!("fail={name}:1:ERR_OUT_OF_RESOURCE"))
         .collect();
-    alone(
-        "every_call::every_call_fails_once",
-        &settings.join(","),
-        || {
-            assert_eq!(failed(), UtofuFunctions::NAMES);
-            let told = counts();
-            for name in UtofuFunctions::NAMES {
-                assert_eq!(
-                    (&told["calls"][name], &told["injected"][name]),
-                    (&1.into(), &1.into()),
-                    "{name}"
-                );
-            }
-            // A second time all is as ever.
-            let (a, b) = two();
-            assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
-            assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
-            assert_eq!(counts()["injected"]["utofu_put"], 1);
-            assert_eq!((a.deregister(), a.free()), (UTOFU_SUCCESS, UTOFU_SUCCESS));
-        },
-    );
+    alone(&settings.join(","), || {
+        assert_eq!(failed(), UtofuFunctions::NAMES);
+        let told = counts();
+        for name in UtofuFunctions::NAMES {
+            assert_eq!(
+                (&told["calls"][name], &told["injected"][name]),
+                (&1.into(), &1.into()),
+                "{name}"
+            );
+        }
+        // A second time all is as ever.
+        let (a, b) = two();
+        assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
+        assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
+        assert_eq!(counts()["injected"]["utofu_put"], 1);
+        assert_eq!((a.deregister(), a.free()), (UTOFU_SUCCESS, UTOFU_SUCCESS));
+    });
 }
 
 #[test]
 fn versions_are_not_told() {
     let settings =
         "fail=utofu_query_tofu_version:2:ERR_FATAL,fail=utofu_query_utofu_version:2:ERR_FATAL";
-    alone("every_call::versions_are_not_told", settings, || {
+    alone(settings, || {
         for query in [
             tofu().utofu_query_tofu_version,
             tofu().utofu_query_utofu_version,
@@ -111,26 +107,22 @@ fn versions_are_not_told() {
 #[test]
 fn some_calls_fail_and_do_nothing() {
     let settings = "fail=utofu_put:2:ERR_BUSY,fail=utofu_nop:every3:ERR_FULL,fail=utofu_reg_mem:2:ERR_OUT_OF_MEMORY";
-    alone(
-        "every_call::some_calls_fail_and_do_nothing",
-        settings,
-        || {
-            let a = TestVcq::new(0, 0);
-            let mut stadd = 77;
-            let register = |stadd: &mut u64| {
-                let address = a.memory.cast::<c_void>();
-                call!(utofu_reg_mem(a.handle, address, SIZE, 0, stadd))
-            };
-            assert_eq!((register(&mut stadd), stadd), (UTOFU_ERR_OUT_OF_MEMORY, 77));
-            assert_eq!(register(&mut stadd), UTOFU_SUCCESS);
-            assert_eq!(a.put(&a, TCQ, 1), UTOFU_SUCCESS);
-            assert_eq!(a.put(&a, TCQ, 2), UTOFU_ERR_BUSY);
-            assert_eq!(a.put(&a, TCQ, 3), UTOFU_SUCCESS);
-            assert_eq!((a.next_tcq().1, a.next_tcq().1), (1, 3));
-            let nops: Vec<c_int> = (0..6)
-                .map(|_| call!(utofu_nop(a.handle, 0, cbdata(0))))
-                .collect();
-            assert_eq!(nops, [0, 0, UTOFU_ERR_FULL, 0, 0, UTOFU_ERR_FULL]);
-        },
-    );
+    alone(settings, || {
+        let a = TestVcq::new(0, 0);
+        let mut stadd = 77;
+        let register = |stadd: &mut u64| {
+            let address = a.memory.cast::<c_void>();
+            call!(utofu_reg_mem(a.handle, address, SIZE, 0, stadd))
+        };
+        assert_eq!((register(&mut stadd), stadd), (UTOFU_ERR_OUT_OF_MEMORY, 77));
+        assert_eq!(register(&mut stadd), UTOFU_SUCCESS);
+        assert_eq!(a.put(&a, TCQ, 1), UTOFU_SUCCESS);
+        assert_eq!(a.put(&a, TCQ, 2), UTOFU_ERR_BUSY);
+        assert_eq!(a.put(&a, TCQ, 3), UTOFU_SUCCESS);
+        assert_eq!((a.next_tcq().1, a.next_tcq().1), (1, 3));
+        let nops: Vec<c_int> = (0..6)
+            .map(|_| call!(utofu_nop(a.handle, 0, cbdata(0))))
+            .collect();
+        assert_eq!(nops, [0, 0, UTOFU_ERR_FULL, 0, 0, UTOFU_ERR_FULL]);
+    });
 }

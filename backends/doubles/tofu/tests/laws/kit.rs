@@ -1,4 +1,4 @@
-//! What tests share: the functions of the mock, and two VCQs of one process.
+//! What tests share: the functions of the double, and two VCQs of one process.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
@@ -12,7 +12,7 @@ pub const LOCAL: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 pub const REMOTE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 pub const SIZE: usize = 1 << 16;
 
-/// A symbol of the mock, or null.
+/// A symbol of the double, or null.
 fn symbol(name: &CStr) -> *mut c_void {
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -39,7 +39,7 @@ fn symbol(name: &CStr) -> *mut c_void {
     }
 }
 
-/// The functions of the mock.
+/// The functions of the double.
 pub fn tofu() -> &'static UtofuFunctions {
     static FUNCTIONS: OnceLock<UtofuFunctions> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
@@ -55,19 +55,25 @@ macro_rules! call {
         let function = crate::kit::tofu().$name;
         #[allow(unused_unsafe, reason = "where an argument is an expression of its own")]
         // SAFETY:
-        // - arguments of a test: places are valid, and the rest is the mock's to refuse.
+        // - arguments of a test: places are valid, and the rest is the double's to refuse.
         unsafe { function($($argument),*) }
     }};
 }
 pub(crate) use call;
 
-/// What `mock_tofu_counts` says.
+/// Calls a function that succeeds: `ok!(utofu_nop(handle, 0, cbdata))`.
+macro_rules! ok {
+    ($($call:tt)*) => { assert_eq!(crate::kit::call!($($call)*), UTOFU_SUCCESS) };
+}
+pub(crate) use ok;
+
+/// What `tofu_double_counts` says.
 pub fn counts() -> serde_json::Value {
     // SAFETY:
     // - a function of this type.
     let function = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, usize) -> usize>(
-            symbol(c"mock_tofu_counts"),
+            symbol(c"tofu_double_counts"),
         )
     };
     let mut text = vec![0u8; 1 << 16];
@@ -75,14 +81,6 @@ pub fn counts() -> serde_json::Value {
     // - as many bytes as are said.
     let used = unsafe { function(text.as_mut_ptr().cast(), text.len()) };
     serde_json::from_slice(&text[..used - 1]).unwrap()
-}
-
-pub fn reset() {
-    // SAFETY:
-    // - a function of this type.
-    unsafe {
-        std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol(c"mock_tofu_reset"))();
-    }
 }
 
 /// What was given as cbdata.
@@ -120,9 +118,8 @@ impl TestVcq {
     pub fn new(tni: utofu_tni_id_t, flags: c_ulong) -> Self {
         let handle = create(tni, flags).unwrap();
         let (mut id, mut stadd, memory) = (0, 0, memory());
-        assert_eq!(call!(utofu_query_vcq_id(handle, &mut id)), UTOFU_SUCCESS);
-        let code = call!(utofu_reg_mem(handle, memory.cast(), SIZE, 0, &mut stadd));
-        assert_eq!(code, UTOFU_SUCCESS);
+        ok!(utofu_query_vcq_id(handle, &mut id));
+        ok!(utofu_reg_mem(handle, memory.cast(), SIZE, 0, &mut stadd));
         TestVcq {
             handle,
             id,
@@ -145,13 +142,53 @@ impl TestVcq {
 
     /// Puts a word from the beginning of its memory to that of `other`.
     pub fn put(&self, other: &TestVcq, flags: c_ulong, number: usize) -> c_int {
-        let (from, to) = (self.stadd, other.stadd);
-        call!(utofu_put(
+        self.put_from(self.stadd, other, (8, 7), flags, number)
+    }
+
+    /// Puts from a local STADD so many bytes with such edata.
+    pub fn put_from(
+        &self,
+        from: utofu_stadd_t,
+        other: &TestVcq,
+        (length, edata): (usize, u64),
+        flags: c_ulong,
+        number: usize,
+    ) -> c_int {
+        let (own, id, to, context) = (self.handle, other.id, other.stadd, cbdata(number));
+        call!(utofu_put(own, id, from, to, length, edata, flags, context))
+    }
+
+    /// Puts up to 8 bytes of a word to this offset of `other`'s memory.
+    pub fn put_word(
+        &self,
+        other: &TestVcq,
+        at: u64,
+        (word, length): (u64, usize),
+        flags: c_ulong,
+        number: usize,
+    ) -> c_int {
+        let (own, id, to, context) = (self.handle, other.id, other.stadd + at, cbdata(number));
+        call!(utofu_put_piggyback8(
+            own, id, word, to, length, 0, flags, context
+        ))
+    }
+
+    /// Puts blocks: their length, their distance and their number.
+    pub fn put_stride(
+        &self,
+        other: &TestVcq,
+        (length, stride, blocks): (usize, usize, usize),
+        flags: c_ulong,
+        number: usize,
+    ) -> c_int {
+        call!(utofu_put_stride(
             self.handle,
             other.id,
-            from,
-            to,
-            8,
+            self.stadd,
+            other.stadd,
+            length,
+            stride,
+            blocks,
             7,
             flags,
             cbdata(number)
@@ -159,16 +196,33 @@ impl TestVcq {
     }
 
     pub fn get(&self, other: &TestVcq, flags: c_ulong, number: usize) -> c_int {
+        self.get_bytes(other, 8, flags, number)
+    }
+
+    pub fn get_bytes(
+        &self,
+        other: &TestVcq,
+        length: usize,
+        flags: c_ulong,
+        number: usize,
+    ) -> c_int {
+        let (own, id, context) = (self.handle, other.id, cbdata(number));
         let (to, from) = (self.stadd, other.stadd);
-        call!(utofu_get(
-            self.handle,
-            other.id,
+        call!(utofu_get(own, id, to, from, length, 7, flags, context))
+    }
+
+    /// Adds to the first word of `other`'s memory.
+    pub fn add(&self, other: &TestVcq, value: u64, edata: u64, flags: c_ulong) -> c_int {
+        let (own, id, to, add) = (self.handle, other.id, other.stadd, UTOFU_ARMW_OP_ADD);
+        call!(utofu_armw8(
+            own,
+            id,
+            add,
+            value,
             to,
-            from,
-            8,
-            7,
+            edata,
             flags,
-            cbdata(number)
+            cbdata(0)
         ))
     }
 
@@ -177,6 +231,18 @@ impl TestVcq {
         let mut told = cbdata(0);
         let code = call!(utofu_poll_tcq(self.handle, 0, &mut told));
         (code, told.addr())
+    }
+
+    pub fn unread_tcq(&self) -> usize {
+        let mut unread = usize::MAX;
+        ok!(utofu_query_num_unread_tcq(self.handle, &mut unread));
+        unread
+    }
+
+    pub fn unread_mrq(&self) -> usize {
+        let mut unread = usize::MAX;
+        ok!(utofu_query_num_unread_mrq(self.handle, &mut unread));
+        unread
     }
 
     pub fn poll_mrq(&self) -> (c_int, utofu_mrq_notice) {
@@ -215,6 +281,13 @@ fn soon<T>(poll: impl Fn() -> (c_int, T)) -> (c_int, T) {
     let polls = std::iter::repeat_with(poll).take(1 << 20);
     let mut found = polls.filter(|(code, _)| *code != UTOFU_ERR_NOT_FOUND);
     found.next().expect("something comes")
+}
+
+/// The coordinates of this process.
+pub fn coordinates() -> [u8; 6] {
+    let mut coords = [0; 6];
+    ok!(utofu_query_my_coords(coords.as_mut_ptr()));
+    coords
 }
 
 /// Two VCQs of two TNIs.

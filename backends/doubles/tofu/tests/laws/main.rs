@@ -1,7 +1,7 @@
-//! The double in front of our own library: what passes, what is refused, what ends the program, and what fails on demand.
+//! The double in front of our own library: what is refused, what ends the program, and what fails on demand.
 
 mod completions;
-mod data;
+mod counts;
 mod every_call;
 mod kit;
 mod limits;

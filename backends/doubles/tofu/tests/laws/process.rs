@@ -1,13 +1,12 @@
 //! Tests run in processes of their own, as the library is told once for each what the machine is like.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const ROLE: &str = "MOCK_TOFU_TEST_ROLE";
+const ROLE: &str = "TOFU_DOUBLE_TEST_ROLE";
 
 /// Our own library.
 fn library() -> &'static Path {
@@ -30,17 +29,28 @@ pub fn is_inside() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
+/// The path of the test that calls with this closure, as the harness knows it.
+fn test_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let (_, path) = path.split_once("::").unwrap();
+    path.split("::{{closure}}").next().unwrap()
+}
+
 /// Runs test `test` in a process of its own, with a job of its own.
 pub fn again(test: &str, settings: &str, environment: &[(&str, &str)]) -> Output {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let job = format!("mock-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let job = format!(
+        "double-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Relaxed)
+    );
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, "alone")
         .env("UNIPGAS_JOB_NAME", job)
         .env("UNIPGAS_BACKEND", "shm")
-        .env("MOCK_TOFU", settings)
-        .env("MOCK_TOFU_LIBRARY", library())
+        .env("TOFU_DOUBLE", settings)
+        .env("TOFU_DOUBLE_LIBRARY", library())
         .envs(environment.iter().copied())
         .output()
         .unwrap()
@@ -50,12 +60,16 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The body of a test; `test` is its path.
-pub fn alone(test: &str, settings: &str, body: impl FnOnce()) {
-    alone_with(test, settings, &[], body);
+/// The body of a test.
+pub fn alone(settings: &str, body: impl FnOnce()) {
+    alone_with(settings, &[], body);
 }
 
-pub fn alone_with(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+pub fn alone_with(settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    run(test_of(&body), settings, environment, body);
+}
+
+fn run(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if is_inside() {
         return body();
     }
@@ -68,40 +82,9 @@ pub fn alone_with(test: &str, settings: &str, environment: &[(&str, &str)], body
     );
 }
 
-/// Two processes of one job: what the second one says in its only line goes to the first one, whose end it waits for.
-pub fn two(
-    test: &str,
-    settings: &str,
-    first: impl FnOnce(&str),
-    second: impl FnOnce(&dyn Fn(&str)),
-) {
-    const LINE: &str = "to the first: ";
-    if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
-        second(&|line| println!("\n{LINE}{line}"));
-        // Until the other end is closed.
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        return;
-    }
-    alone(test, settings, || {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(ROLE, "second")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut lines = lines.map_while(Result::ok);
-        let line = lines.find_map(|line| Some(line.strip_prefix(LINE)?.to_owned()));
-        first(&line.expect("the second process says something"));
-        drop(child.stdin.take());
-        lines.for_each(drop);
-        assert!(child.wait().unwrap().success(), "the second process fails");
-    });
-}
-
-/// A body that breaks a rule: its process is aborted, after one line of the mock's, which is `line`.
-pub fn dies(test: &str, settings: &str, line: &str, body: impl FnOnce()) {
+/// A body that breaks a rule: its process is aborted, after one line of the double's, which is `line`.
+pub fn dies(settings: &str, line: &str, body: impl FnOnce()) {
+    let test = test_of(&body);
     if is_inside() {
         body();
         // Not by a panic, which is no abort: the parent sees the difference.
@@ -117,7 +100,7 @@ pub fn dies(test: &str, settings: &str, line: &str, body: impl FnOnce()) {
     );
     let lines: Vec<&str> = said
         .lines()
-        .filter(|line| line.starts_with("mock_tofu: "))
+        .filter(|line| line.starts_with("tofu_double: "))
         .collect();
     let [told] = lines[..] else {
         panic!("{test}: {said}");

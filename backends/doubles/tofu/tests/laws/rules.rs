@@ -10,7 +10,7 @@ macro_rules! deadly {
         $(#[$attribute])*
         #[test]
         fn $name() {
-            dies(concat!("rules::", stringify!($name)), $settings, $line, || $body);
+            dies($settings, $line, || $body);
         }
     )*};
 }
@@ -104,14 +104,14 @@ deadly! {
         let (a, b) = two();
         let (mut words, mut size) = ([0u64; 8], 0);
         let place = words.as_mut_ptr().cast();
-        assert_eq!(call!(utofu_prepare_nop(a.handle, 0, place, &mut size)), UTOFU_SUCCESS);
+        ok!(utofu_prepare_nop(a.handle, 0, place, &mut size));
         call!(utofu_post_toq(b.handle, place, size, cbdata(0)));
     }
     half_a_descriptor("", "utofu_post_toq: what begins at byte 0") {
         let a = TestVcq::new(0, 0);
         let (mut words, mut size) = ([0u64; 8], 0);
         let place = words.as_mut_ptr().cast();
-        assert_eq!(call!(utofu_prepare_nop(a.handle, 0, place, &mut size)), UTOFU_SUCCESS);
+        ok!(utofu_prepare_nop(a.handle, 0, place, &mut size));
         call!(utofu_post_toq(a.handle, place, size - 4, cbdata(0)));
     }
     local_notices_that_nobody_polls("mrq=8", "the MRQ has 8 entries, and holds 8") {
@@ -129,8 +129,8 @@ deadly! {
     }
     gates_freed_twice("", "utofu_free_vbg: VBG 0x") {
         let mut ids = [0; 2];
-        assert_eq!(call!(utofu_alloc_vbg(0, 2, 0, ids.as_mut_ptr())), UTOFU_SUCCESS);
-        assert_eq!(call!(utofu_free_vbg(ids.as_mut_ptr(), 2)), UTOFU_SUCCESS);
+        ok!(utofu_alloc_vbg(0, 2, 0, ids.as_mut_ptr()));
+        ok!(utofu_free_vbg(ids.as_mut_ptr(), 2));
         call!(utofu_free_vbg(ids.as_mut_ptr(), 2));
     }
 }
@@ -138,22 +138,10 @@ deadly! {
 /// What just keeps the rules that are broken above.
 #[test]
 fn what_keeps_the_rules_goes_on() {
-    alone("rules::what_keeps_the_rules_goes_on", "mrq=8", || {
+    alone("mrq=8", || {
         let (a, b) = two();
         let ordered = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
-        let code = call!(utofu_put_stride(
-            a.handle,
-            b.id,
-            a.stadd,
-            b.stadd,
-            16,
-            8,
-            2,
-            0,
-            ordered,
-            cbdata(0)
-        ));
-        assert_eq!(code, UTOFU_SUCCESS);
+        assert_eq!(a.put_stride(&b, (16, 8, 2), ordered, 0), UTOFU_SUCCESS);
         for _ in 0..100 {
             assert_eq!(a.put(&b, LOCAL | REMOTE, 0), UTOFU_SUCCESS);
             a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
@@ -164,12 +152,7 @@ fn what_keeps_the_rules_goes_on() {
         assert_eq!(a.put(&b, LOCAL, 0), UTOFU_SUCCESS);
         // Nothing is unread: it was sent.
         assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
-        let mut unread = 1;
-        assert_eq!(
-            call!(utofu_query_num_unread_tcq(a.handle, &mut unread)),
-            UTOFU_SUCCESS
-        );
-        assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
+        assert_eq!((a.unread_tcq(), a.deregister()), (0, UTOFU_SUCCESS));
         // The notice of a later one says that this one is over; of the last one a peer may have told.
         assert_eq!(b.put(&b, TCQ, 0), UTOFU_SUCCESS);
         assert_eq!(b.put(&b, LOCAL, 0), UTOFU_SUCCESS);
@@ -182,20 +165,9 @@ fn what_keeps_the_rules_goes_on() {
 /// Of a local range that is not registered, the library tells at a poll.
 #[test]
 fn a_wrong_stadd_may_be_the_librarys_to_tell() {
-    let name = "rules::a_wrong_stadd_may_be_the_librarys_to_tell";
-    alone(name, "stadds=tell", || {
+    alone("stadds=tell", || {
         let (a, b) = (TestVcq::new(0, 0), TestVcq::new(0, 0));
-        let code = call!(utofu_put(
-            a.handle,
-            b.id,
-            b.stadd,
-            b.stadd,
-            8,
-            0,
-            0,
-            cbdata(5)
-        ));
-        assert_eq!(code, UTOFU_SUCCESS);
+        assert_eq!(a.put_from(b.stadd, &b, (8, 0), 0, 5), UTOFU_SUCCESS);
         assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_STADD, 5));
         assert_eq!(a.deregister(), UTOFU_SUCCESS);
     });

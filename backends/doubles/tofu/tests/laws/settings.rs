@@ -5,7 +5,8 @@ use unipgas_utofu_sys::*;
 use crate::kit::*;
 use crate::process::{again, is_inside};
 
-fn told(test: &str, settings: &str, environment: &[(&str, &str)], line: &str) {
+#[test]
+fn what_is_wrong_is_told() {
     if is_inside() {
         for _ in 0..2 {
             assert_eq!(create(0, 0), Err(UTOFU_ERR_FATAL));
@@ -15,48 +16,32 @@ fn told(test: &str, settings: &str, environment: &[(&str, &str)], line: &str) {
         }
         return;
     }
-    let output = again(test, settings, environment);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let lines: Vec<&str> = said
-        .lines()
-        .filter(|line| line.starts_with("MOCK_TOFU"))
-        .collect();
-    assert_eq!(lines.len(), 1, "{said}");
-    assert!(lines[0].contains(line), "{said}");
-}
-
-#[test]
-fn a_wrong_setting() {
-    let line = "MOCK_TOFU: toq=none: give a number from 1 to 4096";
-    told("settings::a_wrong_setting", "toq=none", &[], line);
-}
-
-#[test]
-fn no_library() {
-    let none = [("MOCK_TOFU_LIBRARY", "")];
-    told(
-        "settings::no_library",
-        "",
-        &none,
-        "MOCK_TOFU_LIBRARY: not set: give the path",
-    );
-}
-
-#[test]
-fn a_library_that_is_not_there() {
-    let none = [("MOCK_TOFU_LIBRARY", "/nowhere/libtofucom.so")];
-    told(
-        "settings::a_library_that_is_not_there",
-        "",
-        &none,
-        "/nowhere/libtofucom.so",
-    );
-}
-
-#[test]
-fn a_library_of_something_else() {
-    let other = [("MOCK_TOFU_LIBRARY", "libc.so.6")];
-    let line = "libc.so.6 has no utofu_get_onesided_tnis";
-    told("settings::a_library_of_something_else", "", &other, line);
+    let wrong = "TOFU_DOUBLE: toq=none: give a number from 1 to 4096";
+    let unset = "TOFU_DOUBLE_LIBRARY: not set: give the path";
+    let nowhere = "/nowhere/libtofucom.so";
+    for (settings, library, line) in [
+        ("toq=none", None, wrong),
+        ("", Some(""), unset),
+        ("", Some(nowhere), nowhere),
+        (
+            "",
+            Some("libc.so.6"),
+            "libc.so.6 has no utofu_get_onesided_tnis",
+        ),
+    ] {
+        let library = library.map(|path| ("TOFU_DOUBLE_LIBRARY", path));
+        let output = again(
+            "settings::what_is_wrong_is_told",
+            settings,
+            library.as_slice(),
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("TOFU_DOUBLE"))
+            .collect();
+        assert_eq!(lines.len(), 1, "{said}");
+        assert!(lines[0].contains(line), "{said}");
+    }
 }

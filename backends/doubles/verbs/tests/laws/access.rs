@@ -13,7 +13,7 @@ fn pair(other: PairOptions) -> (Side, Side) {
 /// The request fails with `status` at the requester; those behind it are flushed, signalled or not; a later one, too.
 fn fails(request: Wr, status: u32, one: &Side) {
     let peer = one.address();
-    assert_eq!(one.post(&request.flags(0)), 0);
+    one.start(&request.flags(0));
     let behind = wr(901, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0);
     let first = one.post(&behind.clone().flags(0));
     let second = one.post(&Wr {
@@ -25,13 +25,13 @@ fn fails(request: Wr, status: u32, one: &Side) {
     assert_eq!(one.ends(), (901, IBV_WC_WR_FLUSH_ERR));
     assert_eq!(one.ends(), (902, IBV_WC_WR_FLUSH_ERR));
     assert_eq!(one.state(), IBV_QPS_ERR);
-    assert_eq!(one.post(&Wr { id: 903, ..behind }), 0);
+    one.start(&Wr { id: 903, ..behind });
     assert_eq!(one.ends(), (903, IBV_WC_WR_FLUSH_ERR));
 }
 
 #[test]
 fn keys_ranges_and_rights_are_checked() {
-    alone("access::keys_ranges_and_rights_are_checked", "", || {
+    alone("", || {
         type Change = fn(&mut Wr, &SideAddress);
         let changes: [Change; 6] = [
             |wr, _| wr.rkey ^= 0x100,
@@ -57,33 +57,28 @@ fn keys_ranges_and_rights_are_checked() {
 
 #[test]
 fn rights_of_regions_and_of_queue_pairs_are_checked() {
-    alone(
-        "access::rights_of_regions_and_of_queue_pairs_are_checked",
-        "",
-        || {
-            for (opcode, right) in [
-                (IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE),
-                (IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ),
-                (IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_ATOMIC),
-                (IBV_WR_ATOMIC_CMP_AND_SWP, IBV_ACCESS_REMOTE_ATOMIC),
-            ] {
-                for (access, qp_access) in [(ALL & !right, ALL), (ALL, ALL & !right)] {
-                    let (one, other) = pair(PairOptions {
-                        access,
-                        qp_access,
-                        ..PairOptions::default()
-                    });
-                    let request = wr(900, opcode, 0, 8).to(&other.address(), 8);
-                    fails(request, IBV_WC_REM_ACCESS_ERR, &one);
-                }
+    alone("", || {
+        for (opcode, right) in [
+            (IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE),
+            (IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ),
+            (IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_ATOMIC),
+            (IBV_WR_ATOMIC_CMP_AND_SWP, IBV_ACCESS_REMOTE_ATOMIC),
+        ] {
+            for (access, qp_access) in [(ALL & !right, ALL), (ALL, ALL & !right)] {
+                let (one, other) = pair(PairOptions::with(|options| {
+                    options.access = access;
+                    options.qp_access = qp_access;
+                }));
+                let request = wr(900, opcode, 0, 8).to(&other.address(), 8);
+                fails(request, IBV_WC_REM_ACCESS_ERR, &one);
             }
-        },
-    );
+        }
+    });
 }
 
 #[test]
 fn atomics_must_be_aligned() {
-    alone("access::atomics_must_be_aligned", "", || {
+    alone("", || {
         for opcode in [IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP] {
             let (one, other) = pair(PairOptions::default());
             let request = wr(900, opcode, 0, 8).to(&other.address(), 4);
@@ -95,30 +90,26 @@ fn atomics_must_be_aligned() {
 
 #[test]
 fn local_keys_are_checked_when_their_turn_comes() {
-    alone(
-        "access::local_keys_are_checked_when_their_turn_comes",
-        "",
-        || {
-            for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND] {
-                let (one, other) = pair(PairOptions::default());
-                let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
-                assert_eq!(one.post(&read), 0);
-                let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
-                request.lkey = Some(12);
-                let own = one.address();
-                assert_eq!(one.post(&request), 0);
-                assert_eq!(one.post(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&own, 0)), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-                assert_eq!(one.ends(), (900, IBV_WC_LOC_PROT_ERR));
-                assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
-            }
-        },
-    );
+    alone("", || {
+        for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND] {
+            let (one, other) = pair(PairOptions::default());
+            let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
+            one.start(&read);
+            let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
+            request.lkey = Some(12);
+            let own = one.address();
+            one.start(&request);
+            one.start(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&own, 0));
+            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            assert_eq!(one.ends(), (900, IBV_WC_LOC_PROT_ERR));
+            assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
+        }
+    });
 }
 
 #[test]
 fn keys_of_another_domain_do_not_count() {
-    alone("access::keys_of_another_domain_do_not_count", "", || {
+    alone("", || {
         let (one, other) = pair(PairOptions::default());
         let stranger = other.beside(PairOptions::default());
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&stranger.address(), 0);
@@ -128,7 +119,7 @@ fn keys_of_another_domain_do_not_count() {
 
 #[test]
 fn what_is_deregistered_is_not_written() {
-    alone("access::what_is_deregistered_is_not_written", "", || {
+    alone("", || {
         let (one, other) = pair(PairOptions::default());
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         // SAFETY:
@@ -140,41 +131,31 @@ fn what_is_deregistered_is_not_written() {
 
 #[test]
 fn a_message_longer_than_its_buffer_fails_on_both_sides() {
-    alone(
-        "access::a_message_longer_than_its_buffer_fails_on_both_sides",
-        "",
-        || {
-            for shared in [false, true] {
-                let (one, other) = pair(PairOptions {
-                    shared,
-                    ..PairOptions::default()
-                });
-                assert_eq!(other.recv(1, 0, 16), 0);
-                assert_eq!(other.recv(2, 0, 16), 0);
-                fails(wr(900, IBV_WR_SEND, 0, 17), IBV_WC_REM_INV_REQ_ERR, &one);
-                assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
-                // What is shared is there for others.
-                if !shared {
-                    assert_eq!(other.ends(), (2, IBV_WC_WR_FLUSH_ERR));
-                }
-                assert_eq!(other.state(), IBV_QPS_ERR);
+    alone("", || {
+        for shared in [false, true] {
+            let (one, other) = pair(PairOptions::with(|options| options.shared = shared));
+            assert_eq!(other.recv(1, 0, 16), 0);
+            assert_eq!(other.recv(2, 0, 16), 0);
+            fails(wr(900, IBV_WR_SEND, 0, 17), IBV_WC_REM_INV_REQ_ERR, &one);
+            assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
+            // What is shared is there for others.
+            if !shared {
+                assert_eq!(other.ends(), (2, IBV_WC_WR_FLUSH_ERR));
             }
-        },
-    );
+            assert_eq!(other.state(), IBV_QPS_ERR);
+        }
+    });
 }
 
 #[test]
 fn more_reads_than_agreed_upon_fail() {
-    alone("access::more_reads_than_agreed_upon_fail", "late=1", || {
-        let (one, other) = pair(PairOptions {
-            dest_rd_atomic: 1,
-            ..PairOptions::default()
-        });
+    alone("late=1", || {
+        let (one, other) = pair(PairOptions::with(|options| options.dest_rd_atomic = 1));
         let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
         let mut last = (0, IBV_WC_SUCCESS);
         while last.1 == IBV_WC_SUCCESS {
             for _ in 0..4 {
-                assert_eq!(one.post(&read), 0);
+                one.start(&read);
             }
             for _ in 0..4 {
                 last = one.ends();
@@ -190,60 +171,44 @@ fn more_reads_than_agreed_upon_fail() {
 
 #[test]
 fn a_requester_keeps_to_its_own_depth() {
-    alone(
-        "access::a_requester_keeps_to_its_own_depth",
-        "late=1",
-        || {
-            let shallow = PairOptions {
-                rd_atomic: 1,
-                dest_rd_atomic: 1,
-                ..PairOptions::default()
-            };
-            let (one, other) = Side::pair(shallow, shallow);
-            for id in 0..60 {
-                let opcode = [IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD][id as usize % 2];
-                let request = wr(id, opcode, 0, 8).to(&other.address(), 0);
-                assert_eq!(one.post(&request), 0);
-            }
-            for id in 0..60 {
-                assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
-            }
-            // With none at all there are no reads.
-            let none = PairOptions {
-                rd_atomic: 0,
-                ..PairOptions::default()
-            };
-            let (one, other) = Side::pair(none, none);
-            let request = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_LOC_QP_OP_ERR));
-        },
-    );
+    alone("late=1", || {
+        let shallow = PairOptions::with(|options| {
+            options.rd_atomic = 1;
+            options.dest_rd_atomic = 1;
+        });
+        let (one, other) = Side::pair(shallow, shallow);
+        for id in 0..60 {
+            let opcode = [IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD][id as usize % 2];
+            let request = wr(id, opcode, 0, 8).to(&other.address(), 0);
+            one.start(&request);
+        }
+        for id in 0..60 {
+            assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
+        }
+        // With none at all there are no reads.
+        let none = PairOptions::with(|options| options.rd_atomic = 0);
+        let (one, other) = Side::pair(none, none);
+        let request = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
+        one.start(&request);
+        assert_eq!(one.ends(), (1, IBV_WC_LOC_QP_OP_ERR));
+    });
 }
 
 #[test]
 fn a_buffer_that_may_not_be_written_fails_on_both_sides() {
-    alone(
-        "access::a_buffer_that_may_not_be_written_fails_on_both_sides",
-        "",
-        || {
-            let (one, other) = pair(PairOptions {
-                access: IBV_ACCESS_REMOTE_READ,
-                ..PairOptions::default()
-            });
-            assert_eq!(other.recv(1, 0, 16), 0);
-            fails(wr(900, IBV_WR_SEND, 0, 8), IBV_WC_REM_OP_ERR, &one);
-            assert_eq!(other.ends(), (1, IBV_WC_LOC_PROT_ERR));
-            // Nor is it a place for what is read.
-            let (one, other) = Side::pair(
-                PairOptions {
-                    access: IBV_ACCESS_REMOTE_READ,
-                    ..PairOptions::default()
-                },
-                PairOptions::default(),
-            );
-            let request = wr(900, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
-            fails(request, IBV_WC_LOC_PROT_ERR, &one);
-        },
-    );
+    alone("", || {
+        let (one, other) = pair(PairOptions::with(|options| {
+            options.access = IBV_ACCESS_REMOTE_READ
+        }));
+        assert_eq!(other.recv(1, 0, 16), 0);
+        fails(wr(900, IBV_WR_SEND, 0, 8), IBV_WC_REM_OP_ERR, &one);
+        assert_eq!(other.ends(), (1, IBV_WC_LOC_PROT_ERR));
+        // Nor is it a place for what is read.
+        let (one, other) = Side::pair(
+            PairOptions::with(|options| options.access = IBV_ACCESS_REMOTE_READ),
+            PairOptions::default(),
+        );
+        let request = wr(900, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
+        fails(request, IBV_WC_LOC_PROT_ERR, &one);
+    });
 }

@@ -34,7 +34,6 @@ functions! {
     ibv_close_device(*mut ibv_context) -> c_int;
     ibv_query_device(*mut ibv_context, *mut ibv_device_attr) -> c_int;
     ibv_query_port(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
-    ibv_query_gid(*mut ibv_context, u8, c_int, *mut ibv_gid) -> c_int;
     _ibv_query_gid_table(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     ibv_alloc_pd(*mut ibv_context) -> *mut ibv_pd;
     ibv_dealloc_pd(*mut ibv_pd) -> c_int;
@@ -47,17 +46,15 @@ functions! {
     ibv_get_cq_event(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
     ibv_ack_cq_events(*mut ibv_cq, u32) -> ();
     ibv_create_srq(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
-    ibv_modify_srq(*mut ibv_srq, *mut ibv_srq_attr, c_int) -> c_int;
     ibv_destroy_srq(*mut ibv_srq) -> c_int;
     ibv_create_qp(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     ibv_modify_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     ibv_query_qp(*mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
     ibv_destroy_qp(*mut ibv_qp) -> c_int;
-    ibv_create_ah(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     ibv_get_async_event(*mut ibv_context, *mut ibv_async_event) -> c_int;
     ibv_ack_async_event(*mut ibv_async_event) -> ();
-    fake_verbs_count(*const c_char) -> u64;
-    fake_verbs_inject(*const c_char) -> c_int;
+    verbs_double_count(*const c_char) -> u64;
+    verbs_double_inject(*const c_char) -> c_int;
 }
 
 pub fn api() -> &'static VerbsFunctions {
@@ -77,7 +74,7 @@ pub fn api() -> &'static VerbsFunctions {
 pub fn count(name: &CStr) -> u64 {
     // SAFETY:
     // - it is a C string.
-    let count = unsafe { (api().fake_verbs_count)(name.as_ptr()) };
+    let count = unsafe { (api().verbs_double_count)(name.as_ptr()) };
     assert_ne!(count, u64::MAX, "{name:?}");
     count
 }
@@ -85,7 +82,7 @@ pub fn count(name: &CStr) -> u64 {
 pub fn inject(what: &CStr) {
     // SAFETY:
     // - it is a C string.
-    let error = unsafe { (api().fake_verbs_inject)(what.as_ptr()) };
+    let error = unsafe { (api().verbs_double_inject)(what.as_ptr()) };
     assert_eq!(error, 0, "{what:?}");
 }
 

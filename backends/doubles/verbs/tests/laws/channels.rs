@@ -47,69 +47,60 @@ fn take(side: &Side) -> Result<*mut ibv_cq, i32> {
 
 #[test]
 fn there_is_one_event_each_time_it_is_armed() {
-    alone(
-        "channels::there_is_one_event_each_time_it_is_armed",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            // SAFETY:
-            // - the channel is not destroyed.
-            let fd = unsafe { (*one.channel).fd };
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-            let write = || assert_eq!(one.post(&request), 0);
-            write();
-            one.wait();
-            assert!(!is_readable(fd));
-            one.arm(false);
-            assert!(!is_readable(fd));
-            write();
-            write();
-            // It blocks until there is one.
-            assert_eq!(take(&one), Ok(one.cq));
-            one.wait();
-            one.wait();
-            assert!(!is_readable(fd));
-            set_nonblocking(fd);
-            assert_eq!(take(&one), Err(libc::EAGAIN));
-            one.arm(false);
-            write();
-            while !is_readable(fd) {
-                std::thread::yield_now();
-            }
-            assert_eq!(take(&one), Ok(one.cq));
-            assert_eq!(take(&one), Err(libc::EAGAIN));
-        },
-    );
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        // SAFETY:
+        // - the channel is not destroyed.
+        let fd = unsafe { (*one.channel).fd };
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+        let write = || one.start(&request);
+        write();
+        one.wait();
+        assert!(!is_readable(fd));
+        one.arm(false);
+        assert!(!is_readable(fd));
+        write();
+        write();
+        // It blocks until there is one.
+        assert_eq!(take(&one), Ok(one.cq));
+        one.wait();
+        one.wait();
+        assert!(!is_readable(fd));
+        set_nonblocking(fd);
+        assert_eq!(take(&one), Err(libc::EAGAIN));
+        one.arm(false);
+        write();
+        while !is_readable(fd) {
+            std::thread::yield_now();
+        }
+        assert_eq!(take(&one), Ok(one.cq));
+        assert_eq!(take(&one), Err(libc::EAGAIN));
+    });
 }
 
 #[test]
 fn those_who_wait_for_solicited_ones_get_those_and_errors() {
-    alone(
-        "channels::those_who_wait_for_solicited_ones_get_those_and_errors",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            // SAFETY:
-            // - the channel is not destroyed.
-            let fd = unsafe { (*other.channel).fd };
-            set_nonblocking(fd);
-            other.arm(true);
-            for (flags, wakes) in [(0, false), (IBV_SEND_SOLICITED, true), (0, false)] {
-                assert_eq!(other.recv(1, 0, 8), 0);
-                let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
-                assert_eq!(one.post(&request), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-                other.wait();
-                assert_eq!(is_readable(fd), wakes);
-                assert_eq!(take(&other).is_ok(), wakes);
-            }
-            other.arm(true);
-            assert_eq!(other.recv(1, 0, 4), 0);
-            assert_eq!(one.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
-            assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
-            assert_eq!(take(&other), Ok(other.cq));
-            // Events that nobody has taken end with their queue.
-            other.destroy();
-        },
-    );
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        // SAFETY:
+        // - the channel is not destroyed.
+        let fd = unsafe { (*other.channel).fd };
+        set_nonblocking(fd);
+        other.arm(true);
+        for (flags, wakes) in [(0, false), (IBV_SEND_SOLICITED, true), (0, false)] {
+            assert_eq!(other.recv(1, 0, 8), 0);
+            let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
+            one.run(&request);
+            other.wait();
+            assert_eq!(is_readable(fd), wakes);
+            assert_eq!(take(&other).is_ok(), wakes);
+        }
+        other.arm(true);
+        assert_eq!(other.recv(1, 0, 4), 0);
+        one.start(&wr(1, IBV_WR_SEND, 0, 8));
+        assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
+        assert_eq!(take(&other), Ok(other.cq));
+        // Events that nobody has taken end with their queue.
+        other.destroy();
+    });
 }

@@ -1,202 +1,79 @@
-//! Peers that end, that were never there, and that have stopped.
-
-use std::process::Child;
+//! Peers that have ended, or were never there.
 
 use unipgas_verbs_sys::*;
 
 use crate::api::api;
-use crate::process::{WordStream, alone, two};
+use crate::process::alone;
 use crate::requests::*;
 use crate::side::*;
 
-fn signal(child: &Child, signal: i32) {
-    // SAFETY:
-    // - the child is not waited for, so the number is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
-}
-
-/// When this returns, none of its threads runs.
-fn stop(child: &Child) {
-    signal(child, libc::SIGSTOP);
-    let mut status = 0;
-    // SAFETY:
-    // - the child is waited for until it stops only.
-    let waited = unsafe { libc::waitpid(child.id() as i32, &raw mut status, libc::WUNTRACED) };
-    assert_eq!(waited, child.id() as i32);
-    assert!(libc::WIFSTOPPED(status));
-}
-
-/// Connects, and does nothing more.
-fn be_there(mut stream: WordStream) {
-    let other = Side::new(PairOptions::default());
-    let peer = other.exchange(&mut stream);
-    other.connect(&peer);
-    stream.say([1]);
-    let [_] = stream.hear();
-    std::process::exit(0);
-}
-
-fn connected(stream: &mut WordStream) -> (Side, SideAddress) {
-    let one = Side::new(PairOptions::default());
-    let peer = one.exchange(stream);
-    one.connect(&peer);
-    let [_] = stream.hear();
-    (one, peer)
-}
-
-#[test]
-fn a_peer_is_killed_in_midstream() {
-    two(
-        "death::a_peer_is_killed_in_midstream",
-        "",
-        |mut stream, child| {
-            let (one, peer) = connected(&mut stream);
-            let request = wr(0, IBV_WR_RDMA_WRITE, 0, 4096).to(&peer, 0);
-            let (mut posted, mut done) = (0, 0);
-            let mut failed = None;
-            while failed.is_none() {
-                while posted < done + 30 {
-                    let unsignaled = posted % 3 == 0;
-                    let flags = if unsignaled { 0 } else { IBV_SEND_SIGNALED };
-                    let request = Wr {
-                        id: posted,
-                        ..request.clone()
-                    };
-                    assert_eq!(one.post(&request.flags(flags)), 0);
-                    posted += 1;
-                }
-                let (id, status) = one.ends();
-                if status == IBV_WC_SUCCESS {
-                    assert!(id == done || (done % 3 == 0 && id == done + 1));
-                    done = id + 1;
-                } else {
-                    failed = Some((id, status));
-                }
-                if done > 500 && child.try_wait().unwrap().is_none() {
-                    signal(child, libc::SIGKILL);
-                    child.wait().unwrap();
-                }
-            }
-            let (first, status) = failed.unwrap();
-            assert_eq!(status, IBV_WC_RETRY_EXC_ERR);
-            assert!(first == done || (done % 3 == 0 && first == done + 1));
-            for id in first + 1..posted {
-                assert_eq!(one.ends(), (id, IBV_WC_WR_FLUSH_ERR));
-            }
-            assert_eq!(one.state(), IBV_QPS_ERR);
-        },
-        be_there,
-    );
-}
-
-#[test]
-fn a_peer_that_has_stopped_is_not_dead() {
-    two(
-        "death::a_peer_that_has_stopped_is_not_dead",
-        "retry_ms=1",
-        |mut stream, child| {
-            let (one, peer) = connected(&mut stream);
-            stop(child);
-            let request = wr(7, IBV_WR_RDMA_READ, 0, 8).to(&peer, 0);
-            assert_eq!(one.post(&request), 0);
-            // Longer than it would try to reach a dead one.
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            assert!(one.poll().is_none());
-            signal(child, libc::SIGCONT);
-            assert_eq!(one.ends(), (7, IBV_WC_SUCCESS));
-            // One that is killed while it is stopped is dead.
-            stop(child);
-            assert_eq!(one.post(&request), 0);
-            signal(child, libc::SIGKILL);
-            assert_eq!(one.ends(), (7, IBV_WC_RETRY_EXC_ERR));
-        },
-        be_there,
-    );
-}
-
 #[test]
 fn a_queue_pair_that_is_not_there_does_not_answer() {
-    alone(
-        "death::a_queue_pair_that_is_not_there_does_not_answer",
-        "",
-        || {
-            let never = |change: fn(&mut SideAddress)| {
-                let one = Side::new(PairOptions::default());
-                let mut peer = one.beside(PairOptions::default()).address();
-                change(&mut peer);
-                one.connect(&peer);
-                assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-                assert_eq!(one.post(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-                assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
-            };
-            // It is not ready.
-            never(|_| {});
-            // There is no such one, and no such NIC.
-            never(|peer| peer.qp ^= 0x800);
-            never(|peer| peer.qp = 0x000_005);
-            // It is there, but not at this address.
-            let (one, other) = (
-                Side::new(PairOptions::default()),
-                Side::new(PairOptions::default()),
-            );
-            let mut wrong = other.address();
-            wrong.lid += 1;
-            one.connect(&wrong);
-            other.connect(&one.address());
-            assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&wrong, 0)), 0);
+    alone("", || {
+        let never = |change: fn(&mut SideAddress)| {
+            let one = Side::new(PairOptions::default());
+            let mut peer = one.beside(PairOptions::default()).address();
+            change(&mut peer);
+            one.connect(&peer);
+            one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
+            one.start(&wr(2, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        },
-    );
+            assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
+        };
+        // It is not ready.
+        never(|_| {});
+        // There is no such one, and no such NIC.
+        never(|peer| peer.qp ^= 0x800);
+        never(|peer| peer.qp = 0x000_005);
+        // It is there, but not at this address.
+        let (one, other) = (
+            Side::new(PairOptions::default()),
+            Side::new(PairOptions::default()),
+        );
+        let mut wrong = other.address();
+        wrong.lid += 1;
+        one.connect(&wrong);
+        other.connect(&one.address());
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&wrong, 0));
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+    });
 }
 
 #[test]
 fn a_queue_pair_that_was_destroyed_does_not_answer() {
-    alone(
-        "death::a_queue_pair_that_was_destroyed_does_not_answer",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            let context = other.context;
-            other.destroy();
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-            // Nor does a device that is closed.
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            // SAFETY:
-            // - nothing of it is used any more.
-            unsafe {
-                assert_eq!((api().ibv_close_device)(other.context), 0);
-                assert_eq!((api().ibv_close_device)(context), 0);
-            }
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        },
-    );
+    alone("", || {
+        let (one, other) = Side::plain_pair();
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+        one.run(&request);
+        let context = other.context;
+        other.destroy();
+        one.start(&request);
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+        // Nor does a device that is closed.
+        let (one, other) = Side::plain_pair();
+        // SAFETY:
+        // - nothing of it is used any more.
+        unsafe {
+            assert_eq!((api().ibv_close_device)(other.context), 0);
+            assert_eq!((api().ibv_close_device)(context), 0);
+        }
+        one.start(&request);
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+    });
 }
 
 #[test]
 fn without_a_timeout_it_tries_for_ever() {
-    alone(
-        "death::without_a_timeout_it_tries_for_ever",
-        "retry_ms=1",
-        || {
-            let options = PairOptions {
-                timeout: 0,
-                ..PairOptions::default()
-            };
-            let one = Side::new(options);
-            let peer = one.beside(options).address();
-            one.connect(&peer);
-            let before = crate::api::count(c"retries");
-            assert_eq!(one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0)), 0);
-            while crate::api::count(c"retries") < before + 5 {
-                std::thread::yield_now();
-            }
-            assert!(one.poll().is_none());
-        },
-    );
+    alone("retry_ms=1", || {
+        let options = PairOptions::with(|options| options.timeout = 0);
+        let one = Side::new(options);
+        let peer = one.beside(options).address();
+        one.connect(&peer);
+        let before = crate::api::count(c"retries");
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
+        while crate::api::count(c"retries") < before + 5 {
+            std::thread::yield_now();
+        }
+        assert!(one.poll().is_none());
+    });
 }

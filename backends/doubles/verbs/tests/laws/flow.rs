@@ -9,20 +9,17 @@ use crate::side::*;
 
 #[test]
 fn a_message_waits_for_a_buffer_if_it_may() {
-    alone("flow::a_message_waits_for_a_buffer_if_it_may", "", || {
+    alone("", || {
         for (opcode, shared) in [
             (IBV_WR_SEND, false),
             (IBV_WR_SEND, true),
             (IBV_WR_RDMA_WRITE_WITH_IMM, true),
         ] {
-            let options = PairOptions {
-                shared,
-                ..PairOptions::default()
-            };
+            let options = PairOptions::with(|options| options.shared = shared);
             let (one, other) = Side::pair(PairOptions::default(), options);
             let before = count(c"rnr");
             for id in [1, 2, 3] {
-                assert_eq!(one.post(&wr(id, opcode, 0, 8).to(&other.address(), 0)), 0);
+                one.start(&wr(id, opcode, 0, 8).to(&other.address(), 0));
             }
             // More often than any count that is not for ever.
             while count(c"rnr") < before + 10 {
@@ -42,20 +39,14 @@ fn a_message_waits_for_a_buffer_if_it_may() {
 
 #[test]
 fn a_message_gives_up_waiting_for_a_buffer() {
-    alone("flow::a_message_gives_up_waiting_for_a_buffer", "", || {
+    alone("", || {
         for rnr_retry in [0, 3] {
-            let options = PairOptions {
-                rnr_retry,
-                ..PairOptions::default()
-            };
+            let options = PairOptions::with(|options| options.rnr_retry = rnr_retry);
             let (one, other) = Side::pair(options, PairOptions::default());
             let before = count(c"rnr");
-            assert_eq!(
-                one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
-                0
-            );
-            assert_eq!(one.post(&wr(2, IBV_WR_SEND, 0, 8)), 0);
-            assert_eq!(one.post(&wr(3, IBV_WR_SEND, 0, 8)), 0);
+            one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
+            one.start(&wr(2, IBV_WR_SEND, 0, 8));
+            one.start(&wr(3, IBV_WR_SEND, 0, 8));
             assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
             assert_eq!(one.ends(), (2, IBV_WC_RNR_RETRY_EXC_ERR));
             assert_eq!(one.ends(), (3, IBV_WC_WR_FLUSH_ERR));
@@ -68,140 +59,79 @@ fn a_message_gives_up_waiting_for_a_buffer() {
 
 #[test]
 fn slots_are_free_when_a_later_completion_is_polled() {
-    alone(
-        "flow::slots_are_free_when_a_later_completion_is_polled",
-        "",
-        || {
-            let options = PairOptions {
-                send_wr: 4,
-                ..PairOptions::default()
-            };
-            let (one, other) = Side::pair(options, PairOptions::default());
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
-            for word in 1..=3 {
-                one.put(0, &[word]);
-                assert_eq!(one.post(&request.clone().flags(0)), 0);
-                other.wait_for(1, word);
-            }
-            assert_eq!(
-                one.post(&Wr {
-                    id: 4,
-                    ..request.clone()
-                }),
-                0
-            );
-            // All are carried out, but nothing is polled.
-            assert_eq!(one.post(&request), libc::ENOMEM);
-            while count(c"polls") == 0 {
-                assert_eq!(one.ends(), (4, IBV_WC_SUCCESS));
-            }
-            for _ in 0..4 {
-                assert_eq!(one.post(&request.clone().flags(0)), 0);
-            }
-            // Nothing will ever free them.
-            assert_eq!(one.post(&request), libc::ENOMEM);
-            assert!(one.poll().is_none());
-            assert_eq!(one.post(&request), libc::ENOMEM);
-        },
-    );
+    alone("", || {
+        let options = PairOptions::with(|options| options.send_wr = 4);
+        let (one, other) = Side::pair(options, PairOptions::default());
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
+        for word in 1..=3 {
+            one.put(0, &[word]);
+            one.start(&request.clone().flags(0));
+            other.wait_for(1, word);
+        }
+        one.start(&Wr {
+            id: 4,
+            ..request.clone()
+        });
+        // All are carried out, but nothing is polled.
+        assert_eq!(one.post(&request), libc::ENOMEM);
+        while count(c"polls") == 0 {
+            assert_eq!(one.ends(), (4, IBV_WC_SUCCESS));
+        }
+        for _ in 0..4 {
+            one.start(&request.clone().flags(0));
+        }
+        // Nothing will ever free them.
+        assert_eq!(one.post(&request), libc::ENOMEM);
+        assert!(one.poll().is_none());
+        assert_eq!(one.post(&request), libc::ENOMEM);
+    });
 }
 
 #[test]
 fn receive_queues_are_full_until_completions_are_polled() {
-    alone(
-        "flow::receive_queues_are_full_until_completions_are_polled",
-        "",
-        || {
-            for shared in [false, true] {
-                let options = PairOptions {
-                    recv_wr: 2,
-                    shared,
-                    ..PairOptions::default()
-                };
-                let (one, other) = Side::pair(PairOptions::default(), options);
-                assert_eq!(
-                    [1, 2, 3].map(|id| other.recv(id, 0, 8)),
-                    [0, 0, libc::ENOMEM]
-                );
-                assert_eq!(one.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-                assert_eq!(other.recv(3, 0, 8), libc::ENOMEM);
-                assert_eq!(other.ends(), (1, IBV_WC_SUCCESS));
-                assert_eq!([3, 4].map(|id| other.recv(id, 0, 8)), [0, libc::ENOMEM]);
-            }
-        },
-    );
+    alone("", || {
+        for shared in [false, true] {
+            let options = PairOptions::with(|options| {
+                options.recv_wr = 2;
+                options.shared = shared;
+            });
+            let (one, other) = Side::pair(PairOptions::default(), options);
+            assert_eq!(
+                [1, 2, 3].map(|id| other.recv(id, 0, 8)),
+                [0, 0, libc::ENOMEM]
+            );
+            one.run(&wr(1, IBV_WR_SEND, 0, 8));
+            assert_eq!(other.recv(3, 0, 8), libc::ENOMEM);
+            assert_eq!(other.ends(), (1, IBV_WC_SUCCESS));
+            assert_eq!([3, 4].map(|id| other.recv(id, 0, 8)), [0, libc::ENOMEM]);
+        }
+    });
 }
 
 #[test]
 fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
-    alone(
-        "flow::a_completion_queue_that_is_full_breaks_its_queue_pairs",
-        "",
-        || {
-            let options = PairOptions {
-                cqe: 4,
-                ..PairOptions::default()
-            };
-            let (one, other) = Side::pair(options, PairOptions::default());
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
-            for _ in 0..4 {
-                assert_eq!(one.post(&request), 0);
-            }
-            let mut event: ibv_async_event = zeroed();
-            assert_eq!(one.post(&request), 0);
-            // SAFETY:
-            // - the context is open; the event is acknowledged once.
-            unsafe {
-                assert_eq!((api().ibv_get_async_event)(one.context, &raw mut event), 0);
-                (api().ibv_ack_async_event)(&raw mut event);
-            }
-            assert_eq!(event.event_type, IBV_EVENT_CQ_ERR);
-            assert_eq!(event.element, one.cq.cast());
-            while one.state() != IBV_QPS_ERR {
-                std::thread::yield_now();
-            }
-            for _ in 0..4 {
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            }
-        },
-    );
-}
-
-#[test]
-fn queue_pairs_share_buffers() {
-    alone("flow::queue_pairs_share_buffers", "", || {
-        let options = PairOptions {
-            shared: true,
-            ..PairOptions::default()
-        };
-        let (one, other) = Side::pair(PairOptions::default(), options);
-        let third = Side::new(PairOptions::default());
-        // A second queue pair with the same queues.
-        let second = other.twin();
-        third.connect(&second.address());
-        second.connect(&third.address());
-        let mut limit: ibv_srq_attr = zeroed();
-        limit.srq_limit = 2;
-        for id in 1..=3 {
-            assert_eq!(other.recv(id, 8 * id, 8), 0);
+    alone("", || {
+        let options = PairOptions::with(|options| options.cqe = 4);
+        let (one, other) = Side::pair(options, PairOptions::default());
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
+        for _ in 0..4 {
+            one.start(&request);
         }
+        let mut event: ibv_async_event = zeroed();
+        one.start(&request);
         // SAFETY:
-        // - the queue is not destroyed.
-        let error =
-            unsafe { (api().ibv_modify_srq)(other.srq, &raw mut limit, IBV_SRQ_LIMIT as i32) };
-        assert_eq!(error, 0);
-        let mut from = Vec::new();
-        for side in [&one, &third, &one] {
-            assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
-            assert_eq!(side.ends(), (1, IBV_WC_SUCCESS));
-            let wc = other.wait();
-            from.push((wc.wr_id, wc.qp_num));
+        // - the context is open; the event is acknowledged once.
+        unsafe {
+            assert_eq!((api().ibv_get_async_event)(one.context, &raw mut event), 0);
+            (api().ibv_ack_async_event)(&raw mut event);
         }
-        let (first, second) = (other.address().qp, second.address().qp);
-        assert_eq!(from, [(1, first), (2, second), (3, first)]);
-        let event = other.event();
-        assert_eq!(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
-        assert_eq!(event.element, other.srq.cast());
+        assert_eq!(event.event_type, IBV_EVENT_CQ_ERR);
+        assert_eq!(event.element, one.cq.cast());
+        while one.state() != IBV_QPS_ERR {
+            std::thread::yield_now();
+        }
+        for _ in 0..4 {
+            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+        }
     });
 }

@@ -2,72 +2,14 @@
 
 use unipgas_verbs_sys::*;
 
-use crate::api::{api, errno};
+use crate::api::api;
 use crate::process::{WordStream, alone, two};
 use crate::requests::*;
 use crate::side::*;
 
-/// Gives the status with which the child ends.
-fn in_child(body: impl FnOnce() -> i32) -> i32 {
-    // SAFETY:
-    // - the child calls the library only, and ends.
-    unsafe {
-        match libc::fork() {
-            0 => libc::exit(body()),
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status
-            }
-        }
-    }
-}
-
-#[test]
-fn a_child_ends_well_and_its_parent_goes_on() {
-    alone(
-        "forks::a_child_ends_well_and_its_parent_goes_on",
-        "",
-        || {
-            let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-            for destroys in [false, true] {
-                assert_eq!(one.post(&request), 0);
-                let status = in_child(|| {
-                    if destroys {
-                        // SAFETY:
-                        // - in a child these do nothing.
-                        unsafe {
-                            (api().ibv_destroy_qp)(one.qp);
-                            (api().ibv_destroy_cq)(one.cq);
-                            (api().ibv_dereg_mr)(one.mr);
-                            (api().ibv_dealloc_pd)(one.pd);
-                            (api().ibv_close_device)(one.context);
-                        }
-                    }
-                    i32::from(one.post(&request) == 0)
-                });
-                assert_eq!(status, 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            }
-            // It may open the device for itself.
-            let status = in_child(|| {
-                let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
-                let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-                let posted = one.post(&request) == 0 && one.ends() == (1, IBV_WC_SUCCESS);
-                i32::from(!posted)
-            });
-            assert_eq!(status, 0, "{}", errno());
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-        },
-    );
-}
-
 #[test]
 fn a_process_is_dead_though_its_child_lives() {
     two(
-        "forks::a_process_is_dead_though_its_child_lives",
         "",
         |mut stream, child| {
             let one = Side::new(PairOptions::default());
@@ -75,12 +17,11 @@ fn a_process_is_dead_though_its_child_lives() {
             one.connect(&peer);
             let [_] = stream.hear();
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0);
-            assert_eq!(one.post(&request), 0);
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+            one.run(&request);
             stream.say([1]);
             let [grandchild] = stream.hear();
             child.wait().unwrap();
-            assert_eq!(one.post(&request), 0);
+            one.start(&request);
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             // SAFETY:
             // - it waits until it is killed.
@@ -111,60 +52,56 @@ fn a_process_is_dead_though_its_child_lives() {
 
 #[test]
 fn what_a_process_has_seen_before_its_end_is_acknowledged() {
-    alone(
-        "forks::what_a_process_has_seen_before_its_end_is_acknowledged",
-        "",
-        || {
-            let parent = Side::new(PairOptions::default());
-            for round in 0..40 {
-                let (mut here, mut there) = WordStream::pair();
-                // SAFETY:
-                // - the child opens a device of its own, and ends.
-                let child = unsafe { libc::fork() };
-                if child == 0 {
-                    let side = Side::new(PairOptions::default());
-                    let peer = side.exchange(&mut there);
-                    side.connect(&peer);
-                    there.say([1]);
-                    side.wait_for(9, 7);
-                    if round % 2 == 0 {
-                        // SAFETY:
-                        // - nothing of it is used any more.
-                        unsafe { (api().ibv_close_device)(side.context) };
-                    }
-                    // SAFETY:
-                    // - it does what is to be done at the end.
-                    unsafe { libc::exit(0) };
-                }
-                let side = parent.beside(PairOptions::default());
-                let peer = side.exchange(&mut here);
+    alone("", || {
+        let parent = Side::new(PairOptions::default());
+        for round in 0..40 {
+            let (mut here, mut there) = WordStream::pair();
+            // SAFETY:
+            // - the child opens a device of its own, and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let side = Side::new(PairOptions::default());
+                let peer = side.exchange(&mut there);
                 side.connect(&peer);
-                let [_] = here.hear();
-                side.put(0, &[7]);
-                let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 72);
-                assert_eq!(side.post(&request), 0);
-                // It may come too late.
-                let behind = wr(2, IBV_WR_RDMA_WRITE, 0, 4096).to(&peer, 80);
-                for _ in 0..30 {
-                    assert_eq!(side.post(&behind), 0);
+                there.say([1]);
+                side.wait_for(9, 7);
+                if round % 2 == 0 {
+                    // SAFETY:
+                    // - nothing of it is used any more.
+                    unsafe { (api().ibv_close_device)(side.context) };
                 }
-                assert_eq!(side.ends(), (1, IBV_WC_SUCCESS));
-                for _ in 0..30 {
-                    side.ends();
-                }
-                side.destroy();
                 // SAFETY:
-                // - it is waited for once.
-                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+                // - it does what is to be done at the end.
+                unsafe { libc::exit(0) };
             }
-        },
-    );
+            let side = parent.beside(PairOptions::default());
+            let peer = side.exchange(&mut here);
+            side.connect(&peer);
+            let [_] = here.hear();
+            side.put(0, &[7]);
+            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 72);
+            side.start(&request);
+            // It may come too late.
+            let behind = wr(2, IBV_WR_RDMA_WRITE, 0, 4096).to(&peer, 80);
+            for _ in 0..30 {
+                side.start(&behind);
+            }
+            assert_eq!(side.ends(), (1, IBV_WC_SUCCESS));
+            for _ in 0..30 {
+                side.ends();
+            }
+            side.destroy();
+            // SAFETY:
+            // - it is waited for once.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        }
+    });
 }
 
 /// A fork holds the library's locks, and its child finds them free although other threads of the parent wait for them.
 #[test]
 fn threads_fork_at_once() {
-    alone("forks::threads_fork_at_once", "", || {
+    alone("", || {
         let _side = Side::new(PairOptions::default());
         std::thread::scope(|scope| {
             for _ in 0..16 {

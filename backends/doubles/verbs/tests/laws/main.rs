@@ -14,4 +14,3 @@ mod process;
 mod requests;
 mod side;
 mod states;
-mod storm;

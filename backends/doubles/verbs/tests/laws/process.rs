@@ -6,7 +6,14 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const ROLE: &str = "FAKE_VERBS_TEST_ROLE";
+const ROLE: &str = "VERBS_DOUBLE_TEST_ROLE";
+
+/// The path of the test that calls with this closure, as the harness knows it.
+fn test_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let (_, path) = path.split_once("::").unwrap();
+    path.split("::{{closure}}").next().unwrap()
+}
 
 fn again(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -15,19 +22,24 @@ fn again(test: &str, role: &str) -> Command {
     command
 }
 
-/// The body of a test in a process of its own, with a fabric of its own. `test` is its path.
-pub fn alone(test: &str, config: &str, body: impl FnOnce()) {
-    alone_with(test, config, &[], body);
+/// The body of a test in a process of its own, with a fabric of its own.
+pub fn alone(config: &str, body: impl FnOnce()) {
+    alone_with(config, &[], body);
 }
 
-pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+pub fn alone_with(config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
+    let test = test_of(&body);
+    run(test, config, environment, body);
+}
+
+fn run(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if std::env::var_os(ROLE).is_some() {
         return body();
     }
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let fabric = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
     let status = again(test, "alone")
-        .env("FAKE_VERBS", format!("fabric={fabric},{config}"))
+        .env("VERBS_DOUBLE", format!("fabric={fabric},{config}"))
         .envs(environment.iter().copied())
         .status()
         .unwrap();
@@ -36,19 +48,19 @@ pub fn alone_with(test: &str, config: &str, environment: &[(&str, &str)], body: 
 
 /// Two processes with a stream between them; the first one has the other one as its child.
 pub fn two(
-    test: &str,
     config: &str,
     first: impl FnOnce(WordStream, &mut Child),
     second: impl FnOnce(WordStream),
 ) {
     let name = || {
-        let config = std::env::var("FAKE_VERBS").unwrap();
+        let config = std::env::var("VERBS_DOUBLE").unwrap();
         SocketAddr::from_abstract_name(format!("test of {config}")).unwrap()
     };
     if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
         return second(WordStream(UnixStream::connect_addr(&name()).unwrap()));
     }
-    alone(test, config, || {
+    let test = test_of(&first);
+    run(test, config, &[], || {
         let listener = UnixListener::bind_addr(&name()).unwrap();
         let mut child = again(test, "second").spawn().unwrap();
         let stream = WordStream(listener.accept().unwrap().0);

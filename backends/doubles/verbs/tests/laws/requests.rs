@@ -89,6 +89,17 @@ impl Side {
         self.post_raw(&mut raw)
     }
 
+    /// Posts a request that the queue takes.
+    pub fn start(&self, wr: &Wr) {
+        assert_eq!(self.post(wr), 0);
+    }
+
+    /// Posts a request, and waits for its completion, which is the next one.
+    pub fn run(&self, wr: &Wr) {
+        self.start(wr);
+        assert_eq!(self.ends(), (wr.id, IBV_WC_SUCCESS));
+    }
+
     pub fn post_raw(&self, raw: &mut ibv_send_wr) -> c_int {
         let mut bad = null_mut();
         // SAFETY:

@@ -17,7 +17,6 @@ pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
 /// What it is to be like.
 #[derive(Clone, Copy)]
 pub(crate) struct PairOptions {
-    pub kind: u32,
     pub send_wr: u32,
     pub recv_wr: u32,
     pub cqe: c_int,
@@ -36,7 +35,6 @@ pub(crate) struct PairOptions {
 
 impl PairOptions {
     pub const DEFAULT: PairOptions = PairOptions {
-        kind: IBV_QPT_RC,
         send_wr: 64,
         recv_wr: 64,
         cqe: 256,
@@ -52,6 +50,13 @@ impl PairOptions {
         dest_rd_atomic: 4,
         psn: 0xff_fffe,
     };
+
+    /// The default ones with a change.
+    pub fn with(change: impl FnOnce(&mut PairOptions)) -> Self {
+        let mut options = PairOptions::DEFAULT;
+        change(&mut options);
+        options
+    }
 }
 
 impl Default for PairOptions {
@@ -114,6 +119,11 @@ impl Side {
         (one, other)
     }
 
+    /// Two with the default options that are connected.
+    pub fn plain_pair() -> (Side, Side) {
+        Side::pair(PairOptions::DEFAULT, PairOptions::DEFAULT)
+    }
+
     pub fn on(context: *mut ibv_context, options: PairOptions) -> Self {
         let api = api();
         let memory = Vec::leak((0..options.words).map(|_| AtomicU64::new(0)).collect());
@@ -157,7 +167,7 @@ impl Side {
         init.send_cq = self.cq;
         init.recv_cq = self.cq;
         init.srq = self.srq;
-        init.qp_type = self.options.kind;
+        init.qp_type = IBV_QPT_RC;
         init.cap = ibv_qp_cap {
             max_send_wr: self.options.send_wr,
             max_recv_wr: self.options.recv_wr,
@@ -173,14 +183,6 @@ impl Side {
     /// The same, under another name.
     pub fn copy(&self) -> Side {
         Side { ..*self }
-    }
-
-    /// The same with another queue pair.
-    pub fn twin(&self) -> Side {
-        Side {
-            qp: self.make_qp(),
-            ..self.copy()
-        }
     }
 
     pub fn lid(&self) -> u16 {

@@ -9,53 +9,49 @@ use crate::side::*;
 
 #[test]
 fn transitions_need_their_attributes_and_their_order() {
-    alone(
-        "states::transitions_need_their_attributes_and_their_order",
-        "",
-        || {
-            let side = Side::new(PairOptions::default());
-            let peer = side.address();
-            let mut attr: ibv_qp_attr = zeroed();
-            attr.qp_state = IBV_QPS_INIT;
-            attr.port_num = 1;
-            let all = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-            for missing in [IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS] {
-                assert_eq!(side.modify(&attr, all & !missing), libc::EINVAL);
-            }
-            assert_eq!(side.modify(&attr, all | IBV_QP_TIMEOUT), libc::EINVAL);
-            attr.port_num = 2;
-            assert_eq!(side.modify(&attr, all), libc::EINVAL);
-            assert_eq!(side.ready_to_receive(&peer), libc::EINVAL);
-            assert_eq!(side.ready_to_send(), libc::EINVAL);
-            assert_eq!(side.recv(1, 0, 8), libc::EINVAL);
-            assert_eq!(side.init(), 0);
-            assert_eq!(side.recv(1, 0, 8), 0);
-            assert_eq!(side.ready_to_send(), libc::EINVAL);
-            assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), libc::EINVAL);
-            assert_eq!(side.ready_to_receive(&peer), 0);
-            assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), libc::EINVAL);
-            assert_eq!(side.init(), libc::EINVAL);
-            let too_much = Side {
-                options: PairOptions {
-                    rd_atomic: 17,
-                    ..side.options
-                },
-                ..side
-            };
-            assert_eq!(too_much.ready_to_send(), libc::EINVAL);
-            assert_eq!(side.ready_to_send(), 0);
-            assert_eq!(side.state(), IBV_QPS_RTS);
-            assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), 0);
-            assert_eq!(side.ends().1, IBV_WC_SUCCESS);
-            assert_eq!(side.ends().1, IBV_WC_SUCCESS);
-        },
-    );
+    alone("", || {
+        let side = Side::new(PairOptions::default());
+        let peer = side.address();
+        let mut attr: ibv_qp_attr = zeroed();
+        attr.qp_state = IBV_QPS_INIT;
+        attr.port_num = 1;
+        let all = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        for missing in [IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS] {
+            assert_eq!(side.modify(&attr, all & !missing), libc::EINVAL);
+        }
+        assert_eq!(side.modify(&attr, all | IBV_QP_TIMEOUT), libc::EINVAL);
+        attr.port_num = 2;
+        assert_eq!(side.modify(&attr, all), libc::EINVAL);
+        assert_eq!(side.ready_to_receive(&peer), libc::EINVAL);
+        assert_eq!(side.ready_to_send(), libc::EINVAL);
+        assert_eq!(side.recv(1, 0, 8), libc::EINVAL);
+        assert_eq!(side.init(), 0);
+        assert_eq!(side.recv(1, 0, 8), 0);
+        assert_eq!(side.ready_to_send(), libc::EINVAL);
+        assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), libc::EINVAL);
+        assert_eq!(side.ready_to_receive(&peer), 0);
+        assert_eq!(side.post(&wr(1, IBV_WR_SEND, 0, 8)), libc::EINVAL);
+        assert_eq!(side.init(), libc::EINVAL);
+        let too_much = Side {
+            options: PairOptions {
+                rd_atomic: 17,
+                ..side.options
+            },
+            ..side
+        };
+        assert_eq!(too_much.ready_to_send(), libc::EINVAL);
+        assert_eq!(side.ready_to_send(), 0);
+        assert_eq!(side.state(), IBV_QPS_RTS);
+        side.start(&wr(1, IBV_WR_SEND, 0, 8));
+        assert_eq!(side.ends().1, IBV_WC_SUCCESS);
+        assert_eq!(side.ends().1, IBV_WC_SUCCESS);
+    });
 }
 
 #[test]
 fn an_error_flushes_all_in_order() {
-    alone("states::an_error_flushes_all_in_order", "", || {
-        let (one, other) = Side::pair(PairOptions::default(), PairOptions::default());
+    alone("", || {
+        let (one, other) = Side::plain_pair();
         for id in 1..=3 {
             assert_eq!(other.recv(id, 0, 8), 0);
         }
@@ -67,7 +63,7 @@ fn an_error_flushes_all_in_order() {
         }
         assert_eq!(other.recv(4, 0, 8), 0);
         assert_eq!(other.ends(), (4, IBV_WC_WR_FLUSH_ERR));
-        assert_eq!(other.post(&wr(5, IBV_WR_SEND, 0, 8)), 0);
+        other.start(&wr(5, IBV_WR_SEND, 0, 8));
         assert_eq!(other.ends(), (5, IBV_WC_WR_FLUSH_ERR));
         // From there it begins again, with a peer that does so, too.
         for side in [&one, &other] {
@@ -76,21 +72,14 @@ fn an_error_flushes_all_in_order() {
         }
         one.connect(&other.address());
         other.connect(&one.address());
-        assert_eq!(
-            one.post(&wr(6, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
-            0
-        );
-        assert_eq!(one.ends(), (6, IBV_WC_SUCCESS));
+        one.run(&wr(6, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
     });
 }
 
 #[test]
 fn what_is_in_use_is_not_destroyed() {
-    alone("states::what_is_in_use_is_not_destroyed", "", || {
-        let side = Side::new(PairOptions {
-            shared: true,
-            ..PairOptions::default()
-        });
+    alone("", || {
+        let side = Side::new(PairOptions::with(|options| options.shared = true));
         // SAFETY:
         // - none of them is destroyed, as each is in use.
         unsafe {
@@ -105,92 +94,70 @@ fn what_is_in_use_is_not_destroyed() {
 
 #[test]
 fn a_peer_may_be_ready_later() {
-    alone(
-        "states::a_peer_may_be_ready_later",
-        "retry_ms=100000",
-        || {
-            let options = PairOptions {
-                timeout: 20,
-                ..PairOptions::default()
-            };
-            let (one, other) = (Side::new(options), Side::new(options));
-            one.connect(&other.address());
-            assert_eq!(
-                one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
-                0
-            );
-            let before = crate::api::count(c"retries");
-            while crate::api::count(c"retries") < before + 2 {
-                std::thread::yield_now();
-            }
-            other.connect(&one.address());
-            assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-        },
-    );
+    alone("retry_ms=100000", || {
+        let options = PairOptions::with(|options| options.timeout = 20);
+        let (one, other) = (Side::new(options), Side::new(options));
+        one.connect(&other.address());
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
+        let before = crate::api::count(c"retries");
+        while crate::api::count(c"retries") < before + 2 {
+            std::thread::yield_now();
+        }
+        other.connect(&one.address());
+        assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
+    });
 }
 
 #[test]
 fn numbers_of_messages_must_fit() {
-    alone(
-        "states::numbers_of_messages_must_fit",
-        "retry_ms=20",
-        || {
-            let (one, other) = (
-                Side::new(PairOptions::default()),
-                Side::new(PairOptions::default()),
-            );
-            one.connect(&other.address());
-            let mut wrong = one.address();
-            wrong.psn += 1;
-            other.connect(&wrong);
-            assert_eq!(
-                one.post(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0)),
-                0
-            );
-            assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        },
-    );
+    alone("retry_ms=20", || {
+        let (one, other) = (
+            Side::new(PairOptions::default()),
+            Side::new(PairOptions::default()),
+        );
+        one.connect(&other.address());
+        let mut wrong = one.address();
+        wrong.psn += 1;
+        other.connect(&wrong);
+        one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
+        assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
+    });
 }
 
 #[test]
 fn a_first_packet_establishes_a_connection() {
-    alone(
-        "states::a_first_packet_establishes_a_connection",
-        "",
-        || {
-            let (one, other) = (
-                Side::new(PairOptions::default()),
-                Side::new(PairOptions::default()),
-            );
-            one.connect(&other.address());
-            assert_eq!(other.init(), 0);
-            assert_eq!(other.ready_to_receive(&one.address()), 0);
-            let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
-            for _ in 0..2 {
-                assert_eq!(one.post(&request), 0);
-                assert_eq!(one.ends(), (1, IBV_WC_SUCCESS));
-            }
-            let mut event: ibv_async_event = zeroed();
-            // SAFETY:
-            // - the context is open.
-            let error = unsafe { (api().ibv_get_async_event)(other.context, &raw mut event) };
-            assert_eq!(error, 0);
-            assert_eq!(event.event_type, IBV_EVENT_COMM_EST);
-            assert_eq!(event.element, other.qp.cast());
-            // It is not destroyed before its event is acknowledged.
-            let element = event.element.expose_provenance();
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    let mut event = ibv_async_event {
-                        element: std::ptr::with_exposed_provenance_mut(element),
-                        event_type: IBV_EVENT_COMM_EST,
-                    };
-                    // SAFETY:
-                    // - it is acknowledged once.
-                    unsafe { (api().ibv_ack_async_event)(&raw mut event) };
-                });
-                other.destroy();
+    alone("", || {
+        let (one, other) = (
+            Side::new(PairOptions::default()),
+            Side::new(PairOptions::default()),
+        );
+        one.connect(&other.address());
+        assert_eq!(other.init(), 0);
+        assert_eq!(other.ready_to_receive(&one.address()), 0);
+        let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
+        for _ in 0..2 {
+            one.run(&request);
+        }
+        let mut event: ibv_async_event = zeroed();
+        // SAFETY:
+        // - the context is open.
+        let error = unsafe { (api().ibv_get_async_event)(other.context, &raw mut event) };
+        assert_eq!(error, 0);
+        assert_eq!(event.event_type, IBV_EVENT_COMM_EST);
+        assert_eq!(event.element, other.qp.cast());
+        // It is not destroyed before its event is acknowledged.
+        let element = event.element.expose_provenance();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut event = ibv_async_event {
+                    element: std::ptr::with_exposed_provenance_mut(element),
+                    event_type: IBV_EVENT_COMM_EST,
+                };
+                // SAFETY:
+                // - it is acknowledged once.
+                unsafe { (api().ibv_ack_async_event)(&raw mut event) };
             });
-        },
-    );
+            other.destroy();
+        });
+    });
 }

@@ -6,6 +6,19 @@ fn job(shape: &str, per_node: u32) -> JobLayout {
     JobLayout::full(shape.parse().unwrap(), per_node).unwrap()
 }
 
+fn loads(job: &JobLayout, pattern: TrafficPattern, bytes: u64) -> Loads {
+    predict(job, &Figures::default(), pattern, bytes)
+        .unwrap()
+        .loads
+}
+
+const PATHS: [PathRule; 4] = [
+    PathRule::Target,
+    PathRule::Source,
+    PathRule::Spread,
+    PathRule::Fixed([0; 3]),
+];
+
 const ALL: [TrafficPattern; 7] = [
     TrafficPattern::Pair(None),
     TrafficPattern::Ring,
@@ -19,20 +32,13 @@ const ALL: [TrafficPattern; 7] = [
 #[test]
 fn links_carry_all_hops() {
     for shape in ["3x2x1x2x3x2", "4x4x1x1x1x1", "5x1x1x2x1x2"] {
-        for path in [
-            PathRule::Target,
-            PathRule::Source,
-            PathRule::Spread,
-            PathRule::Fixed([0; 3]),
-        ] {
+        for path in PATHS {
             for pattern in ALL {
                 let job = JobLayout {
                     path,
                     ..job(shape, 2)
                 };
-                let loads = predict(&job, &Figures::default(), pattern, 100)
-                    .unwrap()
-                    .loads;
+                let loads = loads(&job, pattern, 100);
                 assert_eq!(
                     loads.links.iter().sum::<u64>(),
                     100 * loads.hops,
@@ -51,9 +57,7 @@ fn links_carry_all_hops() {
 #[test]
 fn what_crosses_a_bisection_is_what_the_links_there_carry() {
     let job = job("6x4x1x1x1x1", 1);
-    let loads = predict(&job, &Figures::default(), TrafficPattern::AllToAll, 1)
-        .unwrap()
-        .loads;
+    let loads = loads(&job, TrafficPattern::AllToAll, 1);
     let half = |node: u32| job.shape.coords(node)[0] < 3;
     let mut crossing = 0;
     for from in 0..24 {
@@ -95,9 +99,7 @@ fn patterns_that_look_the_same_from_everywhere_load_links_alike() {
         TrafficPattern::Shift(2, 2),
         TrafficPattern::Halo,
     ] {
-        let loads = predict(&job, &Figures::default(), pattern, 8)
-            .unwrap()
-            .loads;
+        let loads = loads(&job, pattern, 8);
         for port in 0..PORTS {
             let first = loads.links[port];
             let all = loads.links.iter().skip(port).step_by(PORTS);
@@ -109,14 +111,7 @@ fn patterns_that_look_the_same_from_everywhere_load_links_alike() {
 /// Odd rings, where both directions are equally far: of n places each way (n * n - 1) / 8 messages a link.
 #[test]
 fn all_to_all_on_an_odd_ring_is_known() {
-    let loads = predict(
-        &job("7x1x1x1x1x1", 1),
-        &Figures::default(),
-        TrafficPattern::AllToAll,
-        1,
-    )
-    .unwrap()
-    .loads;
+    let loads = loads(&job("7x1x1x1x1x1", 1), TrafficPattern::AllToAll, 1);
     let links: Vec<u64> = loads.links.into_iter().filter(|bytes| *bytes > 0).collect();
     assert_eq!(links, vec![(7 * 7 - 1) / 8; 14]);
 }
@@ -129,12 +124,7 @@ fn folding_changes_nothing() {
         ("2x2x2x2x3x2", 3),
         ("4x1x1x1x1x1", 7),
     ] {
-        for path in [
-            PathRule::Target,
-            PathRule::Source,
-            PathRule::Spread,
-            PathRule::Fixed([0; 3]),
-        ] {
+        for path in PATHS {
             let job = JobLayout {
                 path,
                 ..job(shape, per_node)
@@ -176,31 +166,48 @@ fn a_neighbour_gets_eight_bytes_as_published_and_many_at_the_rate_of_a_put() {
 #[test]
 fn the_bottleneck_is_where_it_must_be() {
     let figures = Figures::default();
-    let of = |job: &JobLayout, pattern, bytes| {
-        predict(job, &figures, pattern, bytes).unwrap().bottleneck
-    };
-    let small = job("4x4x4x2x3x2", 4);
-    assert_eq!(
-        of(&job("4x4x4x2x3x2", 1), TrafficPattern::AllToOne(0), 1 << 20),
-        Bottleneck::Link
-    );
-    let few = job("3x3x3x1x1x1", 4);
-    assert_eq!(
-        of(&few, TrafficPattern::AllToOne(0), 1 << 20),
-        Bottleneck::TniIn
-    );
-    assert_eq!(
-        of(&small, TrafficPattern::Shift(0, 2), 1 << 20),
-        Bottleneck::Link
-    );
-    // Two TNIs have ten messages of one process.
-    assert_eq!(
-        of(&small, TrafficPattern::Halo, 1 << 20),
-        Bottleneck::TniOut
-    );
-    assert_eq!(of(&small, TrafficPattern::Halo, 8), Bottleneck::Post);
-    let alone = job("1x1x1x1x1x1", 4);
-    assert_eq!(of(&alone, TrafficPattern::Ring, 1 << 20), Bottleneck::Copy);
+    for (shape, per_node, pattern, bytes, expected) in [
+        (
+            "4x4x4x2x3x2",
+            1,
+            TrafficPattern::AllToOne(0),
+            1 << 20,
+            Bottleneck::Link,
+        ),
+        (
+            "3x3x3x1x1x1",
+            4,
+            TrafficPattern::AllToOne(0),
+            1 << 20,
+            Bottleneck::TniIn,
+        ),
+        (
+            "4x4x4x2x3x2",
+            4,
+            TrafficPattern::Shift(0, 2),
+            1 << 20,
+            Bottleneck::Link,
+        ),
+        // Two TNIs have ten messages of one process.
+        (
+            "4x4x4x2x3x2",
+            4,
+            TrafficPattern::Halo,
+            1 << 20,
+            Bottleneck::TniOut,
+        ),
+        ("4x4x4x2x3x2", 4, TrafficPattern::Halo, 8, Bottleneck::Post),
+        (
+            "1x1x1x1x1x1",
+            4,
+            TrafficPattern::Ring,
+            1 << 20,
+            Bottleneck::Copy,
+        ),
+    ] {
+        let found = predict(&job(shape, per_node), &figures, pattern, bytes);
+        assert_eq!(found.unwrap().bottleneck, expected, "{shape} {pattern}");
+    }
 }
 
 #[test]

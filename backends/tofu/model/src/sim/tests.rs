@@ -12,6 +12,23 @@ fn time(job: &JobLayout, plan: CollectiveAlgorithm, bytes: u64) -> f64 {
         .time_ns
 }
 
+const DISSEMINATION: CollectiveAlgorithm = CollectiveAlgorithm::Barrier(Barrier::Dissemination);
+
+fn setting<'a>(
+    job: &'a JobLayout,
+    figures: &'a Figures,
+    fidelity: Fidelity,
+    bytes: u64,
+) -> SimSetting<'a> {
+    SimSetting {
+        job,
+        figures,
+        fidelity,
+        bytes,
+        gates: None,
+    }
+}
+
 const PLANS: [(CollectiveOperation, u64); 5] = [
     (CollectiveOperation::Barrier, 0),
     (CollectiveOperation::AllReduce, 8),
@@ -24,23 +41,9 @@ const PLANS: [(CollectiveOperation, u64); 5] = [
 #[test]
 fn a_barrier_of_two_takes_a_put() {
     let figures = Figures::default();
-    assert_eq!(
-        time(
-            &flat(2),
-            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
-            0
-        ),
-        figures.put_ns
-    );
+    assert_eq!(time(&flat(2), DISSEMINATION, 0), figures.put_ns);
     let within = JobLayout::of(2, 4).unwrap();
-    assert_eq!(
-        time(
-            &within,
-            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
-            0
-        ),
-        figures.local_ns
-    );
+    assert_eq!(time(&within, DISSEMINATION, 0), figures.local_ns);
 }
 
 /// On a ring of 8 the rounds of a dissemination go over 1, 2 and 4 hops, all members alike.
@@ -49,14 +52,7 @@ fn rounds_of_a_barrier_add_up() {
     let figures = Figures::default();
     let job = JobLayout::full("8x1x1x1x1x1".parse().unwrap(), 1).unwrap();
     let sum: f64 = [1, 2, 4].map(|hops| figures.put(8, hops)).iter().sum();
-    assert_eq!(
-        time(
-            &job,
-            CollectiveAlgorithm::Barrier(Barrier::Dissemination),
-            0
-        ),
-        sum
-    );
+    assert_eq!(time(&job, DISSEMINATION, 0), sum);
     let gates: f64 = [1.0, 2.0, 4.0]
         .map(|hops| figures.gate_ns + (hops - 1.0) * figures.hop_ns)
         .iter()
@@ -76,13 +72,7 @@ fn what_leaves_by_one_interface_leaves_in_turn() {
     figures.set("injection=6.35").unwrap();
     let job = JobLayout::full("5x1x1x1x1x1".parse().unwrap(), 1).unwrap();
     let bytes = 1 << 20;
-    let setting = SimSetting {
-        job: &job,
-        figures: &figures,
-        fidelity: Fidelity::Injection,
-        bytes,
-        gates: None,
-    };
+    let setting = setting(&job, &figures, Fidelity::Injection, bytes);
     let star = |me: u32| Schedule {
         steps: match me {
             0 => (1..5).map(|to| Step::Send { to, slot: 0 }).collect(),
@@ -124,13 +114,7 @@ fn with_contention_nothing_is_faster_and_one_link_carries_one_message_after_anot
         ..flat(4)
     };
     let bytes = 1 << 20;
-    let setting = SimSetting {
-        job: &job,
-        figures: &figures,
-        fidelity: Fidelity::Contention,
-        bytes,
-        gates: None,
-    };
+    let setting = setting(&job, &figures, Fidelity::Contention, bytes);
     let outcome = simulate(&setting, |me| Schedule {
         steps: match me {
             0 | 1 => Box::new([Step::Send {
@@ -205,13 +189,7 @@ fn all_plans_end_for_every_size() {
 fn who_waits_for_ever_is_told() {
     let job = flat(3);
     let figures = Figures::default();
-    let setting = SimSetting {
-        job: &job,
-        figures: &figures,
-        fidelity: Fidelity::Injection,
-        bytes: 0,
-        gates: None,
-    };
+    let setting = setting(&job, &figures, Fidelity::Injection, 0);
     let stuck = simulate(&setting, |me| Schedule {
         steps: if me == 1 {
             Box::new([Step::Await { slot: 0 }])
@@ -242,13 +220,7 @@ fn where_nothing_is_shared_the_order_of_members_changes_nothing() {
                 if plan == CollectiveAlgorithm::Barrier(Barrier::Counting) {
                     continue;
                 }
-                let setting = SimSetting {
-                    job: &job,
-                    figures: &figures,
-                    fidelity: Fidelity::Injection,
-                    bytes,
-                    gates: None,
-                };
+                let setting = setting(&job, &figures, Fidelity::Injection, bytes);
                 let slots = plan.schedule(0, &job).slots;
                 let [ordered, other] = [true, false].map(|ordered| {
                     simulate_in(&setting, |me| plan.schedule(me, &job), slots, ordered).unwrap()

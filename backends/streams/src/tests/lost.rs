@@ -1,19 +1,9 @@
 //! The loss of a peer: both sides learn of it, every operation between them ends, and everybody else goes on.
 
-use std::sync::Arc;
+use unipgas_core::Error;
+use unipgas_core::transport::Life;
 
-use unipgas_core::op::PutRequest;
-use unipgas_core::region::Memory;
-use unipgas_core::streams::StreamTransport;
-use unipgas_core::transport::{Channel, Life, Peer, Transport};
-use unipgas_core::{Deadline, Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
-use unipgas_streams_backend::{SocketStreams, StreamsOptions};
-
-struct Node {
-    channel: Box<dyn Channel>,
-    memory: Box<dyn Memory>,
-    transport: StreamTransport<SocketStreams>,
-}
+use super::*;
 
 struct Link {
     peer: Arc<dyn Peer>,
@@ -21,38 +11,14 @@ struct Link {
 }
 
 impl Node {
-    fn open(options: StreamsOptions) -> Node {
-        let transport = SocketStreams::open(options, None).unwrap();
-        Node {
-            channel: transport.open_channel().unwrap(),
-            memory: transport.allocate(4096, Rights::FULL).unwrap(),
-            transport,
-        }
-    }
-
     fn know(&self, other: &Node) -> Link {
-        let peer = self.transport.connect(&other.transport.address()).unwrap();
+        let peer = self.connect(&other.address());
         let region = peer.import(&other.memory.key(), Deadline::Never).unwrap();
         Link { peer, region }
     }
 
     fn post(&self, to: &Link) -> Result<Outcome> {
-        let (src, dst) = (
-            Local {
-                ptr: self.memory.base(),
-                desc: 0,
-            },
-            Remote {
-                region: &to.region,
-                offset: 64,
-            },
-        );
-        // SAFETY:
-        // - the source is longer, and outlives the end of the operation.
-        unsafe {
-            self.channel
-                .put(&PutRequest::new(src, dst, 64), Flags::empty(), 1)
-        }
+        self.try_put(&to.region, 64, Flags::empty(), 1)
     }
 
     /// What became of everything posted.
@@ -65,7 +31,7 @@ impl Node {
         ends
     }
 
-    fn put(&self, to: &Link) -> Result<()> {
+    fn writes(&self, to: &Link) -> Result<()> {
         self.post(to)?;
         self.ends().remove(0)
     }
@@ -80,8 +46,8 @@ fn lost(options: StreamsOptions) {
     let (to_lost, to_other) = (loses.know(&lost), loses.know(&other));
     let (back, aside) = (lost.know(&loses), lost.know(&other));
     let (from_other, across) = (other.know(&loses), other.know(&lost));
-    loses.put(&to_lost).unwrap();
-    loses.put(&to_other).unwrap();
+    loses.writes(&to_lost).unwrap();
+    loses.writes(&to_other).unwrap();
     // The second of these.
     let posted: Vec<Result<Outcome>> = (0..3).map(|_| loses.post(&to_lost)).collect();
     let ends = loses.ends();
@@ -91,16 +57,16 @@ fn lost(options: StreamsOptions) {
     assert!(refused || ended, "{posted:?} {ends:?}");
     assert_eq!(to_lost.peer.life(), Life::Dead);
     assert!(!to_lost.region.is_current());
-    assert!(loses.put(&to_lost).is_err());
-    let again = loses.transport.connect(&lost.transport.address());
+    assert!(loses.writes(&to_lost).is_err());
+    let again = loses.transport.connect(&lost.address());
     assert!(matches!(again, Err(Error::PeerDead)));
     // The other side.
     while back.peer.life() == Life::Alive {
-        let _ = lost.put(&back);
+        let _ = lost.writes(&back);
     }
     assert_eq!(back.peer.life(), Life::Dead);
-    assert!(lost.put(&back).is_err());
-    let again = lost.transport.connect(&loses.transport.address());
+    assert!(lost.writes(&back).is_err());
+    let again = lost.transport.connect(&loses.address());
     let import = again.and_then(|peer| peer.import(&loses.memory.key(), Deadline::Never).map(drop));
     assert_eq!(import, Err(Error::PeerDead));
     // Everybody else.
@@ -110,7 +76,7 @@ fn lost(options: StreamsOptions) {
         (&lost, &aside),
         (&other, &across),
     ] {
-        node.put(link).unwrap();
+        node.writes(link).unwrap();
         assert_eq!(link.peer.life(), Life::Alive);
     }
 }
