@@ -295,6 +295,15 @@ impl CompletionQueue {
         self.descriptor.as_ref().map(AsRawFd::as_raw_fd)
     }
 
+    /// Ends all waits, before the object is closed. Errors: [`Errno::BUSY`] if it has other users.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if !self.attached.is_empty() || Arc::strong_count(self) > 1 {
+            return Err(Errno::BUSY);
+        }
+        self.waiters.end(|| self.domain.engine().ring());
+        Ok(())
+    }
+
     /// Whether it has no room for a completion. Callers retry later.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {

@@ -113,6 +113,15 @@ impl Counter {
         &self.domain
     }
 
+    /// Ends all waits, before the object is closed. Errors: [`Errno::BUSY`] if it has other users.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if !self.attached.is_empty() || Arc::strong_count(self) > 1 {
+            return Err(Errno::BUSY);
+        }
+        self.waiters.end(|| self.domain.engine().ring());
+        Ok(())
+    }
+
     /// Number of the word that peers increment. Errors: [`Errno::NOSPC`] if the domain has no free word.
     pub(crate) fn tally(&self) -> Result<NonZeroU32> {
         if self.tally.get().is_none() {

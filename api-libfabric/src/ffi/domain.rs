@@ -7,7 +7,7 @@ use unipgas_core::variables;
 
 use super::fabric::{Fabric, FabricObject};
 use super::naming::Format;
-use super::{Object, code, fid_of, fid_ops, given, is_free, no, put};
+use super::{Object, check_free, code, fid_of, fid_ops, given, no, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
 use crate::messages::MOST_TAGGED_BYTES;
@@ -89,33 +89,14 @@ pub(super) unsafe fn open_domain(
     unsafe { put(domain, Object::create(raw, part)) }
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only domains have this table.
-        let Some(object) = (unsafe { DomainObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let domain = &object.inner.domain;
-        if !domain.watcher().apart(|| is_free(domain)) {
-            return Err(Errno::BUSY);
-        }
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { DomainObject::destroy(fid) };
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY:
-    // - only domains have this table.
-    match unsafe { DomainObject::at(fid) } {
-        // SAFETY:
-        // - libfabric's contract: the argument fits the command.
-        Ok(object) => unsafe { super::trigger::control(&object.inner.domain, command, arg) },
-        Err(errno) => -errno.0,
-    }
+entries! { code -> c_int;
+    // The watcher is the domain's own, so the domain ends outside of `apart`.
+    fn close(fid: *mut fid) = DomainObject::close(fid, |part| {
+        let domain = &part.domain;
+        domain.watcher().apart(|| check_free(domain))
+    });
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void)
+        = super::trigger::control(&DomainObject::at(fid)?.inner.domain, command, arg);
 }
 
 unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, _flags: u64) -> c_int {

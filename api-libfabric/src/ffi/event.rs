@@ -13,7 +13,9 @@ use unipgas_core::waiters::Waiters;
 use unipgas_core::{Deadline, Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
+use super::{
+    Object, check_free, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, number, put,
+};
 use crate::completion::Attached;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
@@ -376,41 +378,16 @@ unsafe extern "C" fn strerror(
     unsafe { super::queue::text(errno, buffer, len) }
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only event queues have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let queue = &EventObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => {
-                    let descriptor = queue.descriptor.as_ref().ok_or(Errno::NODATA)?;
-                    put(arg.cast::<c_int>(), descriptor.as_raw_fd())
-                }
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), queue.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only event queues have this table.
-        let Some(object) = (unsafe { EventObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !is_free(&object.inner) {
-            return Err(Errno::BUSY);
-        }
-        let queue = &object.inner;
+entries! { code -> c_int;
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void) = {
+        let queue = &EventObject::at(fid)?.inner;
+        control_waits((command, arg), queue.descriptor.as_ref().map(AsRawFd::as_raw_fd), queue.wait)
+    };
+    fn close(fid: *mut fid) = EventObject::close(fid, |queue| {
+        check_free(queue)?;
         queue.waiters.end(|| {
             queue.more.notify_all();
         });
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { EventObject::destroy(fid) };
         Ok(())
-    })
+    });
 }

@@ -141,17 +141,8 @@ pub(super) unsafe extern "C" fn register_by_attributes(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only memory regions have this table, and the caller gives the region up.
-        unsafe {
-            if MemoryObject::to_close(fid)?.is_some() {
-                MemoryObject::destroy(fid);
-            }
-        }
-        Ok(())
-    })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = MemoryObject::close(fid, |_| Ok(()));
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {

@@ -12,7 +12,7 @@ use unipgas_core::{Error, waits};
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
 use super::poll::has_changed;
-use super::{Object, code, deadline, fid_of, fid_ops, given, no_bind, put};
+use super::{Object, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::process;
@@ -176,38 +176,16 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
     })
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only wait sets have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let set = &WaitObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => Err(Errno::NODATA),
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), set.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only wait sets have this table.
-        let Some(object) = (unsafe { WaitObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let set = &object.inner;
+entries! { code -> c_int;
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void)
+        = control_waits((command, arg), None, WaitObject::at(fid)?.inner.wait);
+    fn close(fid: *mut fid) = WaitObject::close(fid, |set| {
         if set.members.lock().iter().any(Member::is_there) {
             return Err(Errno::BUSY);
         }
         if let Ok(engine) = process::engine() {
             set.waiters.end(|| engine.ring());
         }
-        // SAFETY:
-        // - the waits have ended, no member is left, and the caller gives the object up.
-        unsafe { WaitObject::destroy(fid) };
         Ok(())
-    })
+    });
 }
