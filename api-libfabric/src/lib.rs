@@ -53,6 +53,7 @@ mod state;
 pub mod status;
 mod target;
 mod trigger;
+mod waits;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};

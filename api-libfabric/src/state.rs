@@ -76,8 +76,6 @@ pub(crate) struct State {
     pub batch: MoreBatch,
     /// Completions name the sender.
     pub tells_sources: bool,
-    /// Buffers for several messages with less room than this are returned (FI_OPT_MIN_MULTI_RECV).
-    pub least_room: usize,
     /// Limits liveness checks while operations find no room.
     liveness: LivenessTimer,
     /// A liveness check is due.
@@ -109,7 +107,6 @@ impl State {
             messages,
             batch: MoreBatch::default(),
             tells_sources: false,
-            least_room: 0,
             liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,

@@ -40,13 +40,6 @@ static OPS: fi_ops_domain = fi_ops_domain {
     endpoint2: super::endpoint::open_endpoint2,
 };
 
-static MEMORY: fi_ops_mr = fi_ops_mr {
-    size: size_of::<fi_ops_mr>(),
-    reg: super::memory::register,
-    regv: super::memory::register_vector,
-    regattr: super::memory::register_by_attributes,
-};
-
 /// # Safety
 /// The arguments are valid as in fi_domain(3).
 pub(super) unsafe fn open_domain(
@@ -77,7 +70,7 @@ pub(super) unsafe fn open_domain(
     let raw = fid_domain {
         fid: fid_of(FI_CLASS_DOMAIN, context, &FID),
         ops: &OPS,
-        mr: &MEMORY,
+        mr: &super::memory::OPS,
     };
     let part = DomainPart {
         domain: Domain::open(options)?,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::wait_point::event;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::{Deadline, Error, waits};
 
@@ -16,10 +17,10 @@ use super::fabric::{Fabric, FabricObject};
 use super::{
     Object, check_free, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, number, put,
 };
-use crate::completion::Attached;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waits::Attached;
 
 struct Failure {
     fid: usize,
@@ -84,7 +85,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         let descriptor = match wait {
             FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => None,
-            FI_WAIT_FD => Some(crate::completion::event()?),
+            FI_WAIT_FD => Some(event()?),
             _ => return Err(Errno::NOSYS),
         };
         let raw = fid_eq {
