@@ -1,6 +1,7 @@
 //! Remote atomic functions (fi_atomic(3)).
 
 use unipgas_core::atomic::{AtomicForm, supported};
+use unipgas_core::operations::Target as _;
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Outcome};
 
 use crate::domain::Domain;

@@ -45,7 +45,6 @@ pub mod memory;
 pub mod messages;
 pub mod name;
 pub mod operation;
-mod pending;
 pub mod process;
 pub mod rma;
 pub mod service;

@@ -2,6 +2,7 @@
 
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::RemoteKey;
+use unipgas_core::operations::Target as _;
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
