@@ -353,11 +353,7 @@ impl Parts for Transfer<'_> {
     }
 
     fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
-        let Via {
-            domain,
-            channel,
-            context,
-        } = via;
+        let (channel, context) = (via.channel, via.context);
         let lens = |list: usize, item: usize| match list {
             0 => self.local.get(item).map(|part| part.len),
             _ => self.remote.get(item).map(|part| part.len),
@@ -375,7 +371,7 @@ impl Parts for Transfer<'_> {
             .along
             .filter(|_| self.is_single() && len <= LONGEST_MESSAGE)
             .map(|along| (target.inbox.clone(), along));
-        let there = target.place(domain, part.key, address, len, self.direction.access())?;
+        let there = target.place(via.domain, part.key, address, len, self.direction.access())?;
         if let Some((inbox, (record, order))) = &along
             && there.region.is_asynchronous()
         {
