@@ -1,6 +1,7 @@
 //! Remote atomic functions (fi_atomic(3)).
 
 use unipgas_core::atomic::{AtomicForm, supported};
+use unipgas_core::operations::Target as _;
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Outcome};
 
 use crate::domain::Domain;
@@ -271,11 +272,6 @@ impl Parts for Vector<'_> {
     }
 
     fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
-        let Via {
-            domain,
-            channel,
-            context,
-        } = via;
         // A list that is not needed never limits the length.
         let lens = |list: usize, item: usize| match list {
             0 => self.remote.get(item).map(|part| part.len),
@@ -304,11 +300,11 @@ impl Parts for Vector<'_> {
         let (item, done) = at[0];
         let part = &self.remote[item];
         let address = part.address.wrapping_add((done * size) as u64);
-        let place = target.place(domain, part.key, address, count * size, self.access)?;
+        let place = target.place(via.domain, part.key, address, count * size, self.access)?;
         // SAFETY:
         // - contract of `Endpoint::atomic`: each needed list is valid. `walk` keeps `count` elements within the current items.
         // - lists that are not needed are null.
-        let outcome = unsafe { channel.atomic(place, &request, self.flags, context) };
+        let outcome = unsafe { (via.channel).atomic(place, &request, self.flags, via.context) };
         outcome.map(Some).map_err(|error| target.why(error))
     }
 }

@@ -1,6 +1,6 @@
 //! Endpoints (fi_endpoint(3)): reliable, connectionless.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -86,7 +86,6 @@ struct Bindings {
     counters: [Option<Arc<Counter>>; 6],
     shared_transmits: Option<Arc<SharedTransmits>>,
     shared_receives: Option<Arc<SharedReceives>>,
-    least_room: usize,
     /// `None` once the endpoint is enabled.
     state: Option<State>,
 }
@@ -107,6 +106,7 @@ pub struct Endpoint {
     live: OnceLock<Live>,
     _served: Option<Served>,
     is_watched: AtomicBool,
+    least_room: AtomicUsize,
     /// Registered while the endpoint is open. Dropped last: no operation of the endpoint is in flight any more.
     directory: Region,
 }
@@ -201,6 +201,7 @@ impl Endpoint {
             },
             _served: served,
             is_watched: AtomicBool::new(false),
+            least_room: AtomicUsize::new(0),
             directory,
             bindings: Mutex::new(Bindings {
                 state: Some(state),
@@ -212,19 +213,12 @@ impl Endpoint {
 
     /// Sets the least room in a buffer for several messages. The endpoint returns a buffer with less room (FI_OPT_MIN_MULTI_RECV).
     pub fn set_least_room(&self, bytes: usize) {
-        if let Ok((_, mut state)) = self.live() {
-            state.least_room = bytes;
-        }
-        let mut bindings = self.bindings.lock();
-        bindings.least_room = bytes;
-        if let Some(state) = &mut bindings.state {
-            state.least_room = bytes;
-        }
+        self.least_room.store(bytes, Ordering::Relaxed);
     }
 
     /// See [`Endpoint::set_least_room`].
     pub fn least_room(&self) -> usize {
-        self.bindings.lock().least_room
+        self.least_room.load(Ordering::Relaxed)
     }
 
     /// Its domain.
@@ -319,7 +313,7 @@ impl Endpoint {
         if let Some(live) = live {
             // `bind` has found no counter, so this place is empty, too.
             let _ = live.reports.counters[counted as usize].set(counter.clone());
-            counter.attached.add(self);
+            counter.waits.attached.add(self);
         }
         Ok(())
     }
@@ -378,10 +372,10 @@ impl Endpoint {
         let left_to_do = sends || self.domain.engine().is_driven();
         let automatic = self.domain.options().automatic && left_to_do;
         for queue in queues {
-            queue.attached.add(self);
+            queue.waits.attached.add(self);
         }
         for counter in counters {
-            counter.attached.add(self);
+            counter.waits.attached.add(self);
         }
         let mut state = bindings.state.take().ok_or(Errno::OPBADSTATE)?;
         state.av = Some(av);
@@ -441,10 +435,10 @@ impl Endpoint {
             .into_iter()
             .flatten()
         {
-            queue.attached.remove(self);
+            queue.waits.attached.remove(self);
         }
         for counter in bindings.counters.iter().flatten() {
-            counter.attached.remove(self);
+            counter.waits.attached.remove(self);
         }
         if let Some(shared) = &bindings.shared_receives {
             shared.leave(self);

@@ -2,6 +2,7 @@
 //! the slow path, which also reports invalid arguments.
 
 use unipgas_core::atomic::{AtomicForm, defined};
+use unipgas_core::operations::Target as _;
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
 
 use crate::atomics::{Family, MOST_BYTES, TYPES};

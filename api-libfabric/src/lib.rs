@@ -44,7 +44,6 @@ pub mod memory;
 pub mod messages;
 pub mod name;
 pub mod operation;
-mod pending;
 pub mod process;
 pub mod rma;
 pub mod service;
@@ -52,6 +51,7 @@ mod state;
 pub mod status;
 mod target;
 mod trigger;
+mod waits;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};

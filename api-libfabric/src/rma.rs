@@ -2,6 +2,7 @@
 
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::RemoteKey;
+use unipgas_core::operations::Target as _;
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
@@ -352,11 +353,7 @@ impl Parts for Transfer<'_> {
     }
 
     fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
-        let Via {
-            domain,
-            channel,
-            context,
-        } = via;
+        let (channel, context) = (via.channel, via.context);
         let lens = |list: usize, item: usize| match list {
             0 => self.local.get(item).map(|part| part.len),
             _ => self.remote.get(item).map(|part| part.len),
@@ -374,7 +371,7 @@ impl Parts for Transfer<'_> {
             .along
             .filter(|_| self.is_single() && len <= LONGEST_MESSAGE)
             .map(|along| (target.inbox.clone(), along));
-        let there = target.place(domain, part.key, address, len, self.direction.access())?;
+        let there = target.place(via.domain, part.key, address, len, self.direction.access())?;
         if let Some((inbox, (record, order))) = &along
             && there.region.is_asynchronous()
         {

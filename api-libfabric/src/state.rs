@@ -1,21 +1,17 @@
 //! Operations in progress: their parts, notices to targets, and notices of peers.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::liveness_timer::LivenessTimer;
-use unipgas_core::{
-    Completion, Endpoint as Channel, Error, Flags, MoreBatch, Outcome, Region, process,
-};
+use unipgas_core::operations::{Notice, Operation, Operations, Target as _};
+use unipgas_core::{Endpoint as Channel, MoreBatch, Outcome, Region, process};
 
 use crate::av::AddressVector;
 use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::messages::{Messages, errno};
 use crate::operation::{CounterEvent, Report, Reports};
-use crate::pending::{Notice, Operation, Turn};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
@@ -61,13 +57,7 @@ pub(crate) struct State {
     pub channel: Arc<Channel>,
     removals: u64,
     pub targets: Vec<Option<Box<Target>>>,
-    operations: Slab<Operation>,
-    /// Operations with a notice or counts to send, in the order of posting.
-    notices: VecDeque<usize>,
-    /// Ids of endpoints with a notice in flight, one entry for each notice.
-    told: Vec<u64>,
-    /// Number of operations that were posted.
-    posted: u64,
+    operations: Operations<Report, Errno>,
     inbox: InboxReader,
     /// Dropped after its reader.
     _inbox_memory: Region,
@@ -76,8 +66,6 @@ pub(crate) struct State {
     pub batch: MoreBatch,
     /// Completions name the sender.
     pub tells_sources: bool,
-    /// Buffers for several messages with less room than this are returned (FI_OPT_MIN_MULTI_RECV).
-    pub least_room: usize,
     /// Limits liveness checks while operations find no room.
     liveness: LivenessTimer,
     /// A liveness check is due.
@@ -97,19 +85,15 @@ impl State {
         State {
             domain: domain.clone(),
             av: None,
+            operations: Operations::new(channel.clone()),
             channel,
             removals: 0,
             targets: Vec::new(),
-            operations: Slab::new(),
-            notices: VecDeque::new(),
-            told: Vec::new(),
-            posted: 0,
             inbox,
             _inbox_memory: inbox_memory,
             messages,
             batch: MoreBatch::default(),
             tells_sources: false,
-            least_room: 0,
             liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,
@@ -139,15 +123,8 @@ impl State {
 
     /// Whether an operation to the endpoint at `to` is in progress, whatever its address was at the post.
     pub fn is_under_way_to(&self, to: u64) -> bool {
-        if self.operations.is_empty() {
-            return false;
-        }
-        let Some(id) = self.id_of(to) else {
-            return false;
-        };
-        self.operations
-            .iter()
-            .any(|(_, operation)| operation.peer == id)
+        let id = || self.id_of(to);
+        !self.operations.is_empty() && id().is_some_and(|id| self.operations.are_under_way_to(id))
     }
 
     /// The id of the endpoint at an address.
@@ -281,48 +258,34 @@ impl State {
             Ok(target) => target.name.id(),
             Err(errno) => return reports.fail(&job.report, errno),
         };
-        let turn = self.turn_of_notice(job.to, peer);
-        let operation = self.post(job, peer, turn, parts);
-        if operation.needs_no_more() {
-            return reports.end(&job.report, operation.error);
-        }
-        self.keep(reports, operation, turn);
-        Ok(())
-    }
-
-    fn turn_of_notice(&self, to: u64, peer: u64) -> Turn {
-        let is_told = self.told.contains(&peer);
-        if self.to_be_told(peer).next().is_some() || is_told && !self.chains(to) {
-            Turn::Later
-        } else if is_told {
-            Turn::Chained
-        } else {
-            Turn::First
+        let operation = self.post(job, peer, parts);
+        let ended = (self.operations).add(&mut self.targets, operation, &mut reporter(reports));
+        match ended {
+            Some(error) => reports.end(&job.report, error),
+            None => Ok(()),
         }
     }
 
-    /// Posts the parts of an operation. Its notice may leave with a part, if it is not this notice's turn later.
+    /// Posts the parts of an operation. Its notice may leave with a part.
     #[inline(always)]
-    fn post(&mut self, job: &Job, peer: u64, turn: Turn, mut parts: impl Parts) -> Operation {
+    fn post(&mut self, job: &Job, peer: u64, mut parts: impl Parts) -> Operation<Report, Errno> {
         let asynchronous = self.domain.engine().is_driven();
-        let context = match asynchronous {
-            true => self.operations.vacant_key() as u64 + 1,
-            false => 0,
-        };
         let target = self.targets[job.to as usize].as_mut().expect("just found");
-        let order = match turn {
-            Turn::Chained => Flags::CHAINED,
-            Turn::First | Turn::Later => Flags::empty(),
-        };
-        let along = job.notice.filter(|_| asynchronous && turn != Turn::Later);
-        target.along = along.map(|record| (record, order));
+        let along = job.notice.filter(|_| asynchronous).and_then(|record| {
+            let order = self.operations.order_of_notice(&**target)?;
+            Some((record, order))
+        });
+        target.along = along;
         if !target.uncounted {
             target.begin_counting(&self.domain, job.report.counted == CounterEvent::Write);
         }
         let via = Via {
             domain: &self.domain,
             channel: &self.channel,
-            context,
+            context: match asynchronous {
+                true => self.operations.next_context(),
+                false => 0,
+            },
         };
         let mut left = 0;
         let mut post_all = || {
@@ -333,174 +296,20 @@ impl State {
             Ok(())
         };
         let error = post_all().err();
-        let remains = target.along.take();
-        let mut operation = Operation {
-            to: job.to,
-            number: 0,
+        let has_left = target.along.take().is_none() && along.is_some();
+        Operation {
+            to: job.to as usize,
             peer,
             report: job.report,
             left,
             error,
+            counting: std::mem::take(&mut target.counting),
             notice: match job.notice {
                 None => Notice::None,
-                Some(record) if along.is_some() && remains.is_none() => Notice::InFlight(record),
+                Some(record) if has_left => Notice::InFlight(record),
                 Some(record) => Notice::Waiting(record),
             },
-            counting: Vec::new(),
-        };
-        if target.counting.is_empty() {
-            return operation;
         }
-        if operation.needs_no_more() && operation.error.is_none() {
-            let failure;
-            (operation.left, failure) = target.count(&self.channel, &target.counting, context);
-            target.counting.clear();
-            operation.error = failure.map(|failure| target.why(failure));
-        } else {
-            operation.counting = std::mem::take(&mut target.counting);
-        }
-        operation
-    }
-
-    /// Keeps an operation that has not ended.
-    fn keep(&mut self, reports: &Reports, mut operation: Operation, turn: Turn) {
-        self.posted += 1;
-        operation.number = self.posted;
-        let waits = operation.waits_to_tell();
-        let leaves = operation.left == 0 || turn != Turn::Later;
-        if let Notice::InFlight(_) = operation.notice {
-            self.told.push(operation.peer);
-        }
-        let key = self.operations.insert(operation);
-        if waits {
-            self.notices.push_back(key);
-            if leaves {
-                self.tell_targets(reports);
-            }
-        }
-    }
-
-    /// Operations to this peer that wait to send a notice or counts.
-    fn to_be_told(&self, peer: u64) -> impl Iterator<Item = &Operation> {
-        let keys = self.notices.iter();
-        let waiting = keys.filter_map(|key| self.operations.get(*key));
-        waiting.filter(move |one| one.peer == peer)
-    }
-
-    /// Whether several notices may be in flight to a target. The channel must keep chains: a notice behind a refused one is refused, too.
-    fn chains(&self, to: u64) -> bool {
-        let target = self.targets.get(to as usize).and_then(Option::as_ref);
-        target.is_some_and(|target| self.channel.chains(&target.inbox))
-    }
-
-    /// Queues an operation with a refused notice again, in the order of posting.
-    fn wait_again(&mut self, key: usize) {
-        let number_of = |key: &usize| self.operations.get(*key).map(|one| one.number);
-        let number = number_of(&key);
-        let later = |other: &usize| number_of(other) > number;
-        let at = self.notices.iter().position(later);
-        self.notices.insert(at.unwrap_or(self.notices.len()), key);
-    }
-
-    /// Sends notices to targets in the order of posting, behind the parts in flight. Without room for one, later notices to this target wait.
-    #[cold]
-    fn tell_targets(&mut self, reports: &Reports) {
-        let mut stuck = self.told.clone();
-        let is_refused = |one: &Operation| matches!(one.notice, Notice::Refused(_));
-        stuck.retain(|peer| self.to_be_told(*peer).any(is_refused));
-        for _ in 0..self.notices.len() {
-            let Some(key) = self.notices.pop_front() else {
-                return;
-            };
-            let Some(operation) = self.operations.get(key) else {
-                continue;
-            };
-            let (to, peer) = (operation.to, operation.peer);
-            // Later notices wait until the target has taken a refused one.
-            let again = is_refused(operation);
-            let waits = stuck.contains(&peer) || self.told.contains(&peer) && !self.chains(to);
-            if waits {
-                self.notices.push_back(key);
-            } else if operation.has_to_end_first() || !self.tell_target(reports, key) {
-                self.notices.push_back(key);
-                stuck.push(peer);
-            } else if again {
-                stuck.push(peer);
-            }
-        }
-    }
-
-    /// Sends a notice, or counts. False: the target has no room.
-    fn tell_target(&mut self, reports: &Reports, key: usize) -> bool {
-        let Some(operation) = self.operations.get_mut(key) else {
-            return true;
-        };
-        let order = match self.told.contains(&operation.peer) {
-            true => Flags::ORDERED | Flags::CHAINED,
-            false => Flags::ORDERED,
-        };
-        if operation.error.is_none()
-            && let Some(record) = operation.notice.record()
-        {
-            let target = target_of(&mut self.targets, operation).ok_or(Errno::CANCELED);
-            let outcome = target.and_then(|target| {
-                let context = key as u64 + 1;
-                let channel = &self.channel;
-                match channel.deliver((&target.inbox).into(), record, order, context) {
-                    Err(Error::InboxFull) if !target.has_gone() => Ok(None),
-                    Err(Error::InboxFull) => Err(Errno::CONNRESET),
-                    Ok(outcome) => Ok(Some(outcome)),
-                    Err(error) => Err(target.why(error)),
-                }
-            });
-            match outcome {
-                Ok(Some(Outcome::Complete)) => {}
-                Ok(Some(Outcome::Pending)) => operation.left += 1,
-                Ok(None) => {
-                    operation.notice = Notice::Waiting(record);
-                    return false;
-                }
-                Err(errno) => operation.error = Some(errno),
-            }
-            if operation.left > 0 {
-                operation.notice = Notice::InFlight(record);
-                self.told.push(operation.peer);
-                return true;
-            }
-            operation.notice = Notice::None;
-        }
-        self.count_or_end(reports, key);
-        true
-    }
-
-    /// Counts or ends an operation, once the target has its notice.
-    #[cold]
-    fn count_or_end(&mut self, reports: &Reports, key: usize) {
-        let Some(operation) = self.operations.get_mut(key) else {
-            return;
-        };
-        let counting = std::mem::take(&mut operation.counting);
-        if operation.error.is_none() && !counting.is_empty() {
-            operation.error = match target_of(&mut self.targets, operation) {
-                Some(target) => {
-                    let failure;
-                    (operation.left, failure) =
-                        target.count(&self.channel, &counting, key as u64 + 1);
-                    failure.map(|failure| target.why(failure))
-                }
-                None => Some(Errno::CANCELED),
-            };
-            if operation.left > 0 {
-                return;
-            }
-        }
-        self.end(reports, key);
-    }
-
-    fn end(&mut self, reports: &Reports, key: usize) {
-        let operation = self.operations.remove(key);
-        // Without a queue and a counter no receiver for a failure exists.
-        let _ = reports.end(&operation.report, operation.error);
     }
 
     /// Makes progress.
@@ -509,74 +318,20 @@ impl State {
         // Other engines never have pending operations, and the question costs a call.
         if self.domain.engine().is_driven() {
             if self.channel.pending() > 0 {
-                self.poll(reports);
+                self.operations
+                    .poll(&mut self.targets, &mut reporter(reports));
             } else {
                 self.domain.engine().progress();
             }
         }
-        if !self.notices.is_empty() {
-            self.tell_targets(reports);
+        if self.operations.have_untold() {
+            self.operations
+                .tell(&mut self.targets, &mut reporter(reports));
         }
         if self.inbox.has_work() {
             self.take_notices(reports);
         }
         self.progress_messages(reports);
-    }
-
-    #[cold]
-    pub fn poll(&mut self, reports: &Reports) {
-        let mut ends = Vec::new();
-        self.channel.poll(&mut |completion| ends.push(completion));
-        for completion in ends {
-            self.end_part(reports, completion);
-        }
-    }
-
-    /// Notes the end of a part or notice. Continues the operation when no other is in flight.
-    fn end_part(&mut self, reports: &Reports, completion: Completion) {
-        let key = (completion.context as usize).wrapping_sub(1);
-        let Some(operation) = self.operations.get_mut(key) else {
-            return;
-        };
-        operation.left -= 1;
-        match (completion.result, &operation.notice) {
-            (Ok(()), _) => {}
-            (Err(Error::InboxFull), &(Notice::InFlight(record) | Notice::Refused(record))) => {
-                operation.notice = Notice::Refused(record);
-            }
-            (Err(error), _) => {
-                let errno = match target_of(&mut self.targets, operation) {
-                    Some(target) => target.why(error),
-                    None => error.into(),
-                };
-                operation.error.get_or_insert(errno);
-            }
-        }
-        if operation.left > 0 {
-            return;
-        }
-        let peer = operation.peer;
-        match operation.notice {
-            Notice::Refused(_) if operation.error.is_none() => {
-                self.note_told(peer);
-                self.wait_again(key);
-            }
-            Notice::InFlight(_) | Notice::Refused(_) => {
-                operation.notice = Notice::None;
-                self.note_told(peer);
-                self.count_or_end(reports, key);
-            }
-            // [`State::tell_targets`] continues it.
-            _ if operation.waits_to_tell() => {}
-            _ => self.end(reports, key),
-        }
-    }
-
-    /// A notice to this peer is no longer in flight.
-    fn note_told(&mut self, peer: u64) {
-        if let Some(one) = self.told.iter().position(|other| *other == peer) {
-            self.told.swap_remove(one);
-        }
     }
 
     #[cold]
@@ -632,11 +387,9 @@ impl Drop for State {
     }
 }
 
-/// The target of an operation, unless its address has been removed.
-fn target_of<'a>(
-    targets: &'a mut [Option<Box<Target>>],
-    operation: &Operation,
-) -> Option<&'a mut Target> {
-    let target = targets.get_mut(operation.to as usize)?.as_mut()?;
-    (target.name.id() == operation.peer).then_some(target)
+/// Reports the ends of operations. Without a queue and a counter no receiver for a failure exists.
+fn reporter(reports: &Reports) -> impl FnMut(Report, Option<Errno>) {
+    |report, error| {
+        let _ = reports.end(&report, error);
+    }
 }

@@ -10,11 +10,9 @@ use unipgas_core::engine::Connection;
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
-use unipgas_core::tally::raise;
+use unipgas_core::operations;
 use unipgas_core::transport::Life;
-use unipgas_core::{
-    Address, Endpoint as Channel, Error, Flags, Outcome, Region, RegionKey, Remote, RemoteRegion,
-};
+use unipgas_core::{Address, Error, Flags, Region, RegionKey, Remote, RemoteRegion};
 
 use crate::domain::Domain;
 use crate::name::EndpointName;
@@ -214,25 +212,6 @@ impl Target {
         );
     }
 
-    /// Increments the words of an operation with visible effects. Returns the number of increments in flight.
-    /// Stops at the first error.
-    #[cold]
-    pub fn count(
-        &self,
-        channel: &Channel,
-        counting: &[NonZeroU32],
-        context: u64,
-    ) -> (u32, Option<Error>) {
-        let mut pending = 0;
-        for number in counting {
-            match raise(channel, &self.tallies, *number, context) {
-                Ok(outcome) => pending += u32::from(outcome == Outcome::Pending),
-                Err(error) => return (pending, Some(error)),
-            }
-        }
-        (pending, None)
-    }
-
     /// The memory under `key`, if it is cached and still registered.
     #[inline(always)]
     pub fn key_fast(&self, key: u64) -> Option<&RemoteKey> {
@@ -241,16 +220,36 @@ impl Target {
         }
         self.keys.find_fast(key)
     }
+}
 
-    /// Converts an error of an operation. A stale region may have gone with its owner.
-    #[cold]
-    pub fn why(&mut self, error: Error) -> Errno {
-        blame(&self.connection, &mut self.gone, error)
+impl operations::Target for Target {
+    type Failure = Errno;
+
+    fn failure(error: Error) -> Errno {
+        error.into()
+    }
+
+    fn id(&self) -> u64 {
+        self.name.id()
+    }
+
+    fn inbox(&self) -> &RemoteRegion {
+        &self.inbox
+    }
+
+    fn tallies(&self) -> &RemoteRegion {
+        &self.tallies
     }
 
     /// Whether its process has ended, or it has been closed.
-    pub fn has_gone(&self) -> bool {
+    fn has_gone(&self) -> bool {
         self.connection.life() != Life::Alive || !self.directory.is_current()
+    }
+
+    /// Converts an error of an operation. A stale region may have gone with its owner.
+    #[cold]
+    fn why(&mut self, error: Error) -> Errno {
+        blame(&self.connection, &mut self.gone, error)
     }
 }
 

@@ -67,61 +67,49 @@ fn pair(program: &Path, mode: &str, environment: &[(&str, &str)], fatal: bool) {
     );
 }
 
-const BACKENDS: [&[(&str, &str)]; 3] = [
+type Environment = &'static [(&'static str, &'static str)];
+
+const BACKENDS: [Environment; 3] = [
     &[],
     // Memory of the user stays where it is: atomics go to its owner's agent.
     &[("UNIPGAS_SHM_ADOPT", "0")],
     &[("UNIPGAS_BACKEND", "chaos")],
 ];
 
-#[test]
-fn every_atomic_operation() {
-    let Some(program) = compiled("atomics") else {
+/// Runs server and client of a program in each mode on each backend.
+fn pairs(name: &str, runs: &[(&[&str], &[Environment])], fatal: bool) {
+    let Some(program) = compiled(name) else {
         return;
     };
-    for mode in MODES {
-        pair(&program, mode, &[], false);
+    for (modes, backends) in runs {
+        for mode in *modes {
+            for backend in *backends {
+                pair(&program, mode, backend, fatal);
+            }
+        }
     }
-    for backend in &BACKENDS[1..] {
-        pair(&program, "0", backend, false);
-    }
+}
+
+#[test]
+fn every_atomic_operation() {
+    let runs: [(&[&str], _); 2] = [(&MODES, &BACKENDS[..1]), (&["0"], &BACKENDS[1..])];
+    pairs("atomics", &runs, false);
 }
 
 #[test]
 fn remote_memory_access() {
-    let Some(program) = compiled("rma") else {
-        return;
-    };
-    for mode in MODES {
-        pair(&program, mode, &[], true);
-    }
-    for backend in &BACKENDS[1..] {
-        pair(&program, "112", backend, true);
-    }
+    let runs: [(&[&str], _); 2] = [(&MODES, &BACKENDS[..1]), (&["112"], &BACKENDS[1..])];
+    pairs("rma", &runs, true);
 }
 
 #[test]
 fn messages() {
-    let Some(program) = compiled("messages") else {
-        return;
-    };
-    for order in ["0", "1"] {
-        for backend in BACKENDS {
-            pair(&program, order, backend, true);
-        }
-    }
+    pairs("messages", &[(&["0", "1"], &BACKENDS)], true);
 }
 
 #[test]
 fn atomics_on_tagged_buffers() {
-    let Some(program) = compiled("tagged_atomics") else {
-        return;
-    };
-    for progress in ["0", "1"] {
-        for backend in BACKENDS {
-            pair(&program, progress, backend, true);
-        }
-    }
+    pairs("tagged_atomics", &[(&["0", "1"], &BACKENDS)], true);
 }
 
 /// libfabric's own test, if it is installed (Debian: libfabric-bin).
@@ -226,12 +214,7 @@ fn the_library_exports_one_function() {
 
 #[test]
 fn threads_share_an_endpoint() {
-    let Some(program) = compiled("threads") else {
-        return;
-    };
-    for backend in BACKENDS {
-        pair(&program, "0", backend, false);
-    }
+    pairs("threads", &[(&["0"], &BACKENDS)], false);
 }
 
 #[test]
@@ -257,25 +240,16 @@ fn many_hands_on_one_element() {
         let meeting = scratch(&format!("contend-{}", backend.len()));
         let _ = std::fs::remove_dir_all(&meeting);
         std::fs::create_dir_all(&meeting).expect("scratch directory is writable");
-        let mut hands: Vec<_> = ["0", "1", "2"]
-            .iter()
-            .map(|role| {
-                let mut command = under(&providers(), &program);
-                command.arg(&meeting).args([role, "3"]);
-                command
-                    .envs(backend.iter().copied())
-                    .spawn()
-                    .expect("the program starts")
-            })
-            .collect();
+        let start = |role| {
+            let mut command = under(&providers(), &program);
+            command.arg(&meeting).args([role, "3"]);
+            command.envs(backend.iter().copied());
+            command.spawn().expect("the program starts")
+        };
+        let mut hands = ["0", "1", "2"].map(start);
         // Others are killed while they hold the lock of an element, or anywhere else; nobody waits for them.
         for nth in 0..15 {
-            let mut doomed = under(&providers(), &program);
-            doomed.arg(&meeting).args(["doomed", "3"]);
-            let mut doomed = doomed
-                .envs(backend.iter().copied())
-                .spawn()
-                .expect("the program starts");
+            let mut doomed = start("doomed");
             std::thread::sleep(Duration::from_millis(60 + nth));
             doomed.kill().expect("a child");
             doomed.wait().expect("a child");

@@ -162,59 +162,40 @@ fn remote_memory() {
         let mut fetched = [0u64; 64];
         let mut before = [0u64; 2];
         let mut one = [1u64; 2];
-        // SAFETY:
-        // - the buffers stay as they are until the operations have ended.
-        unsafe {
-            let local = [part(&mut values)];
-            mine.endpoint
-                .transfer(RmaKind::Write, &local, &[at(1024, 512)], to, &posting)
+        let elements = |values: &mut [u64]| {
+            [LocalRange {
+                len: values.len(),
+                ..part(values)
+            }]
+        };
+        let (operand, result) = (elements(&mut one), elements(&mut before));
+        let transfer = |direction, local, posting: &PostOptions| {
+            // SAFETY:
+            // - the buffers stay as they are until the operations have ended.
+            unsafe { (mine.endpoint).transfer(direction, &[local], &[at(1024, 512)], to, posting) }
                 .unwrap();
-            assert_eq!(mine.next().context, 1);
-            let local = [part(&mut fetched)];
-            mine.endpoint
-                .transfer(
-                    RmaKind::Read,
-                    &local,
-                    &[at(1024, 512)],
-                    to,
-                    &with_context(2),
-                )
-                .unwrap();
-            assert_eq!(mine.next().context, 2);
-            let elements = |values: &mut [u64]| {
-                [LocalRange {
-                    len: values.len(),
-                    ..part(values)
-                }]
-            };
+            assert_eq!(mine.next().context, posting.context);
+        };
+        let add = |family, result, remote, context| {
             let operands = AtomicOperands {
-                operand: &elements(&mut one),
+                operand: &operand,
                 compare: &[],
-                result: &elements(&mut before),
-                remote: &[at(1024 + 8, 2)],
+                result,
+                remote: &[remote],
             };
-            let sum = (FI_UINT64, FI_SUM);
-            mine.endpoint
-                .atomic(Family::Fetch, sum, &operands, to, &with_context(3))
-                .unwrap();
-            assert_eq!(mine.next().context, 3);
-            let operands = AtomicOperands {
-                result: &[],
-                ..operands
-            };
-            mine.endpoint
-                .atomic(Family::Base, sum, &operands, to, &with_context(4))
-                .unwrap();
-            assert_eq!(mine.next().context, 4);
-            let operands = AtomicOperands {
-                remote: &[at(4096 - 8, 2)],
-                ..operands
-            };
-            mine.endpoint
-                .atomic(Family::Base, sum, &operands, to, &with_context(5))
-                .unwrap();
-            assert_eq!(mine.failure(), Errno::ACCES);
-        }
+            let (sum, posting) = ((FI_UINT64, FI_SUM), with_context(context));
+            // SAFETY:
+            // - as above.
+            unsafe { (mine.endpoint).atomic(family, sum, &operands, to, &posting) }.unwrap();
+        };
+        transfer(RmaKind::Write, part(&mut values), &posting);
+        transfer(RmaKind::Read, part(&mut fetched), &with_context(2));
+        add(Family::Fetch, &result[..], at(1024 + 8, 2), 3);
+        assert_eq!(mine.next().context, 3);
+        add(Family::Base, &[], at(1024 + 8, 2), 4);
+        assert_eq!(mine.next().context, 4);
+        add(Family::Base, &[], at(4096 - 8, 2), 5);
+        assert_eq!(mine.failure(), Errno::ACCES);
         assert_eq!(values, fetched);
         assert_eq!(before, [1, 2]);
         // The write with data, and the atomic write; what was only fetched is a read as well.
@@ -238,45 +219,28 @@ fn messages_to_and_fro() {
         for len in [0usize, 5, 3000, 100_000] {
             let mut out: Vec<u8> = (0..len).map(|at| at as u8).collect();
             let mut here = vec![0u8; len + 1];
-            // SAFETY:
-            // - the buffers stay as they are until the operations have ended.
-            unsafe {
-                yours
-                    .endpoint
-                    .receive(tag, &[part(&mut here)], FI_ADDR_UNSPEC, &with_context(6))
+            let receive = |node: &Node, tag, place, from, context| {
+                // SAFETY:
+                // - the buffers stay as they are until the operations have ended.
+                unsafe { (node.endpoint).receive(tag, &[place], from, &with_context(context)) }
                     .unwrap();
-                mine.endpoint
-                    .send(tag, &[part(&mut out)], to, &with_context(7))
-                    .unwrap();
-            }
-            let received = yours.next();
+            };
+            let send = |node: &Node, tag, place, to, context| {
+                // SAFETY:
+                // - as above.
+                unsafe { (node.endpoint).send(tag, &[place], to, &with_context(context)) }.unwrap();
+            };
+            receive(&yours, tag, part(&mut here), FI_ADDR_UNSPEC, 6);
+            send(&mine, tag, part(&mut out), to, 7);
+            let got = yours.next();
             assert_eq!(
-                (
-                    received.context,
-                    received.len,
-                    received.tag,
-                    received.source
-                ),
+                (got.context, got.len, got.tag, got.source),
                 (6, len, 9, back)
             );
             assert_eq!(mine.next().context, 7);
             assert_eq!(here[..len], out[..]);
-            // SAFETY:
-            // - as above.
-            unsafe {
-                mine.endpoint
-                    .receive(MatchTag::NONE, &[part(&mut out)], to, &with_context(8))
-                    .unwrap();
-                yours
-                    .endpoint
-                    .send(
-                        MatchTag::NONE,
-                        &[part(&mut here[..len])],
-                        back,
-                        &with_context(9),
-                    )
-                    .unwrap();
-            }
+            receive(&mine, MatchTag::NONE, part(&mut out), to, 8);
+            send(&yours, MatchTag::NONE, part(&mut here[..len]), back, 9);
             assert_eq!((mine.next().context, yours.next().context), (8, 9));
         }
         assert_eq!(mine.endpoint.cancel(99), Err(Errno::NOENT));

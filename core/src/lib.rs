@@ -41,16 +41,16 @@ pub use unipgas_base::{
     functions_of_library, interface, issue_totals, leave_unfinished, lines, liveness_timer, log,
     nap, on_line, on_pair, own_thread, pages, panics, polled_line, print, process, prototype,
     reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd,
-    variables, wait, waiters, waits, words,
+    variables, wait, waiters, waits, word_ring, words,
 };
 pub use unipgas_engine::{
     LISTENER, Service, agent, batch, bundle, circuit, deferred_op, directory, endpoint, engine,
     fast_path, host, inbox, kernel_copy, loopback, mapped, notification, op, pending_fetch, region,
-    transport, watcher,
+    transport, wait_point, watcher,
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};
-pub use unipgas_port::{keyring, peer_numbers, port, reception, tally};
+pub use unipgas_port::{keyring, operations, peer_numbers, port, reception, tally};
 pub use unipgas_schedule as schedule;
 pub use unipgas_streams as streams;
 

@@ -2,31 +2,31 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::endpoint::part;
-use super::rma::{NO_COMPARE, NO_RESULT, one, parts, remote_parts};
-use super::trigger::{Lists, trigger};
+use super::endpoint::{EndpointPart, Poster, Triggering, flagged, part, transmits};
+use super::rma::{one, parts, remote_parts};
+use super::trigger::trigger;
 use super::{code, posted, put};
+use crate::atomics::Family::{Base, Compare, Fetch};
 use crate::atomics::{AtomicOperands, Family, valid};
-use crate::endpoint::PostOptions;
 use crate::fast_path::Elements;
 use crate::rma::{LocalRange, RemotePart, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::trigger::Kind;
+use crate::trigger::{Call, Kind};
 
 macro_rules! table {
-    ($triggers:literal) => {
+    ($poster:ty) => {
         fi_ops_atomic {
             size: size_of::<fi_ops_atomic>(),
-            write: write::<$triggers>,
-            writev: writev::<$triggers>,
+            write: write::<$poster>,
+            writev: writev::<$poster>,
             writemsg,
-            inject: inject::<$triggers>,
-            readwrite: readwrite::<$triggers>,
-            readwritev: readwritev::<$triggers>,
+            inject: inject::<$poster>,
+            readwrite: readwrite::<$poster>,
+            readwritev: readwritev::<$poster>,
             readwritemsg,
-            compwrite: compwrite::<$triggers>,
-            compwritev: compwritev::<$triggers>,
+            compwrite: compwrite::<$poster>,
+            compwritev: compwritev::<$poster>,
             compwritemsg,
             writevalid,
             readwritevalid,
@@ -35,275 +35,191 @@ macro_rules! table {
     };
 }
 
-pub(super) static OPS: fi_ops_atomic = table!(false);
+pub(super) static OPS: fi_ops_atomic = table!(EndpointPart);
 
 /// Table of endpoints with FI_TRIGGER in their default flags: plain calls can wait for a counter.
-pub(super) static TRIGGERING: fi_ops_atomic = table!(true);
+pub(super) static TRIGGERING: fi_ops_atomic = table!(Triggering);
 
-/// The operation of a call, its local memory, and its peer.
-struct Call<'a> {
-    family: Family,
-    what: (c_int, c_int),
-    operand: &'a [LocalRange],
-    compare: &'a [LocalRange],
-    result: &'a [LocalRange],
-    to: u64,
-}
+/// The operation of a call: `enum fi_datatype` and `enum fi_op`.
+type What = (c_int, c_int);
 
-fn lists<'a>(operands: &AtomicOperands<'a>) -> Lists<'a> {
-    Lists {
-        local: operands.operand,
-        compare: operands.compare,
-        result: operands.result,
-        remote: operands.remote,
-    }
-}
-
-/// Posts an operation on consecutive elements of the peer. With `TRIGGERS`, FI_TRIGGER defers it until its counter reaches the threshold.
+/// Posts an operation on consecutive elements of the peer. `local`: operands, comparands and results. `context`: `None` for inject calls.
 ///
 /// # Safety
 /// The arguments are valid as in fi_atomic(3).
 #[inline(always)]
-unsafe fn plain<const TRIGGERS: bool>(
+unsafe fn operate<P: Poster>(
     endpoint: *mut fid_ep,
-    call: &Call<'_>,
-    (address, key): (u64, u64),
-    posting: &PostOptions,
+    (family, what): (Family, What),
+    local: [&[LocalRange]; 3],
+    (peer, address, key): (u64, u64, u64),
+    context: Option<*mut c_void>,
 ) -> Result<()> {
+    let [operand, compare, result] = local;
     // FI_ATOMIC_READ ignores the operand, so the result gives the length.
-    let counted = if call.family == Family::Fetch {
-        call.result
-    } else {
-        call.operand
-    };
+    let counted = if family == Fetch { result } else { operand };
     // SAFETY:
     // - contract of this call: `endpoint` is null or an endpoint of this provider.
-    let part = unsafe { part(endpoint) }?;
-    let endpoint = &part.endpoint;
+    let (poster, part) = unsafe { (P::at(endpoint)?, part(endpoint)?) };
+    let posting = transmits(poster, None, context);
     let first = |list: &[LocalRange]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
-    let short = [call.operand, call.compare, call.result]
+    let short = local
         .iter()
         .all(|list| list.is_empty() || list.len() == 1 && list[0].len == counted[0].len);
     if short && counted.len() == 1 {
         let len = counted[0].len;
         let elements = Elements {
-            family: call.family,
-            what: call.what,
-            operand: first(call.operand),
-            compare: first(call.compare),
-            result: first(call.result),
+            family,
+            what,
+            operand: first(operand),
+            compare: first(compare),
+            result: first(result),
             remote: RemotePart { address, len, key },
         };
         // SAFETY:
         // - contract of this call: the memory is valid, as `Endpoint::atomic` requires.
-        if let Some(done) = unsafe { endpoint.atomic_fast(&elements, call.to, posting) } {
+        if let Some(done) = unsafe { part.endpoint.atomic_fast(&elements, peer, &posting) } {
             return done;
         }
     }
     let len = total(counted.iter().map(|part| part.len), usize::MAX)?;
-    let remote = [RemotePart { address, len, key }];
-    let operands = AtomicOperands {
-        operand: call.operand,
-        compare: call.compare,
-        result: call.result,
-        remote: &remote,
+    let call = Call {
+        kind: Kind::Atomic(family, what),
+        memory: AtomicOperands {
+            operand,
+            compare,
+            result,
+            remote: &[RemotePart { address, len, key }],
+        },
+        peer,
+        posting,
     };
     // SAFETY:
-    // - contract of this call: the memory is valid, as `Endpoint::atomic` requires.
-    unsafe {
-        match endpoint.atomic(call.family, call.what, &operands, call.to, posting) {
-            Err(Errno::BADFLAGS) if TRIGGERS => {
-                let kind = Kind::Atomic(call.family, call.what);
-                trigger(part, kind, &lists(&operands), call.to, *posting)
-            }
-            done => done,
-        }
-    }
+    // - as above.
+    unsafe { poster.post(&call) }
 }
 
+/// The call that a message describes. `compare` and `result` are lists, and their lengths.
+///
 /// # Safety
-/// The arguments are valid as in fi_atomicmsg(3), fi_fetch_atomicmsg(3) or fi_compare_atomicmsg(3).
-unsafe fn message(
-    endpoint: *mut fid_ep,
+/// `message` is null or valid, and so are the lists.
+pub(super) unsafe fn of_message<'a>(
     family: Family,
     message: *const fi_msg_atomic,
     compare: (*const fi_ioc, usize),
     result: (*mut fi_ioc, usize),
     flags: u64,
-) -> Result<()> {
+) -> Result<Call<'a>> {
     // SAFETY:
-    // - contract of this call: the arguments are valid.
+    // - contract of this call.
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         // Atomics deliver no remote CQ data.
         if flags & FI_REMOTE_CQ_DATA != 0 {
             return Err(Errno::BADFLAGS);
         }
+        Ok(Call {
+            kind: Kind::Atomic(family, (message.datatype, message.op)),
+            memory: AtomicOperands {
+                operand: parts(message.msg_iov, message.iov_count)?,
+                compare: parts(compare.0, compare.1)?,
+                result: parts(result.0.cast_const(), result.1)?,
+                remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
+            },
+            peer: message.addr,
+            posting: flagged(message.context, flags, 0),
+        })
+    }
+}
+
+/// Posts the call of a message. With FI_TAGGED it operates on a tagged buffer.
+///
+/// # Safety
+/// The arguments are valid as in fi_atomicmsg(3), fi_fetch_atomicmsg(3) or fi_compare_atomicmsg(3).
+unsafe fn post(endpoint: *mut fid_ep, mut call: Call<'_>) -> Result<()> {
+    let flags = call.posting.flags;
+    // SAFETY:
+    // - contract of this call.
+    unsafe {
         let part = part(endpoint)?;
-        let operands = AtomicOperands {
-            operand: parts(message.msg_iov, message.iov_count)?,
-            compare: parts(compare.0, compare.1)?,
-            result: parts(result.0.cast_const(), result.1)?,
-            remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
-        };
-        let posting = part.flagged(message.context, flags & !FI_TAGGED, 0);
-        let (endpoint, to) = (&part.endpoint, message.addr);
-        let what = (message.datatype, message.op);
-        if flags & FI_TRIGGER != 0 {
-            let posting = part.flagged(message.context, flags, 0);
-            let kind = Kind::Atomic(family, what);
-            return trigger(part, kind, &lists(&operands), to, posting);
-        }
-        if flags & FI_TAGGED != 0 {
-            endpoint.atomic_tagged(family, what, &operands, to, &posting)
-        } else {
-            endpoint.atomic(family, what, &operands, to, &posting)
+        match call.kind {
+            _ if flags & FI_TRIGGER != 0 => trigger(part, &call),
+            Kind::Atomic(family, what) if flags & FI_TAGGED != 0 => {
+                call.posting.flags = flags & !FI_TAGGED;
+                let (to, posting) = (call.peer, &call.posting);
+                part.endpoint
+                    .atomic_tagged(family, what, &call.memory, to, posting)
+            }
+            _ => part.post(&call),
         }
     }
 }
 
-/// Defines table functions that operate on consecutive elements of the peer. An entry gives the first arguments, and the local lists made of
-/// them. All functions share the other arguments, except that inject calls have no context.
-macro_rules! operations {
-    ($($posting:ident fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $family:ident: $operand:expr, $compare:expr, $result:expr;)*) => {
-        $(operations!(@$posting $name($($arg: $ty),*) $family, $operand, $compare, $result);)*
+/// Empty lists of comparands and results.
+pub(super) const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
+pub(super) const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
+
+entries! { posted -> isize;
+    fn write[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, count: usize, _desc: *mut c_void, to: u64, address: u64, key: u64,
+        datatype: c_int, op: c_int, context: *mut c_void,
+    ) = operate::<P>(endpoint, (Base, (datatype, op)), [&one(base, count), &[], &[]], (to, address, key), Some(context));
+    fn writev[P: Poster](
+        endpoint: *mut fid_ep, operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, to: u64, address: u64, key: u64,
+        datatype: c_int, op: c_int, context: *mut c_void,
+    ) = operate::<P>(endpoint, (Base, (datatype, op)), [parts(operand, count)?, &[], &[]], (to, address, key), Some(context));
+    fn writemsg(endpoint: *mut fid_ep, message: *const fi_msg_atomic, flags: u64)
+        = post(endpoint, of_message(Base, message, NO_COMPARE, NO_RESULT, flags)?);
+    fn inject[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, count: usize, to: u64, address: u64, key: u64, datatype: c_int, op: c_int,
+    ) = operate::<P>(endpoint, (Base, (datatype, op)), [&one(base, count), &[], &[]], (to, address, key), None);
+    fn readwrite[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
+        _result_desc: *mut c_void, to: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
+    ) = {
+        let local: [&[_]; 3] = [&one(base, count), &[], &one(result, count)];
+        operate::<P>(endpoint, (Fetch, (datatype, op)), local, (to, address, key), Some(context))
     };
-    (@plain $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
-        unsafe extern "C" fn $name<const TRIGGERS: bool>(
-            endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
-        ) -> isize {
-            operations!(@body endpoint, to, (address, key), (datatype, op), plain(context), $family, $operand, $compare, $result)
-        }
+    fn readwritev[P: Poster](
+        endpoint: *mut fid_ep, operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, result: *mut fi_ioc,
+        _result_desc: *mut *mut c_void, result_count: usize, to: u64, address: u64, key: u64, datatype: c_int, op: c_int,
+        context: *mut c_void,
+    ) = {
+        let local = [parts(operand, count)?, &[], parts(result.cast_const(), result_count)?];
+        operate::<P>(endpoint, (Fetch, (datatype, op)), local, (to, address, key), Some(context))
     };
-    (@injected $name:ident($($arg:ident: $ty:ty),*) $family:ident, $operand:expr, $compare:expr, $result:expr) => {
-        unsafe extern "C" fn $name<const TRIGGERS: bool>(
-            endpoint: *mut fid_ep, $($arg: $ty,)* to: u64, address: u64, key: u64, datatype: c_int, op: c_int,
-        ) -> isize {
-            operations!(@body endpoint, to, (address, key), (datatype, op), inject(), $family, $operand, $compare, $result)
-        }
+    fn readwritemsg(
+        endpoint: *mut fid_ep, message: *const fi_msg_atomic, result: *mut fi_ioc, _result_desc: *mut *mut c_void,
+        result_count: usize, flags: u64,
+    ) = post(endpoint, of_message(Fetch, message, NO_COMPARE, (result, result_count), flags)?);
+    fn compwrite[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void,
+        _compare_desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void, to: u64, address: u64, key: u64,
+        datatype: c_int, op: c_int, context: *mut c_void,
+    ) = {
+        let local: [&[_]; 3] = [&one(base, count), &one(compare, count), &one(result, count)];
+        operate::<P>(endpoint, (Compare, (datatype, op)), local, (to, address, key), Some(context))
     };
-    (@body $endpoint:ident, $to:ident, $place:expr, $what:expr, $posting:ident($($context:ident)?), $family:ident, $operand:expr,
-     $compare:expr, $result:expr) => {
-        // SAFETY:
-        // - libfabric's contract: the arguments are valid.
-        posted(|| unsafe {
-            let call = Call {
-                family: Family::$family,
-                what: $what,
-                operand: $operand,
-                compare: $compare,
-                result: $result,
-                to: $to,
-            };
-            let posting = part($endpoint)?.$posting($($context)?);
-            plain::<TRIGGERS>($endpoint, &call, $place, &posting)
-        })
+    fn compwritev[P: Poster](
+        endpoint: *mut fid_ep, operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, compare: *const fi_ioc,
+        _compare_desc: *mut *mut c_void, compare_count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void,
+        result_count: usize, to: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
+    ) = {
+        let (compare, result) = (parts(compare, compare_count)?, parts(result.cast_const(), result_count)?);
+        let local = [parts(operand, count)?, compare, result];
+        operate::<P>(endpoint, (Compare, (datatype, op)), local, (to, address, key), Some(context))
     };
+    fn compwritemsg(
+        endpoint: *mut fid_ep, message: *const fi_msg_atomic, compare: *const fi_ioc, _compare_desc: *mut *mut c_void,
+        compare_count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+    ) = post(endpoint, of_message(Compare, message, (compare, compare_count), (result, result_count), flags)?);
 }
 
-operations! {
-    plain fn write(base: *const c_void, count: usize, _desc: *mut c_void) = Base: &one(base, count), &[], &[];
-    plain fn writev(operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize) = Base: parts(operand, count)?, &[], &[];
-    injected fn inject(base: *const c_void, count: usize) = Base: &one(base, count), &[], &[];
-    plain fn readwrite(
-        base: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void,
-    ) = Fetch: &one(base, count), &[], &one(result, count);
-    plain fn readwritev(
-        operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void,
-        result_count: usize,
-    ) = Fetch: parts(operand, count)?, &[], parts(result.cast_const(), result_count)?;
-    plain fn compwrite(
-        base: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void, _compare_desc: *mut c_void,
-        result: *mut c_void, _result_desc: *mut c_void,
-    ) = Compare: &one(base, count), &one(compare, count), &one(result, count);
-    plain fn compwritev(
-        operand: *const fi_ioc, _desc: *mut *mut c_void, count: usize, compare: *const fi_ioc, _compare_desc: *mut *mut c_void,
-        compare_count: usize, result: *mut fi_ioc, _result_desc: *mut *mut c_void, result_count: usize,
-    ) = Compare: parts(operand, count)?, parts(compare, compare_count)?, parts(result.cast_const(), result_count)?;
-}
-
-unsafe extern "C" fn writemsg(
-    endpoint: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    flags: u64,
-) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid; likewise below.
-    posted(|| unsafe { message(endpoint, Family::Base, msg, NO_COMPARE, NO_RESULT, flags) })
-}
-
-unsafe extern "C" fn readwritemsg(
-    endpoint: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    result: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    let result = (result, result_count);
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe { message(endpoint, Family::Fetch, msg, NO_COMPARE, result, flags) })
-}
-
-unsafe extern "C" fn compwritemsg(
-    endpoint: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    compare: *const fi_ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    result: *mut fi_ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    let compare = (compare, compare_count);
-    let result = (result, result_count);
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe { message(endpoint, Family::Compare, msg, compare, result, flags) })
-}
-
-/// # Safety
-/// `count` is null or valid for a write.
-unsafe fn answer(family: Family, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    code(|| {
-        let valid = valid(family, datatype, op)?;
-        // SAFETY:
-        // - contract of this call: `count` is null or valid for a write.
-        unsafe { put(count, valid.count) }
-    })
-}
-
-unsafe extern "C" fn writevalid(
-    _endpoint: *mut fid_ep,
-    datatype: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY:
-    // - libfabric's contract: `count` is null or valid for a write; likewise below.
-    unsafe { answer(Family::Base, datatype, op, count) }
-}
-
-unsafe extern "C" fn readwritevalid(
-    _endpoint: *mut fid_ep,
-    datatype: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { answer(Family::Fetch, datatype, op, count) }
-}
-
-unsafe extern "C" fn compwritevalid(
-    _endpoint: *mut fid_ep,
-    datatype: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { answer(Family::Compare, datatype, op, count) }
+entries! { code -> c_int;
+    fn writevalid(_endpoint: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize)
+        = put(count, valid(Base, datatype, op)?.count);
+    fn readwritevalid(_endpoint: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize)
+        = put(count, valid(Fetch, datatype, op)?.count);
+    fn compwritevalid(_endpoint: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize)
+        = put(count, valid(Compare, datatype, op)?.count);
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
 use super::naming::{self, Format, Series};
-use super::{Object, code, fid_of, fid_ops, given, is_free, list, no_control, number, put};
+use super::{Object, check_free, code, fid_of, fid_ops, given, list, no_control, number, put};
 use crate::av::AddressVector;
 use crate::name::{Called, LEN};
 use crate::status::{Errno, Result};
@@ -83,21 +83,24 @@ pub(super) unsafe extern "C" fn open_av(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only address vectors have this table.
-        let Some(object) = (unsafe { AvObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !is_free(&object.inner.av) {
-            return Err(Errno::BUSY);
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = AvObject::close(fid, |part| check_free(&part.av));
+    fn lookup(av: *mut fid_av, address: u64, name: *mut c_void, len: *mut usize) = {
+        let part = &AvObject::at(av)?.inner;
+        copy_out(&part.format.write(&part.av.called(address)?), name, len).map(drop)
+    };
+    fn remove(av: *mut fid_av, addresses: *mut u64, count: usize, flags: u64) = {
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
         }
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { AvObject::destroy(fid) };
-        Ok(())
-    })
+        let av = &AvObject::at(av)?.inner.av;
+        let addresses = list(addresses.cast_const(), count, usize::MAX / 8)?;
+        let mut result = Ok(());
+        for address in addresses {
+            result = result.and(av.remove(*address));
+        }
+        result
+    };
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
@@ -265,50 +268,6 @@ impl AvPart {
         }
         Ok(good)
     }
-}
-
-unsafe extern "C" fn remove(
-    av: *mut fid_av,
-    addresses: *mut u64,
-    count: usize,
-    flags: u64,
-) -> c_int {
-    code(|| {
-        if flags != 0 {
-            return Err(Errno::BADFLAGS);
-        }
-        // SAFETY:
-        // - only address vectors have this table. libfabric's contract: `count` addresses.
-        let (object, addresses) = unsafe {
-            (
-                AvObject::at(av)?,
-                list(addresses.cast_const(), count, usize::MAX / 8)?,
-            )
-        };
-        let mut result = Ok(());
-        for address in addresses {
-            result = result.and(object.inner.av.remove(*address));
-        }
-        result
-    })
-}
-
-unsafe extern "C" fn lookup(
-    av: *mut fid_av,
-    address: u64,
-    name: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only address vectors have this table. libfabric's contract: a buffer of `len` bytes.
-        unsafe {
-            let part = &AvObject::at(av)?.inner;
-            let called = part.av.called(address)?;
-            copy_out(&part.format.write(&called), name, len)?;
-        }
-        Ok(())
-    })
 }
 
 /// Copies the bytes that fit, and sets `len` to the full length. Returns whether all of them fit.

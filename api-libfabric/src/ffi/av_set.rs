@@ -100,63 +100,24 @@ fn members(
     Ok(members)
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only sets have this table, and the caller gives the set up.
-        unsafe {
-            if SetObject::to_close(fid)?.is_some() {
-                SetObject::destroy(fid);
-            }
-        }
-        Ok(())
-    })
-}
-
 /// # Safety
 /// Both are sets of this provider, or null.
 unsafe fn change(
     set: *mut fid_av_set,
     other: *const fid_av_set,
     how: fn(&AvSet, &AvSet) -> Result<()>,
-) -> c_int {
+) -> Result<()> {
     // SAFETY:
     // - contract of this call: sets of this provider, or null.
-    code(|| unsafe { how(&SetObject::at(set)?.inner, &SetObject::at(other)?.inner) })
+    unsafe { how(&SetObject::at(set)?.inner, &SetObject::at(other)?.inner) }
 }
 
-unsafe extern "C" fn set_union(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
-    // SAFETY:
-    // - libfabric's contract: sets of this provider, or null; likewise below.
-    unsafe { change(set, other, AvSet::unite) }
-}
-
-unsafe extern "C" fn intersect(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(set, other, AvSet::intersect) }
-}
-
-unsafe extern "C" fn diff(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(set, other, AvSet::subtract) }
-}
-
-unsafe extern "C" fn insert(set: *mut fid_av_set, address: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    code(|| unsafe { SetObject::at(set)?.inner.insert(address) })
-}
-
-unsafe extern "C" fn remove(set: *mut fid_av_set, address: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    code(|| unsafe { SetObject::at(set)?.inner.remove(address) })
-}
-
-unsafe extern "C" fn addr(set: *mut fid_av_set, address: *mut u64) -> c_int {
-    // SAFETY:
-    // - as above. libfabric's contract: `address` is null or valid for a write.
-    code(|| unsafe { put(address, SetObject::at(set)?.inner.address()) })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = SetObject::close(fid, |_| Ok(()));
+    fn set_union(set: *mut fid_av_set, other: *const fid_av_set) = change(set, other, AvSet::unite);
+    fn intersect(set: *mut fid_av_set, other: *const fid_av_set) = change(set, other, AvSet::intersect);
+    fn diff(set: *mut fid_av_set, other: *const fid_av_set) = change(set, other, AvSet::subtract);
+    fn insert(set: *mut fid_av_set, address: u64) = SetObject::at(set)?.inner.insert(address);
+    fn remove(set: *mut fid_av_set, address: u64) = SetObject::at(set)?.inner.remove(address);
+    fn addr(set: *mut fid_av_set, address: *mut u64) = put(address, SetObject::at(set)?.inner.address());
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::av_set::SetObject;
 use super::domain::DomainObject;
-use super::endpoint::part;
+use super::endpoint::{Poster, flagged, part};
 use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, posted, put};
 use crate::collectives::{Collective, CollectiveCall, MOST_BYTES, MOST_MEMBERS, elements};
 use crate::endpoint::Endpoint;
@@ -102,22 +102,11 @@ pub(super) unsafe extern "C" fn join(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only memberships have this table, and the caller gives the membership up.
-        unsafe {
-            let Some(object) = MembershipObject::to_close(fid)? else {
-                return Ok(());
-            };
-            let membership = &object.inner;
-            if let Some(endpoint) = membership.endpoint.upgrade() {
-                endpoint.leave(membership.group)?;
-            }
-            MembershipObject::destroy(fid);
-        }
-        Ok(())
-    })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = MembershipObject::close(fid, |membership| match membership.endpoint.upgrade() {
+        Some(endpoint) => endpoint.leave(membership.group),
+        None => Ok(()),
+    });
 }
 
 fn kind_of(number: c_int) -> Result<Collective> {
@@ -164,19 +153,17 @@ unsafe fn start(
     call: CollectiveCall,
     flags: Option<u64>,
     context: *mut c_void,
-) -> isize {
-    posted(|| {
-        // SAFETY:
-        // - contract of this call: the arguments are valid.
-        unsafe {
-            let part = part(endpoint)?;
-            let posting = match flags {
-                Some(flags) => part.flagged(context, flags, 0),
-                None => part.plain(context),
-            };
-            part.endpoint.collective(group, &call, &posting)
-        }
-    })
+) -> Result<()> {
+    // SAFETY:
+    // - contract of this call: the arguments are valid.
+    unsafe {
+        let part = part(endpoint)?;
+        let posting = match flags {
+            Some(flags) => flagged(context, flags, 0),
+            None => part.plain(true, context),
+        };
+        part.endpoint.collective(group, &call, &posting)
+    }
 }
 
 const BARRIER: CollectiveCall = CollectiveCall {
@@ -188,73 +175,41 @@ const BARRIER: CollectiveCall = CollectiveCall {
     count: 0,
 };
 
-unsafe extern "C" fn barrier(endpoint: *mut fid_ep, group: u64, context: *mut c_void) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid; likewise below.
-    unsafe { start(endpoint, group, BARRIER, None, context) }
-}
-
-unsafe extern "C" fn barrier2(
-    endpoint: *mut fid_ep,
-    group: u64,
-    flags: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    unsafe { start(endpoint, group, BARRIER, Some(flags), context) }
-}
-
-unsafe extern "C" fn broadcast(
-    endpoint: *mut fid_ep,
-    buffer: *mut c_void,
-    count: usize,
-    _desc: *mut c_void,
-    group: u64,
-    root: u64,
-    datatype: c_int,
-    flags: u64,
-    context: *mut c_void,
-) -> isize {
-    let call = CollectiveCall {
-        kind: Collective::Broadcast,
-        root,
-        what: (datatype, FI_NOOP),
-        operand: buffer.cast_const().cast(),
-        result: buffer.cast(),
-        count,
+entries! { posted -> isize;
+    fn barrier(endpoint: *mut fid_ep, group: u64, context: *mut c_void) = start(endpoint, group, BARRIER, None, context);
+    fn barrier2(endpoint: *mut fid_ep, group: u64, flags: u64, context: *mut c_void)
+        = start(endpoint, group, BARRIER, Some(flags), context);
+    fn broadcast(
+        endpoint: *mut fid_ep, buffer: *mut c_void, count: usize, _desc: *mut c_void, group: u64, root: u64, datatype: c_int,
+        flags: u64, context: *mut c_void,
+    ) = {
+        let (kind, what) = (Collective::Broadcast, (datatype, FI_NOOP));
+        let (operand, result) = (buffer.cast_const().cast(), buffer.cast());
+        let call = CollectiveCall { kind, root, what, operand, result, count };
+        start(endpoint, group, call, Some(flags), context)
     };
-    // SAFETY:
-    // - as above.
-    unsafe { start(endpoint, group, call, Some(flags), context) }
 }
 
 /// Defines functions with an operand and a result. The brackets hold the optional arguments: root and operation.
 macro_rules! operations {
-    ($($name:ident = $kind:ident [$($root:ident)?] [$($op:ident)?];)*) => {$(
-        unsafe extern "C" fn $name(
+    ($($name:ident = $kind:ident [$($root:ident)?] [$($op:ident)?];)*) => { entries! { posted -> isize; $(
+        fn $name(
             endpoint: *mut fid_ep, operand: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
             _result_desc: *mut c_void, group: u64, $($root: u64,)? datatype: c_int, $($op: c_int,)? flags: u64, context: *mut c_void,
-        ) -> isize {
-            #[allow(unused_mut, unused_assignments, reason = "not all have these arguments")]
-            let call = {
-                let (mut of, mut by) = (FI_ADDR_NOTAVAIL, FI_NOOP);
-                $(of = $root;)?
-                $(by = $op;)?
-                CollectiveCall {
-                    kind: Collective::$kind,
-                    root: of,
-                    what: (datatype, by),
-                    operand: operand.cast(),
-                    result: result.cast(),
-                    count,
-                }
+        ) = {
+            let of = [$($root,)? FI_ADDR_NOTAVAIL];
+            let by = [$($op,)? FI_NOOP];
+            let call = CollectiveCall {
+                kind: Collective::$kind,
+                root: of[0],
+                what: (datatype, by[0]),
+                operand: operand.cast(),
+                result: result.cast(),
+                count,
             };
-            // SAFETY:
-            // - libfabric's contract: the arguments are valid.
-            unsafe { start(endpoint, group, call, Some(flags), context) }
-        }
-    )*};
+            start(endpoint, group, call, Some(flags), context)
+        };
+    )*}};
 }
 
 operations! {

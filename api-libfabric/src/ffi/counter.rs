@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::domain::DomainObject;
-use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, put};
+use super::{Object, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, put};
 use crate::completion::Wait;
 use crate::counter::Counter;
-use crate::status::Errno;
+use crate::status::{Errno, Result};
 use crate::sys::*;
 
 pub(super) struct CounterPart {
@@ -77,47 +77,18 @@ pub(super) unsafe extern "C" fn open_counter(
     })
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only counters have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let part = &CounterObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => {
-                    let descriptor = part.counter.descriptor().ok_or(Errno::NODATA)?;
-                    put(arg.cast::<c_int>(), descriptor)
-                }
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), part.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only counters have this table.
-        let Some(object) = (unsafe { CounterObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let counter = &object.inner.counter;
-        if !counter.attached.is_empty() {
-            return Err(Errno::BUSY);
-        }
-        let domain = counter.domain().clone();
-        domain.watcher().apart(|| {
-            if !is_free(counter) {
-                return Err(Errno::BUSY);
-            }
-            counter.waiters.end(|| domain.engine().ring());
-            // SAFETY:
-            // - `is_free`: no other reference exists, and the caller gives the object up.
-            unsafe { CounterObject::destroy(fid) };
-            Ok(())
-        })
-    })
+entries! { code -> c_int;
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void) = {
+        let part = &CounterObject::at(fid)?.inner;
+        control_waits((command, arg), part.counter.descriptor(), part.wait)
+    };
+    fn close(fid: *mut fid) = CounterObject::close_apart(fid, |part| part.counter.domain(), |part| part.counter.close());
+    fn add(counter: *mut fid_cntr, value: u64) = change(counter, |counter| counter.add(value));
+    fn set(counter: *mut fid_cntr, value: u64) = change(counter, |counter| counter.set(value));
+    fn adderr(counter: *mut fid_cntr, value: u64) = change(counter, |counter| counter.add_errors(value));
+    fn seterr(counter: *mut fid_cntr, value: u64) = change(counter, |counter| counter.set_errors(value));
+    fn wait(counter: *mut fid_cntr, threshold: u64, timeout: c_int)
+        = CounterObject::at(counter)?.inner.counter.wait(threshold, deadline(timeout));
 }
 
 /// # Safety
@@ -135,13 +106,11 @@ unsafe fn number(counter: *mut fid_cntr, what: impl FnOnce(&Counter) -> u64) -> 
 
 /// # Safety
 /// `counter` is a counter of this provider, or null.
-unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - contract of this call: a counter of this provider, or null.
-        what(&unsafe { CounterObject::at(counter) }?.inner.counter);
-        Ok(())
-    })
+unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> Result<()> {
+    // SAFETY:
+    // - contract of this call: a counter of this provider, or null.
+    what(&unsafe { CounterObject::at(counter) }?.inner.counter);
+    Ok(())
 }
 
 unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
@@ -154,37 +123,4 @@ unsafe extern "C" fn readerr(counter: *mut fid_cntr) -> u64 {
     // SAFETY:
     // - as above.
     unsafe { number(counter, Counter::read_errors) }
-}
-
-unsafe extern "C" fn add(counter: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(counter, |counter| counter.add(value)) }
-}
-
-unsafe extern "C" fn set(counter: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(counter, |counter| counter.set(value)) }
-}
-
-unsafe extern "C" fn adderr(counter: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(counter, |counter| counter.add_errors(value)) }
-}
-
-unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
-    // SAFETY:
-    // - as above.
-    unsafe { change(counter, |counter| counter.set_errors(value)) }
-}
-
-unsafe extern "C" fn wait(counter: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - as above.
-        let counter = &unsafe { CounterObject::at(counter) }?.inner.counter;
-        counter.wait(threshold, deadline(timeout))
-    })
 }

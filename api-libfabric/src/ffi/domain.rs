@@ -7,7 +7,7 @@ use unipgas_core::variables;
 
 use super::fabric::{Fabric, FabricObject};
 use super::naming::Format;
-use super::{Object, code, fid_of, fid_ops, given, is_free, no, put};
+use super::{Object, check_free, code, fid_of, fid_ops, given, no, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
 use crate::messages::MOST_TAGGED_BYTES;
@@ -40,13 +40,6 @@ static OPS: fi_ops_domain = fi_ops_domain {
     endpoint2: super::endpoint::open_endpoint2,
 };
 
-static MEMORY: fi_ops_mr = fi_ops_mr {
-    size: size_of::<fi_ops_mr>(),
-    reg: super::memory::register,
-    regv: super::memory::register_vector,
-    regattr: super::memory::register_by_attributes,
-};
-
 /// # Safety
 /// The arguments are valid as in fi_domain(3).
 pub(super) unsafe fn open_domain(
@@ -77,7 +70,7 @@ pub(super) unsafe fn open_domain(
     let raw = fid_domain {
         fid: fid_of(FI_CLASS_DOMAIN, context, &FID),
         ops: &OPS,
-        mr: &MEMORY,
+        mr: &super::memory::OPS,
     };
     let part = DomainPart {
         domain: Domain::open(options)?,
@@ -89,33 +82,14 @@ pub(super) unsafe fn open_domain(
     unsafe { put(domain, Object::create(raw, part)) }
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only domains have this table.
-        let Some(object) = (unsafe { DomainObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let domain = &object.inner.domain;
-        if !domain.watcher().apart(|| is_free(domain)) {
-            return Err(Errno::BUSY);
-        }
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { DomainObject::destroy(fid) };
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY:
-    // - only domains have this table.
-    match unsafe { DomainObject::at(fid) } {
-        // SAFETY:
-        // - libfabric's contract: the argument fits the command.
-        Ok(object) => unsafe { super::trigger::control(&object.inner.domain, command, arg) },
-        Err(errno) => -errno.0,
-    }
+entries! { code -> c_int;
+    // The watcher is the domain's own, so the domain ends outside of `apart`.
+    fn close(fid: *mut fid) = DomainObject::close(fid, |part| {
+        let domain = &part.domain;
+        domain.watcher().apart(|| check_free(domain))
+    });
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void)
+        = super::trigger::control(&DomainObject::at(fid)?.inner.domain, command, arg);
 }
 
 unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, _flags: u64) -> c_int {

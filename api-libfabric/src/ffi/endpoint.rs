@@ -8,20 +8,19 @@ use super::av::{AvObject, copy_out};
 use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
-use super::message::Receiver;
 use super::naming::Format;
 use super::queue::QueueObject;
 use super::shared::{ReceivesObject, TransmitsObject};
-use super::trigger::{Lists, trigger};
+use super::trigger::trigger;
 use super::{Object, code, fid_of, fid_ops, given, no, number, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, PostOptions};
-use crate::messages::{MatchTag, RECEIVE_OP_FLAGS};
+use crate::messages::RECEIVE_OP_FLAGS;
 use crate::name::Called;
 use crate::operation::CounterEvent;
-use crate::rma::{LocalRange, TRANSMIT_FLAGS};
+use crate::rma::TRANSMIT_FLAGS;
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::trigger::Kind;
+use crate::trigger::Call;
 
 pub(super) struct EndpointPart {
     pub endpoint: Arc<Endpoint>,
@@ -307,17 +306,15 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
-    posted(|| {
-        // SAFETY:
-        // - only endpoints have this table.
-        let endpoint = &unsafe { EndpointObject::at(fid) }?.inner.endpoint;
+entries! { posted -> isize;
+    fn cancel(fid: *mut fid, context: *mut c_void) = {
+        let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
         let deferred = endpoint.domain().deferred();
-        if deferred.cancel_triggered(endpoint, context.addr()) {
-            return Ok(());
+        match deferred.cancel_triggered(endpoint, context.addr()) {
+            true => Ok(()),
+            false => endpoint.cancel(context.addr()),
         }
-        endpoint.cancel(context.addr())
-    })
+    };
 }
 
 /// # Safety
@@ -335,7 +332,17 @@ pub(super) unsafe fn option_of(
     };
     // SAFETY:
     // - contract of this call: a buffer of `len` bytes.
-    match unsafe { copy_out(&found.to_ne_bytes(), value, len) }? {
+    unsafe { copy_whole(&found.to_ne_bytes(), value, len) }
+}
+
+/// As [`copy_out`]. Errors: [`Errno::TOOSMALL`] if not all bytes fit.
+///
+/// # Safety
+/// As for [`copy_out`].
+unsafe fn copy_whole(bytes: &[u8], buffer: *mut c_void, len: *mut usize) -> Result<()> {
+    // SAFETY:
+    // - contract of this call.
+    match unsafe { copy_out(bytes, buffer, len) }? {
         true => Ok(()),
         false => Err(Errno::TOOSMALL),
     }
@@ -361,169 +368,121 @@ pub(super) unsafe fn least_room(
     Ok(unsafe { value.cast::<usize>().read_unaligned() })
 }
 
-unsafe extern "C" fn getopt(
-    fid: *mut fid,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY:
-    // - only endpoints have this table. libfabric's contract: the arguments are valid.
-    code(|| unsafe {
-        let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
-        option_of((level, name), endpoint.least_room(), value, len)
-    })
-}
-
-unsafe extern "C" fn setopt(
-    fid: *mut fid,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY:
-    // - as above.
-    code(|| unsafe {
+entries! { code -> c_int;
+    fn getopt(fid: *mut fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize)
+        = option_of((level, name), EndpointObject::at(fid)?.inner.endpoint.least_room(), value, len);
+    fn setopt(fid: *mut fid, level: c_int, name: c_int, value: *const c_void, len: usize) = {
         let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
         endpoint.set_least_room(least_room((level, name), value, len)?);
         Ok(())
-    })
+    };
+    fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) = {
+        let part = &EndpointObject::at(fid)?.inner;
+        copy_whole(&part.format.write(&part.endpoint.called()), name, len)
+    };
 }
 
-unsafe extern "C" fn transmits_left(endpoint: *mut fid_ep) -> isize {
-    number(|| {
-        // SAFETY:
-        // - only endpoints have this table; likewise below.
-        let endpoint = unsafe { EndpointObject::at(endpoint) }?;
-        Ok(endpoint.inner.endpoint.rooms().0)
-    })
+entries! { number -> isize;
+    fn transmits_left(endpoint: *mut fid_ep) = Ok(part(endpoint)?.endpoint.rooms().0);
+    fn receives_left(endpoint: *mut fid_ep) = Ok(part(endpoint)?.endpoint.rooms().1);
 }
 
-unsafe extern "C" fn receives_left(endpoint: *mut fid_ep) -> isize {
-    number(|| {
-        // SAFETY:
-        // - as above.
-        let endpoint = unsafe { EndpointObject::at(endpoint) }?;
-        Ok(endpoint.inner.endpoint.rooms().1)
-    })
+/// An object that takes the calls of a table: an endpoint, or a shared receive context.
+pub(super) trait Poster: Sized {
+    /// The object behind a pointer. Errors: [`Errno::INVAL`] for null.
+    ///
+    /// # Safety
+    /// `object` is null or an object of this kind.
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self>;
+
+    /// Options of a call without a flags argument. `sends`: it transmits.
+    fn plain(&self, sends: bool, context: *mut c_void) -> PostOptions;
+
+    /// Posts an operation.
+    ///
+    /// # Safety
+    /// The memory is valid until the operation is complete. With FI_TRIGGER, the context is a `struct fi_triggered_context`.
+    unsafe fn post(&self, call: &Call<'_>) -> Result<()>;
 }
 
-unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only endpoints have this table. libfabric's contract: a buffer of `len` bytes.
-        unsafe {
-            let part = &EndpointObject::at(fid)?.inner;
-            let own = part.format.write(&part.endpoint.called());
-            match copy_out(&own, name, len)? {
-                true => Ok(()),
-                false => Err(Errno::TOOSMALL),
-            }
-        }
-    })
+/// Options of a transmit call without a flags argument. `context`: `None` for inject calls.
+#[inline(always)]
+pub(super) fn transmits(
+    poster: &impl Poster,
+    data: Option<u64>,
+    context: Option<*mut c_void>,
+) -> PostOptions {
+    PostOptions {
+        data,
+        quiet: context.is_none(),
+        ..poster.plain(true, context.unwrap_or(std::ptr::null_mut()))
+    }
 }
 
-impl EndpointPart {
-    /// Posting of a transmit call without a flags argument.
+/// Options of a call with flags.
+#[inline(always)]
+pub(super) fn flagged(context: *mut c_void, flags: u64, data: u64) -> PostOptions {
+    PostOptions {
+        context: context.addr(),
+        flags,
+        data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(data),
+        quiet: false,
+        work: 0,
+    }
+}
+
+impl Poster for EndpointPart {
     #[inline(always)]
-    pub fn plain(&self, context: *mut c_void) -> PostOptions {
+    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
+        // SAFETY:
+        // - contract of `Poster::at`.
+        unsafe { part(object) }
+    }
+
+    #[inline(always)]
+    fn plain(&self, sends: bool, context: *mut c_void) -> PostOptions {
+        let flags = if sends { &self.transmit } else { &self.receive };
         PostOptions {
             context: context.addr(),
-            flags: self.transmit.load(Ordering::Relaxed),
+            flags: flags.load(Ordering::Relaxed),
             data: None,
             quiet: false,
             work: 0,
         }
     }
 
-    /// Posting of an inject call.
     #[inline(always)]
-    pub fn inject(&self) -> PostOptions {
-        PostOptions {
-            quiet: true,
-            ..self.plain(std::ptr::null_mut())
-        }
-    }
-
-    /// Posting of a transmit call with flags.
-    #[inline(always)]
-    pub fn flagged(&self, context: *mut c_void, flags: u64, data: u64) -> PostOptions {
-        PostOptions {
-            context: context.addr(),
-            flags,
-            data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(data),
-            quiet: false,
-            work: 0,
-        }
+    unsafe fn post(&self, call: &Call<'_>) -> Result<()> {
+        // SAFETY:
+        // - contract of `Poster::post`.
+        unsafe { call.carry_out(&self.endpoint) }
     }
 }
 
-impl Receiver for EndpointPart {
-    #[inline(always)]
-    unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
-        // SAFETY:
-        // - contract of `Receiver::at`.
-        unsafe { part(object) }
-    }
-
-    #[inline(always)]
-    fn plain(&self, context: *mut c_void) -> PostOptions {
-        PostOptions {
-            context: context.addr(),
-            flags: self.receive.load(Ordering::Relaxed),
-            ..PostOptions::default()
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn receive(
-        &self,
-        tag: MatchTag,
-        local: &[LocalRange],
-        from: u64,
-        posting: &PostOptions,
-    ) -> Result<()> {
-        // SAFETY:
-        // - contract of `Receiver::receive`.
-        unsafe { self.endpoint.receive(tag, local, from, posting) }
-    }
-}
-
-/// An endpoint that accepts FI_TRIGGER in receive calls.
+/// An endpoint whose calls accept FI_TRIGGER.
 #[repr(transparent)]
 pub(super) struct Triggering(EndpointPart);
 
-impl Receiver for Triggering {
+impl Poster for Triggering {
+    #[inline(always)]
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
         // SAFETY:
-        // - contract of `Receiver::at`. The cast is valid, since `Triggering` is transparent.
+        // - contract of `Poster::at`. The cast is valid, since `Triggering` is transparent.
         unsafe { Ok(&*std::ptr::from_ref(part(object)?).cast::<Triggering>()) }
     }
 
-    fn plain(&self, context: *mut c_void) -> PostOptions {
-        Receiver::plain(&self.0, context)
+    #[inline(always)]
+    fn plain(&self, sends: bool, context: *mut c_void) -> PostOptions {
+        self.0.plain(sends, context)
     }
 
-    unsafe fn receive(
-        &self,
-        tag: MatchTag,
-        local: &[LocalRange],
-        from: u64,
-        posting: &PostOptions,
-    ) -> Result<()> {
+    #[inline(always)]
+    unsafe fn post(&self, call: &Call<'_>) -> Result<()> {
         // SAFETY:
-        // - contract of `Receiver::receive`.
+        // - contract of `Poster::post`.
         unsafe {
-            match self.0.endpoint.receive(tag, local, from, posting) {
-                Err(Errno::BADFLAGS) => {
-                    let lists = Lists {
-                        local,
-                        ..Lists::default()
-                    };
-                    trigger(&self.0, Kind::Receive(tag), &lists, from, *posting)
-                }
+            match self.0.post(call) {
+                Err(Errno::BADFLAGS) => trigger(&self.0, call),
                 done => done,
             }
         }

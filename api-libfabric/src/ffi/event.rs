@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::wait_point::event;
 use unipgas_core::waiters::Waiters;
 use unipgas_core::{Deadline, Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
-use crate::completion::Attached;
+use super::{
+    Object, check_free, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, number, put,
+};
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waits::Attached;
 
 struct Failure {
     fid: usize,
@@ -82,7 +85,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         let descriptor = match wait {
             FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => None,
-            FI_WAIT_FD => Some(crate::completion::event()?),
+            FI_WAIT_FD => Some(event()?),
             _ => return Err(Errno::NOSYS),
         };
         let raw = fid_eq {
@@ -376,41 +379,16 @@ unsafe extern "C" fn strerror(
     unsafe { super::queue::text(errno, buffer, len) }
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only event queues have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let queue = &EventObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => {
-                    let descriptor = queue.descriptor.as_ref().ok_or(Errno::NODATA)?;
-                    put(arg.cast::<c_int>(), descriptor.as_raw_fd())
-                }
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), queue.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only event queues have this table.
-        let Some(object) = (unsafe { EventObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !is_free(&object.inner) {
-            return Err(Errno::BUSY);
-        }
-        let queue = &object.inner;
+entries! { code -> c_int;
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void) = {
+        let queue = &EventObject::at(fid)?.inner;
+        control_waits((command, arg), queue.descriptor.as_ref().map(AsRawFd::as_raw_fd), queue.wait)
+    };
+    fn close(fid: *mut fid) = EventObject::close(fid, |queue| {
+        check_free(queue)?;
         queue.waiters.end(|| {
             queue.more.notify_all();
         });
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { EventObject::destroy(fid) };
         Ok(())
-    })
+    });
 }

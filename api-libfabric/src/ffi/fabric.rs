@@ -3,10 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::counter::CounterObject;
 use super::domain::open_domain;
-use super::event::open_event_queue;
+use super::event::{EventObject, open_event_queue};
 use super::queue::QueueObject;
-use super::{Object, code, fid_of, fid_ops, is_free, list, no, no_bind, no_control, put};
+use super::{Object, check_free, code, fid_of, fid_ops, list, no, no_bind, no_control, put};
 use crate::status::Errno;
 use crate::sys::*;
 
@@ -55,49 +56,16 @@ pub(super) unsafe extern "C" fn open_fabric(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only fabrics have this table.
-        let Some(object) = (unsafe { FabricObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !is_free(&object.inner) {
-            return Err(Errno::BUSY);
-        }
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { FabricObject::destroy(fid) };
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn domain(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    domain: *mut *mut fid_domain,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid.
-    code(|| unsafe { open_domain(fabric, info, domain, context) })
-}
-
-unsafe extern "C" fn domain2(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    domain: *mut *mut fid_domain,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    code(|| {
-        if flags != 0 {
-            return Err(Errno::BADFLAGS);
-        }
-        // SAFETY:
-        // - libfabric's contract: the arguments are valid.
-        unsafe { open_domain(fabric, info, domain, context) }
-    })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = FabricObject::close(fid, check_free);
+    fn domain(fabric: *mut fid_fabric, info: *mut fi_info, domain: *mut *mut fid_domain, context: *mut c_void)
+        = open_domain(fabric, info, domain, context);
+    fn domain2(
+        fabric: *mut fid_fabric, info: *mut fi_info, domain: *mut *mut fid_domain, flags: u64, context: *mut c_void,
+    ) = match flags {
+        0 => open_domain(fabric, info, domain, context),
+        _ => Err(Errno::BADFLAGS),
+    };
 }
 
 unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
@@ -109,28 +77,15 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
             // SAFETY:
             // - libfabric's contract: an object of this provider, or null.
             let class = unsafe { fid.as_ref() }.ok_or(Errno::INVAL)?.fclass;
-            match class {
-                FI_CLASS_CQ => {
-                    // SAFETY:
-                    // - a completion queue, as its class says.
-                    unsafe { QueueObject::at(*fid) }?.inner.queue.arm()?;
+            // SAFETY:
+            // - the class gives the type of the object.
+            unsafe {
+                match class {
+                    FI_CLASS_CQ => QueueObject::at(*fid)?.inner.queue.arm()?,
+                    FI_CLASS_CNTR => CounterObject::at(*fid)?.inner.counter.arm()?,
+                    FI_CLASS_EQ => EventObject::at(*fid)?.inner.arm()?,
+                    _ => return Err(Errno::NOSYS),
                 }
-                FI_CLASS_CNTR => {
-                    // SAFETY:
-                    // - a counter, as its class says.
-                    unsafe { super::counter::CounterObject::at(*fid) }?
-                        .inner
-                        .counter
-                        .arm()?;
-                }
-                FI_CLASS_EQ => {
-                    // SAFETY:
-                    // - an event queue, as its class says.
-                    unsafe { super::event::EventObject::at(*fid) }?
-                        .inner
-                        .arm()?;
-                }
-                _ => return Err(Errno::NOSYS),
             }
         }
         Ok(())

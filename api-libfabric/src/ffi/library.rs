@@ -39,7 +39,7 @@ fn linked(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-pub(super) fn find(name: &CStr) -> Result<*mut c_void> {
+fn find(name: &CStr) -> Result<*mut c_void> {
     // SAFETY:
     // - the names are C strings. The handle belongs to libfabric, which is loaded and stays so during its calls.
     // - `dlopen` has the type `Load`.
@@ -71,19 +71,25 @@ pub(super) fn find(name: &CStr) -> Result<*mut c_void> {
     }
 }
 
+/// The function with this name, as a pointer of type `F`.
+///
+/// # Safety
+/// `F` is the type of the function.
+pub(super) unsafe fn function<F: Copy>(name: &CStr) -> Result<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    let found = find(name)?;
+    // SAFETY:
+    // - contract of this call: a pointer to a function of type `F`.
+    Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
+}
+
 fn functions() -> Result<(DupInfo, FreeInfo)> {
     if let Some(functions) = STAND_IN.get() {
         return Ok(*functions);
     }
-    let (dupinfo, freeinfo) = (find(c"fi_dupinfo")?, find(c"fi_freeinfo")?);
     // SAFETY:
     // - the functions of these names have these types.
-    Ok(unsafe {
-        (
-            std::mem::transmute::<*mut c_void, DupInfo>(dupinfo),
-            std::mem::transmute::<*mut c_void, FreeInfo>(freeinfo),
-        )
-    })
+    unsafe { Ok((function(c"fi_dupinfo")?, function(c"fi_freeinfo")?)) }
 }
 
 /// Whether the functions exist, in libfabric or by [`stand_in`].

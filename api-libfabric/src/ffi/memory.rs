@@ -56,103 +56,44 @@ unsafe fn create(domain: *mut fid, wanted: Wanted<'_>, memory: *mut *mut fid_mr)
     unsafe { put(memory, Object::create(raw, region)) }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the interface's")]
-pub(super) unsafe extern "C" fn register(
-    domain: *mut fid,
-    base: *const c_void,
-    len: usize,
-    access: u64,
-    offset: u64,
-    key: u64,
-    flags: u64,
-    memory: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    code(|| {
-        let part = libc::iovec {
-            iov_base: base.cast_mut(),
-            iov_len: len,
-        };
+entries! { code -> c_int;
+    fn register(
+        domain: *mut fid, base: *const c_void, len: usize, access: u64, offset: u64, key: u64, flags: u64,
+        memory: *mut *mut fid_mr, context: *mut c_void,
+    ) = {
+        let parts = &[libc::iovec { iov_base: base.cast_mut(), iov_len: len }];
+        create(domain, Wanted { parts, access, offset, key, flags, context }, memory)
+    };
+    fn register_vector(
+        domain: *mut fid, parts: *const libc::iovec, count: usize, access: u64, offset: u64, key: u64, flags: u64,
+        memory: *mut *mut fid_mr, context: *mut c_void,
+    ) = {
+        let parts = list(parts, count, 1)?;
+        create(domain, Wanted { parts, access, offset, key, flags, context }, memory)
+    };
+    // Structures of programs before libfabric 1.17 may lack the last members, which are not read.
+    fn register_by_attributes(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, memory: *mut *mut fid_mr) = {
+        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         let wanted = Wanted {
-            parts: &[part],
-            access,
-            offset,
-            key,
+            parts: list(attr.mr_iov, attr.iov_count, 1)?,
+            access: attr.access,
+            offset: attr.offset,
+            key: attr.requested_key,
             flags,
-            context,
+            context: attr.context,
         };
-        // SAFETY:
-        // - libfabric's contract: the arguments are valid.
-        unsafe { create(domain, wanted, memory) }
-    })
+        create(domain, wanted, memory)
+    };
+    fn close(fid: *mut fid) = MemoryObject::close(fid, |_| Ok(()));
 }
 
-#[allow(clippy::too_many_arguments, reason = "the interface's")]
-pub(super) unsafe extern "C" fn register_vector(
-    domain: *mut fid,
-    parts: *const libc::iovec,
-    count: usize,
-    access: u64,
-    offset: u64,
-    key: u64,
-    flags: u64,
-    memory: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - libfabric's contract: the arguments are valid.
-        unsafe {
-            let wanted = Wanted {
-                parts: list(parts, count, 1)?,
-                access,
-                offset,
-                key,
-                flags,
-                context,
-            };
-            create(domain, wanted, memory)
-        }
-    })
-}
-
-pub(super) unsafe extern "C" fn register_by_attributes(
-    domain: *mut fid,
-    attr: *const fi_mr_attr,
-    flags: u64,
-    memory: *mut *mut fid_mr,
-) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - libfabric's contract: the arguments are valid. The structure is as in 1.17. Structures of older programs may lack its last members; the
-        //   code does not read them.
-        unsafe {
-            let attr = attr.as_ref().ok_or(Errno::INVAL)?;
-            let wanted = Wanted {
-                parts: list(attr.mr_iov, attr.iov_count, 1)?,
-                access: attr.access,
-                offset: attr.offset,
-                key: attr.requested_key,
-                flags,
-                context: attr.context,
-            };
-            create(domain, wanted, memory)
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only memory regions have this table, and the caller gives the region up.
-        unsafe {
-            if MemoryObject::to_close(fid)?.is_some() {
-                MemoryObject::destroy(fid);
-            }
-        }
-        Ok(())
-    })
-}
+/// The functions of a domain that register memory.
+pub(super) static OPS: fi_ops_mr = fi_ops_mr {
+    size: size_of::<fi_ops_mr>(),
+    reg: register,
+    regv: register_vector,
+    regattr: register_by_attributes,
+};
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     code(|| {

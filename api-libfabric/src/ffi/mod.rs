@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,22 @@ use std::time::Duration;
 use unipgas_core::biased::Reentered;
 use unipgas_core::{Deadline, process};
 
+use crate::domain::Domain;
 use crate::status::{Errno, Result};
-use crate::sys::{fi_ops, fid};
+use crate::sys::{FI_GETWAIT, FI_GETWAITOBJ, fi_ops, fid};
+
+/// Defines the functions of tables. A row has the arguments of a function, and the call that it makes. `$run` turns the result of the call into
+/// that of the function: [`posted`], [`number`] or [`code`].
+macro_rules! entries {
+    ($run:ident -> $result:ty;
+     $(fn $name:ident $([$generic:ident: $bound:ident])? ($($arg:ident: $ty:ty),* $(,)?) = $call:expr;)*) => {$(
+        unsafe extern "C" fn $name $(<$generic: $bound>)? ($($arg: $ty),*) -> $result {
+            // SAFETY:
+            // - libfabric's contract: the arguments are valid, and only objects of this file have the table.
+            $run(|| unsafe { $call })
+        }
+    )*};
+}
 
 mod atomic;
 mod av;
@@ -153,6 +168,44 @@ impl<Raw, T> Object<Raw, T> {
         Ok((object.process == process::id()).then_some(object))
     }
 
+    /// Closes the object if `end` permits, after it has ended the uses of the object.
+    ///
+    /// # Safety
+    /// As for `at`. The caller gives the object up.
+    unsafe fn close(pointer: *mut fid, end: impl FnOnce(&T) -> Result<()>) -> Result<()> {
+        // SAFETY:
+        // - contract of this call. No other code uses the object after `end`.
+        unsafe {
+            if let Some(object) = Self::to_close(pointer)? {
+                end(&object.inner)?;
+                Self::destroy(pointer);
+            }
+        }
+        Ok(())
+    }
+
+    /// As `close`, while the progress thread uses no object of the domain.
+    ///
+    /// # Safety
+    /// As for `close`.
+    unsafe fn close_apart(
+        pointer: *mut fid,
+        domain: impl FnOnce(&T) -> &Arc<Domain>,
+        end: impl FnOnce(&T) -> Result<()>,
+    ) -> Result<()> {
+        // SAFETY:
+        // - contract of this call.
+        let Some(object) = (unsafe { Self::to_close(pointer) })? else {
+            return Ok(());
+        };
+        let domain = domain(&object.inner).clone();
+        // SAFETY:
+        // - contract of this call.
+        domain
+            .watcher()
+            .apart(|| unsafe { Self::close(pointer, end) })
+    }
+
     /// Drops and frees the object.
     ///
     /// # Safety
@@ -217,7 +270,30 @@ fn deadline(timeout: c_int) -> Deadline {
     }
 }
 
-/// Whether `object` is the only reference.
-fn is_free<T>(object: &Arc<T>) -> bool {
-    Arc::strong_count(object) == 1
+/// Checks that `object` is the only reference. Errors: [`Errno::BUSY`].
+fn check_free<T>(object: &Arc<T>) -> Result<()> {
+    match Arc::strong_count(object) {
+        1 => Ok(()),
+        _ => Err(Errno::BUSY),
+    }
+}
+
+/// fi_control(3) of an object for which programs wait.
+///
+/// # Safety
+/// The argument fits the command.
+unsafe fn control_waits(
+    (command, arg): (c_int, *mut c_void),
+    descriptor: Option<RawFd>,
+    wait: c_int,
+) -> Result<()> {
+    // SAFETY:
+    // - contract of this call: both commands have a place for an int.
+    unsafe {
+        match command {
+            FI_GETWAIT => put(arg.cast::<c_int>(), descriptor.ok_or(Errno::NODATA)?),
+            FI_GETWAITOBJ => put(arg.cast::<c_int>(), wait),
+            _ => Err(Errno::NOSYS),
+        }
+    }
 }

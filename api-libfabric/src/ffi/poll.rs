@@ -91,21 +91,11 @@ pub(super) unsafe extern "C" fn open_poll(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only poll sets have this table.
-        let Some(object) = (unsafe { PollObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !object.inner.members.lock().is_empty() {
-            return Err(Errno::BUSY);
-        }
-        // SAFETY:
-        // - the caller gives the object up.
-        unsafe { PollObject::destroy(fid) };
-        Ok(())
-    })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = PollObject::close(fid, |set| match set.members.lock().is_empty() {
+        true => Ok(()),
+        false => Err(Errno::BUSY),
+    });
 }
 
 /// # Safety

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::domain::DomainObject;
 use super::naming::Format;
-use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
+use super::{Object, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, number, put};
 use crate::completion::{CompletionQueue, CqEntry, CqErrorEntry, Wait};
 use crate::name::Called;
 use crate::status::{Errno, Result};
@@ -112,47 +112,16 @@ pub(super) unsafe extern "C" fn open_queue(
     })
 }
 
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only completion queues have this table.
-        let Some(object) = (unsafe { QueueObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !object.inner.queue.attached.is_empty() {
-            return Err(Errno::BUSY);
-        }
-        let queue = &object.inner.queue;
-        let domain = queue.domain().clone();
-        domain.watcher().apart(|| {
-            if !is_free(queue) {
-                return Err(Errno::BUSY);
-            }
-            queue.waiters.end(|| domain.engine().ring());
-            // SAFETY:
-            // - `is_free`: no other reference exists, and the caller gives the object up.
-            unsafe { QueueObject::destroy(fid) };
-            Ok(())
-        })
-    })
-}
-
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only completion queues have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let part = &QueueObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => {
-                    let descriptor = part.queue.descriptor().ok_or(Errno::NODATA)?;
-                    put(arg.cast::<c_int>(), descriptor)
-                }
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), part.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
+entries! { code -> c_int;
+    fn close(fid: *mut fid) = QueueObject::close_apart(fid, |part| part.queue.domain(), |part| part.queue.close());
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void) = {
+        let part = &QueueObject::at(fid)?.inner;
+        control_waits((command, arg), part.queue.descriptor(), part.wait)
+    };
+    fn signal(queue: *mut fid_cq) = {
+        QueueObject::at(queue)?.inner.queue.interrupt();
+        Ok(())
+    };
 }
 
 /// Writes entries and their sources to the program's buffers.
@@ -220,23 +189,6 @@ unsafe fn read_some(
     }
 }
 
-unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid.
-    number(|| unsafe { read_some(queue, buffer, count, std::ptr::null_mut()) })
-}
-
-unsafe extern "C" fn readfrom(
-    queue: *mut fid_cq,
-    buffer: *mut c_void,
-    count: usize,
-    sources: *mut u64,
-) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid.
-    number(|| unsafe { read_some(queue, buffer, count, sources) })
-}
-
 /// # Safety
 /// The arguments are valid as in fi_cq_sreadfrom(3).
 unsafe fn wait_for_some(
@@ -265,30 +217,15 @@ unsafe fn wait_for_some(
     }
 }
 
-unsafe extern "C" fn sread(
-    queue: *mut fid_cq,
-    buffer: *mut c_void,
-    count: usize,
-    condition: *const c_void,
-    timeout: c_int,
-) -> isize {
-    let sources = std::ptr::null_mut();
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid.
-    number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
-}
-
-unsafe extern "C" fn sreadfrom(
-    queue: *mut fid_cq,
-    buffer: *mut c_void,
-    count: usize,
-    sources: *mut u64,
-    condition: *const c_void,
-    timeout: c_int,
-) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid.
-    number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
+entries! { number -> isize;
+    fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) = read_some(queue, buffer, count, std::ptr::null_mut());
+    fn readfrom(queue: *mut fid_cq, buffer: *mut c_void, count: usize, sources: *mut u64)
+        = read_some(queue, buffer, count, sources);
+    fn sread(queue: *mut fid_cq, buffer: *mut c_void, count: usize, condition: *const c_void, timeout: c_int)
+        = wait_for_some(queue, buffer, count, std::ptr::null_mut(), condition, timeout);
+    fn sreadfrom(
+        queue: *mut fid_cq, buffer: *mut c_void, count: usize, sources: *mut u64, condition: *const c_void, timeout: c_int,
+    ) = wait_for_some(queue, buffer, count, sources, condition, timeout);
 }
 
 unsafe extern "C" fn readerr(
@@ -348,15 +285,6 @@ impl QueuePart {
             }
         }
     }
-}
-
-unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only completion queues have this table.
-        unsafe { QueueObject::at(queue) }?.inner.queue.interrupt();
-        Ok(())
-    })
 }
 
 unsafe extern "C" fn strerror(

@@ -23,17 +23,13 @@ const FAMILIES: [(&str, &str); 14] = [
 ];
 
 /// Functions with other names in C, or that implement several calls.
-const OTHERS: [(&str, &str); 33] = [
+const OTHERS: [(&str, &str); 32] = [
     ("queue::open_queue", "fi_cq_open"),
     ("queue::close", "fi_close of a completion queue"),
     ("queue::control", "fi_control of a completion queue"),
     ("counter::open_counter", "fi_cntr_open"),
     ("counter::close", "fi_close of a counter"),
     ("counter::control", "fi_control of a counter"),
-    (
-        "counter::change",
-        "fi_cntr_add, fi_cntr_set, fi_cntr_adderr or fi_cntr_seterr",
-    ),
     ("av::open_av", "fi_av_open"),
     ("av::close", "fi_close of an address vector"),
     ("event::open_event_queue", "fi_eq_open"),
@@ -61,8 +57,8 @@ const OTHERS: [(&str, &str); 33] = [
     ("domain::close", "fi_close of a domain"),
     ("fabric::close", "fi_close of a fabric"),
     ("fabric::trywait", "fi_trywait"),
-    ("rma::post", "fi_read, fi_write or fi_inject_write"),
-    ("message::post", "fi_send, fi_tsend or fi_inject"),
+    ("rma::inject", "fi_inject_write"),
+    ("rma::injectdata", "fi_inject_writedata"),
 ];
 
 /// The return value of a failed call. `run`: type name of the closure that has failed.

@@ -2,36 +2,37 @@
 
 use std::ffi::c_void;
 
-use super::endpoint::{EndpointPart, part};
-use super::trigger::{Lists, trigger};
+use super::endpoint::{EndpointPart, Poster, Triggering, flagged, transmits};
 use super::{list, posted};
-use crate::endpoint::{IOV_LIMIT, PostOptions};
-use crate::rma::{LocalRange, RemotePart, RmaKind};
+use crate::atomics::AtomicOperands;
+use crate::endpoint::IOV_LIMIT;
+use crate::rma::RmaKind::{Read, Write};
+use crate::rma::{LocalRange, RemotePart, RmaKind, total};
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::trigger::Kind;
+use crate::trigger::{Call, Kind};
 
 macro_rules! table {
-    ($triggers:literal) => {
+    ($poster:ty) => {
         fi_ops_rma {
             size: size_of::<fi_ops_rma>(),
-            read: read::<$triggers>,
-            readv: readv::<$triggers>,
+            read: read::<$poster>,
+            readv: readv::<$poster>,
             readmsg,
-            write: write::<$triggers>,
-            writev: writev::<$triggers>,
+            write: write::<$poster>,
+            writev: writev::<$poster>,
             writemsg,
-            inject: inject::<$triggers>,
-            writedata: writedata::<$triggers>,
-            injectdata: injectdata::<$triggers>,
+            inject: inject::<$poster>,
+            writedata: writedata::<$poster>,
+            injectdata: injectdata::<$poster>,
         }
     };
 }
 
-pub(super) static OPS: fi_ops_rma = table!(false);
+pub(super) static OPS: fi_ops_rma = table!(EndpointPart);
 
 /// Table of endpoints with FI_TRIGGER in their default flags: plain calls can wait for a counter.
-pub(super) static TRIGGERING: fi_ops_rma = table!(true);
+pub(super) static TRIGGERING: fi_ops_rma = table!(Triggering);
 
 const _: () = assert!(
     size_of::<LocalRange>() == size_of::<libc::iovec>()
@@ -67,10 +68,6 @@ pub(super) unsafe fn remote_parts<'a, T>(
     unsafe { list(first.cast::<RemotePart>(), count, IOV_LIMIT) }
 }
 
-/// Empty lists of comparands and results.
-pub(super) const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
-pub(super) const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
-
 /// One part. Its address does not matter if it is empty.
 #[inline(always)]
 pub(super) fn one(base: *const c_void, len: usize) -> [LocalRange; 1] {
@@ -80,271 +77,94 @@ pub(super) fn one(base: *const c_void, len: usize) -> [LocalRange; 1] {
     }]
 }
 
-/// Posts a transfer. With `TRIGGERS`, FI_TRIGGER defers it until its counter reaches the threshold.
+/// Posts a transfer of one range of the peer's memory. `context`: `None` for inject calls.
 ///
 /// # Safety
 /// The arguments are valid as in fi_rma(3).
 #[inline(always)]
-unsafe fn post<const TRIGGERS: bool>(
-    part: &EndpointPart,
+unsafe fn transfer<P: Poster>(
+    endpoint: *mut fid_ep,
     direction: RmaKind,
     local: &[LocalRange],
-    remote: &[RemotePart],
-    to: u64,
-    posting: &PostOptions,
+    (peer, address, key): (u64, u64, u64),
+    data: Option<u64>,
+    context: Option<*mut c_void>,
 ) -> Result<()> {
+    let len = total(local.iter().map(|part| part.len), usize::MAX)?;
     // SAFETY:
     // - contract of this call: the arguments are valid; likewise below.
     unsafe {
-        match part
-            .endpoint
-            .transfer(direction, local, remote, to, posting)
-        {
-            Err(Errno::BADFLAGS) if TRIGGERS => {
-                let lists = Lists {
-                    local,
-                    remote,
-                    ..Lists::default()
-                };
-                trigger(part, Kind::Transfer(direction), &lists, to, *posting)
-            }
-            done => done,
-        }
+        let endpoint = P::at(endpoint)?;
+        endpoint.post(&Call {
+            kind: Kind::Transfer(direction),
+            memory: AtomicOperands {
+                operand: local,
+                remote: &[RemotePart { address, len, key }],
+                ..AtomicOperands::default()
+            },
+            peer,
+            posting: transmits(endpoint, data, context),
+        })
     }
 }
 
-/// Posts a transfer of one range of the peer's memory.
+/// The call that a message describes.
 ///
 /// # Safety
-/// The arguments are valid as in fi_rma(3).
-#[inline(always)]
-unsafe fn plain<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    direction: RmaKind,
-    local: &[LocalRange],
-    to: u64,
-    (address, key): (u64, u64),
-    posting: &PostOptions,
-) -> Result<()> {
-    let len = crate::rma::total(local.iter().map(|part| part.len), usize::MAX)?;
-    let remote = [RemotePart { address, len, key }];
-    // SAFETY:
-    // - as above.
-    unsafe { post::<TRIGGERS>(part(endpoint)?, direction, local, &remote, to, posting) }
-}
-
-/// # Safety
-/// The arguments are valid as in fi_readmsg(3) or fi_writemsg(3).
-unsafe fn message(
-    endpoint: *mut fid_ep,
+/// `message` is null or valid, with its lists.
+pub(super) unsafe fn of_message<'a>(
     direction: RmaKind,
     message: *const fi_msg_rma,
     flags: u64,
-) -> Result<()> {
+) -> Result<Call<'a>> {
     // SAFETY:
     // - as above.
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
-        let part = part(endpoint)?;
-        if direction == RmaKind::Read && flags & FI_REMOTE_CQ_DATA != 0 {
+        if direction == Read && flags & FI_REMOTE_CQ_DATA != 0 {
             return Err(Errno::BADFLAGS);
         }
-        let posting = part.flagged(message.context, flags, message.data);
-        let remote = remote_parts(message.rma_iov, message.rma_iov_count)?;
-        let local = parts(message.msg_iov, message.iov_count)?;
-        post::<true>(part, direction, local, remote, message.addr, &posting)
+        Ok(Call {
+            kind: Kind::Transfer(direction),
+            memory: AtomicOperands {
+                operand: parts(message.msg_iov, message.iov_count)?,
+                remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
+                ..AtomicOperands::default()
+            },
+            peer: message.addr,
+            posting: flagged(message.context, flags, message.data),
+        })
     }
 }
 
-unsafe extern "C" fn read<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    base: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    from: u64,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - libfabric's contract: the arguments are valid; likewise below.
-    posted(|| unsafe {
-        let posting = part(endpoint)?.plain(context);
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Read,
-            &one(base, len),
-            from,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn readv<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    local: *const libc::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    from: u64,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = part(endpoint)?.plain(context);
-        let local = parts(local, count)?;
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Read,
-            local,
-            from,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe { message(endpoint, RmaKind::Read, msg, flags) })
-}
-
-unsafe extern "C" fn write<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: u64,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = part(endpoint)?.plain(context);
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Write,
-            &one(base, len),
-            to,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn writev<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    local: *const libc::iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = part(endpoint)?.plain(context);
-        let local = parts(local, count)?;
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Write,
-            local,
-            to,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe { message(endpoint, RmaKind::Write, msg, flags) })
-}
-
-unsafe extern "C" fn inject<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    len: usize,
-    to: u64,
-    address: u64,
-    key: u64,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = part(endpoint)?.inject();
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Write,
-            &one(base, len),
-            to,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn writedata<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: u64,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = PostOptions {
-            data: Some(data),
-            ..part(endpoint)?.plain(context)
-        };
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Write,
-            &one(base, len),
-            to,
-            (address, key),
-            &posting,
-        )
-    })
-}
-
-unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
-    endpoint: *mut fid_ep,
-    base: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-    address: u64,
-    key: u64,
-) -> isize {
-    // SAFETY:
-    // - as above.
-    posted(|| unsafe {
-        let posting = PostOptions {
-            data: Some(data),
-            ..part(endpoint)?.inject()
-        };
-        plain::<TRIGGERS>(
-            endpoint,
-            RmaKind::Write,
-            &one(base, len),
-            to,
-            (address, key),
-            &posting,
-        )
-    })
+entries! { posted -> isize;
+    fn read[P: Poster](
+        endpoint: *mut fid_ep, base: *mut c_void, len: usize, _desc: *mut c_void, from: u64, address: u64, key: u64,
+        context: *mut c_void,
+    ) = transfer::<P>(endpoint, Read, &one(base, len), (from, address, key), None, Some(context));
+    fn readv[P: Poster](
+        endpoint: *mut fid_ep, local: *const libc::iovec, _desc: *mut *mut c_void, count: usize, from: u64, address: u64,
+        key: u64, context: *mut c_void,
+    ) = transfer::<P>(endpoint, Read, parts(local, count)?, (from, address, key), None, Some(context));
+    fn readmsg(endpoint: *mut fid_ep, message: *const fi_msg_rma, flags: u64)
+        = Triggering::at(endpoint)?.post(&of_message(Read, message, flags)?);
+    fn write[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, len: usize, _desc: *mut c_void, to: u64, address: u64, key: u64,
+        context: *mut c_void,
+    ) = transfer::<P>(endpoint, Write, &one(base, len), (to, address, key), None, Some(context));
+    fn writev[P: Poster](
+        endpoint: *mut fid_ep, local: *const libc::iovec, _desc: *mut *mut c_void, count: usize, to: u64, address: u64,
+        key: u64, context: *mut c_void,
+    ) = transfer::<P>(endpoint, Write, parts(local, count)?, (to, address, key), None, Some(context));
+    fn writemsg(endpoint: *mut fid_ep, message: *const fi_msg_rma, flags: u64)
+        = Triggering::at(endpoint)?.post(&of_message(Write, message, flags)?);
+    fn inject[P: Poster](endpoint: *mut fid_ep, base: *const c_void, len: usize, to: u64, address: u64, key: u64)
+        = transfer::<P>(endpoint, Write, &one(base, len), (to, address, key), None, None);
+    fn writedata[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64, address: u64, key: u64,
+        context: *mut c_void,
+    ) = transfer::<P>(endpoint, Write, &one(base, len), (to, address, key), Some(data), Some(context));
+    fn injectdata[P: Poster](
+        endpoint: *mut fid_ep, base: *const c_void, len: usize, data: u64, to: u64, address: u64, key: u64,
+    ) = transfer::<P>(endpoint, Write, &one(base, len), (to, address, key), Some(data), None);
 }

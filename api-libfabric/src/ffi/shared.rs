@@ -4,14 +4,17 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::domain::DomainObject;
-use super::endpoint::{least_room, option_of};
-use super::message::{Receiver, SHARED, SHARED_TAGGED};
-use super::{Object, code, fid_of, given, is_free, no, no_bind, no_control, number, posted, put};
+use super::endpoint::{Poster, least_room, option_of};
+use super::message::{SHARED, SHARED_TAGGED};
+use super::{
+    Object, check_free, code, fid_of, fid_ops, given, no, no_bind, no_control, number, posted, put,
+};
 use crate::endpoint::{DEPTH, PostOptions, SharedTransmits};
-use crate::messages::{MatchTag, RECEIVE_OP_FLAGS, SharedReceives};
-use crate::rma::{LocalRange, TRANSMIT_FLAGS};
+use crate::messages::{RECEIVE_OP_FLAGS, SharedReceives};
+use crate::rma::TRANSMIT_FLAGS;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::trigger::{Call, Kind};
 
 pub(super) type TransmitsObject = Object<fid_stx, Arc<SharedTransmits>>;
 
@@ -23,15 +26,7 @@ pub(super) struct ReceivesPart {
 
 pub(super) type ReceivesObject = Object<fid_ep, ReceivesPart>;
 
-static TRANSMITS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: close_transmits,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static TRANSMITS: fi_ops = fid_ops(close_transmits, no_bind, no_control);
 
 static TRANSMITS_OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
@@ -44,15 +39,7 @@ static TRANSMITS_OPS: fi_ops_ep = fi_ops_ep {
     tx_size_left: transmits_left,
 };
 
-static RECEIVES: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: close_receives,
-    bind: no_bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static RECEIVES: fi_ops = fid_ops(close_receives, no_bind, control);
 
 static RECEIVES_OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
@@ -128,42 +115,25 @@ pub(super) unsafe extern "C" fn open_receives(
     })
 }
 
-unsafe extern "C" fn close_transmits(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only shared transmit contexts have this table.
-        let Some(object) = (unsafe { TransmitsObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        if !is_free(&object.inner) {
-            return Err(Errno::BUSY);
-        }
-        // SAFETY:
-        // - `is_free`: no other reference exists, and the caller gives the object up.
-        unsafe { TransmitsObject::destroy(fid) };
+entries! { code -> c_int;
+    fn close_transmits(fid: *mut fid) = TransmitsObject::close(fid, check_free);
+    fn close_receives(fid: *mut fid)
+        = ReceivesObject::close_apart(fid, |part| part.shared.domain(), |part| check_free(&part.shared));
+    fn getopt(fid: *mut fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize)
+        = option_of((level, name), ReceivesObject::at(fid)?.inner.shared.least_room(), value, len);
+    fn setopt(fid: *mut fid, level: c_int, name: c_int, value: *const c_void, len: usize) = {
+        let shared = &ReceivesObject::at(fid)?.inner.shared;
+        shared.set_least_room(least_room((level, name), value, len)?);
         Ok(())
-    })
+    };
 }
 
-unsafe extern "C" fn close_receives(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only shared receive contexts have this table.
-        let Some(object) = (unsafe { ReceivesObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let shared = &object.inner.shared;
-        let domain = shared.domain().clone();
-        domain.watcher().apart(|| {
-            if !is_free(shared) {
-                return Err(Errno::BUSY);
-            }
-            // SAFETY:
-            // - `is_free`: no other reference exists, and the caller gives the object up.
-            unsafe { ReceivesObject::destroy(fid) };
-            Ok(())
-        })
-    })
+entries! { posted -> isize;
+    fn cancel(fid: *mut fid, context: *mut c_void) = ReceivesObject::at(fid)?.inner.shared.cancel(context.addr());
+}
+
+entries! { number -> isize;
+    fn receives_left(context: *mut fid_ep) = Ok(ReceivesObject::at(context)?.inner.shared.room());
 }
 
 /// FI_ENABLE has no effect: the program enables the endpoints that share the context.
@@ -172,46 +142,6 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) 
         FI_ENABLE => 0,
         _ => -Errno::NOSYS.0,
     }
-}
-
-unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
-    posted(|| {
-        // SAFETY:
-        // - only shared receive contexts have this table; likewise below.
-        let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
-        shared.cancel(context.addr())
-    })
-}
-
-unsafe extern "C" fn getopt(
-    fid: *mut fid,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY:
-    // - as above. libfabric's contract: the arguments are valid.
-    code(|| unsafe {
-        let shared = &ReceivesObject::at(fid)?.inner.shared;
-        option_of((level, name), shared.least_room(), value, len)
-    })
-}
-
-unsafe extern "C" fn setopt(
-    fid: *mut fid,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY:
-    // - as above.
-    code(|| unsafe {
-        let shared = &ReceivesObject::at(fid)?.inner.shared;
-        shared.set_least_room(least_room((level, name), value, len)?);
-        Ok(())
-    })
 }
 
 unsafe extern "C" fn cancel_nothing(_fid: *mut fid, _context: *mut c_void) -> isize {
@@ -247,23 +177,14 @@ unsafe extern "C" fn transmits_left(_context: *mut fid_ep) -> isize {
     DEPTH as isize
 }
 
-unsafe extern "C" fn receives_left(context: *mut fid_ep) -> isize {
-    number(|| {
-        // SAFETY:
-        // - only shared receive contexts have this table.
-        let context = unsafe { ReceivesObject::at(context) }?;
-        Ok(context.inner.shared.room())
-    })
-}
-
-impl Receiver for ReceivesPart {
+impl Poster for ReceivesPart {
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
         // SAFETY:
-        // - contract of `Receiver::at`.
+        // - contract of `Poster::at`.
         Ok(&unsafe { ReceivesObject::at(object) }?.inner)
     }
 
-    fn plain(&self, context: *mut c_void) -> PostOptions {
+    fn plain(&self, _sends: bool, context: *mut c_void) -> PostOptions {
         PostOptions {
             context: context.addr(),
             flags: self.flags,
@@ -271,15 +192,13 @@ impl Receiver for ReceivesPart {
         }
     }
 
-    unsafe fn receive(
-        &self,
-        tag: MatchTag,
-        local: &[LocalRange],
-        from: u64,
-        posting: &PostOptions,
-    ) -> Result<()> {
+    unsafe fn post(&self, call: &Call<'_>) -> Result<()> {
+        let Kind::Receive(tag) = call.kind else {
+            return Err(Errno::OPNOTSUPP);
+        };
+        let (local, from) = (call.memory.operand, call.peer);
         // SAFETY:
-        // - contract of `Receiver::receive`.
-        unsafe { self.shared.receive(tag, local, from, posting) }
+        // - contract of `Poster::post`.
+        unsafe { self.shared.receive(tag, local, from, &call.posting) }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::{self, Display, Formatter};
-use std::mem::transmute;
 use std::sync::OnceLock;
 
 use unipgas_core::log::{self, Level, Sink};
 use unipgas_core::variables;
 
-use super::library::find;
+use super::library::function;
 use crate::sys::fi_provider;
 
 type LogEnabled = unsafe extern "C" fn(*const fi_provider, c_int, c_int) -> c_int;
@@ -68,30 +67,24 @@ static TOLD: OnceLock<Told> = OnceLock::new();
 /// # Safety
 /// `provider` is valid until the process exits.
 pub(super) unsafe fn begin(provider: *mut fi_provider) {
-    if let (Ok(define), Ok(get)) = (find(c"fi_param_define"), find(c"fi_param_get")) {
-        // SAFETY:
-        // - the functions of these names have these types.
-        let (define, get) = unsafe {
-            (
-                transmute::<*mut c_void, ParamDefine>(define),
-                transmute::<*mut c_void, ParamGet>(get),
-            )
-        };
+    // SAFETY:
+    // - the functions of these names have these types.
+    let (define, get, enabled, log) = unsafe {
+        (
+            function::<ParamDefine>(c"fi_param_define"),
+            function::<ParamGet>(c"fi_param_get"),
+            function::<LogEnabled>(c"fi_log_enabled"),
+            function::<Log>(c"fi_log"),
+        )
+    };
+    if let (Ok(define), Ok(get)) = (define, get) {
         for (name, variable) in PARAMETERS {
             // SAFETY:
-            // - contract of this call: `provider` is valid. `find` has returned libfabric's functions.
+            // - contract of this call: `provider` is valid. The functions are libfabric's.
             unsafe { parameter(provider, (define, get), name, variable) };
         }
     }
-    if let (Ok(enabled), Ok(log)) = (find(c"fi_log_enabled"), find(c"fi_log")) {
-        // SAFETY:
-        // - the functions of these names have these types.
-        let (enabled, log) = unsafe {
-            (
-                transmute::<*mut c_void, LogEnabled>(enabled),
-                transmute::<*mut c_void, Log>(log),
-            )
-        };
+    if let (Ok(enabled), Ok(log)) = (enabled, log) {
         let _ = TOLD.set(Told {
             provider,
             enabled,
@@ -146,18 +139,13 @@ pub(super) struct Shown(pub Kind, pub u64);
 impl Display for Shown {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut text = [0_u8; 512];
-        if let Ok(tostr) = find(c"fi_tostr_r") {
-            let kind = self.0 as c_int;
-            // SAFETY:
-            // - the function of this name has this type, and ends its text within the length.
-            // - the function reads enumerations and bit sets from the first bytes of a little-endian word.
-            unsafe {
-                transmute::<*mut c_void, ToStr>(tostr)(
-                    text.as_mut_ptr().cast(),
-                    text.len(),
-                    (&raw const self.1).cast(),
-                    kind,
-                );
+        // SAFETY:
+        // - the function of this name has this type, and ends its text within the length.
+        // - the function reads enumerations and bit sets from the first bytes of a little-endian word.
+        unsafe {
+            if let Ok(tostr) = function::<ToStr>(c"fi_tostr_r") {
+                let (place, value) = (text.as_mut_ptr().cast(), (&raw const self.1).cast());
+                tostr(place, text.len(), value, self.0 as c_int);
             }
         }
         match CStr::from_bytes_until_nul(&text) {

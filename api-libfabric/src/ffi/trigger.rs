@@ -3,81 +3,41 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::atomic::{NO_COMPARE, NO_RESULT};
 use super::counter::CounterObject;
 use super::endpoint::{EndpointPart, part};
-use super::rma::{NO_COMPARE, NO_RESULT, parts, remote_parts};
-use super::{code, given};
-use crate::atomics::{AtomicOperands, Family, check};
+use super::message::{of_message, of_tagged_message};
+use super::{atomic, given, rma};
+use crate::atomics::{Family, check};
 use crate::counter::Counter;
 use crate::domain::Domain;
-use crate::endpoint::PostOptions;
-use crate::messages::MatchTag;
-use crate::rma::{LocalRange, RemotePart, RmaKind, TRANSMIT_FLAGS};
+use crate::rma::{RmaKind, TRANSMIT_FLAGS, check_parts};
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::trigger::{Action, Kind, Request, Work};
+use crate::trigger::{Action, Call, Kind, Request, Work};
 
-/// The memory of an operation.
-#[derive(Default)]
-pub(super) struct Lists<'a> {
-    pub local: &'a [LocalRange],
-    pub compare: &'a [LocalRange],
-    pub result: &'a [LocalRange],
-    pub remote: &'a [RemotePart],
-}
-
-/// Copies the arguments of a deferred operation. Errors: [`Errno::NOSYS`] if it cannot be deferred, [`Errno::OPBADSTATE`], [`Errno::INVAL`].
-fn request(
-    part: &EndpointPart,
-    kind: Kind,
-    lists: &Lists<'_>,
-    peer: u64,
-    posting: PostOptions,
-) -> Result<Request> {
+/// Copies a call for later. Errors: [`Errno::NOSYS`] if it cannot be deferred, [`Errno::OPBADSTATE`], [`Errno::INVAL`].
+fn request(part: &EndpointPart, call: &Call<'_>) -> Result<Request> {
     if !part.endpoint.is_enabled() {
         return Err(Errno::OPBADSTATE);
     }
     // An injected payload is valid only during the call, so it cannot be deferred.
-    let known = match kind {
+    let known = match call.kind {
         Kind::Receive(_) => FI_COMPLETION | FI_MORE,
         Kind::Send(_) => (TRANSMIT_FLAGS | FI_MATCH_COMPLETE) & !FI_INJECT,
         _ => TRANSMIT_FLAGS & !FI_INJECT,
     };
-    if posting.flags & !known != 0 {
+    if call.posting.flags & !known != 0 {
         return Err(Errno::NOSYS);
     }
-    match kind {
-        Kind::Atomic(family, what) => {
-            let operands = AtomicOperands {
-                operand: lists.local,
-                compare: lists.compare,
-                result: lists.result,
-                remote: lists.remote,
-            };
-            match check(family, what, &operands, &posting) {
-                Err(Errno::OPNOTSUPP) => return Err(Errno::NOSYS),
-                checked => checked.map(drop)?,
-            }
-        }
-        _ if lists
-            .local
-            .iter()
-            .any(|part| part.ptr.is_null() && part.len > 0) =>
-        {
-            return Err(Errno::INVAL);
-        }
-        _ => {}
+    match call.kind {
+        Kind::Atomic(family, what) => match check(family, what, &call.memory, &call.posting) {
+            Err(Errno::OPNOTSUPP) => return Err(Errno::NOSYS),
+            checked => checked.map(drop)?,
+        },
+        _ => check_parts(call.memory.operand)?,
     }
-    Ok(Request {
-        endpoint: part.endpoint.clone(),
-        kind,
-        local: lists.local.to_vec(),
-        compare: lists.compare.to_vec(),
-        result: lists.result.to_vec(),
-        remote: lists.remote.to_vec(),
-        peer,
-        posting,
-    })
+    Ok(Request::copy(&part.endpoint, call))
 }
 
 /// # Safety
@@ -98,13 +58,9 @@ unsafe fn counter(domain: &Arc<Domain>, counter: *mut fid_cntr) -> Result<Arc<Co
 /// # Safety
 /// The context is null or a `struct fi_triggered_context` with a counter of this provider. The memory stays valid until the operation has ended.
 #[cold]
-pub(super) unsafe fn trigger(
-    part: &EndpointPart,
-    kind: Kind,
-    lists: &Lists<'_>,
-    peer: u64,
-    posting: PostOptions,
-) -> Result<()> {
+pub(super) unsafe fn trigger(part: &EndpointPart, call: &Call<'_>) -> Result<()> {
+    let mut call = *call;
+    let posting = &mut call.posting;
     if posting.flags & part.endpoint.options().caps & FI_TRIGGER == 0 {
         return Err(Errno::BADFLAGS);
     }
@@ -112,10 +68,7 @@ pub(super) unsafe fn trigger(
     if posting.quiet {
         return Err(Errno::NOSYS);
     }
-    let posting = PostOptions {
-        flags: posting.flags & !FI_TRIGGER,
-        ..posting
-    };
+    posting.flags &= !FI_TRIGGER;
     let domain = part.endpoint.domain();
     // SAFETY:
     // - contract of this call: the context is null or valid.
@@ -128,9 +81,9 @@ pub(super) unsafe fn trigger(
         let [trigger, threshold, _] = context.trigger;
         (counter(domain, trigger as *mut fid_cntr)?, threshold as u64)
     };
-    let request = request(part, kind, lists, peer, posting)?;
+    let request = request(part, &call)?;
     domain.defer(Work {
-        name: posting.context,
+        name: call.posting.context,
         deferred: false,
         trigger,
         threshold,
@@ -143,8 +96,8 @@ pub(super) unsafe fn trigger(
 ///
 /// # Safety
 /// The argument fits the command.
-pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| match command {
+pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_void) -> Result<()> {
+    match command {
         // SAFETY:
         // - contract of this call: the argument of FI_QUEUE_WORK is null or a `struct fi_deferred_work`.
         FI_QUEUE_WORK => unsafe { queue(domain, arg.cast()) },
@@ -169,7 +122,7 @@ pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_v
             Ok(())
         }
         _ => Err(Errno::NOSYS),
-    })
+    }
 }
 
 /// # Safety
@@ -220,113 +173,45 @@ unsafe fn queue(domain: &Arc<Domain>, work: *const fi_deferred_work) -> Result<(
 /// # Safety
 /// `op` points to the structure of this kind of operation.
 unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
+    /// The endpoint and the call of a structure.
+    macro_rules! described {
+        ($structure:ty, |$op:ident| $call:expr) => {{
+            let $op = &*op.cast::<$structure>();
+            ($op.ep, $call)
+        }};
+    }
     // SAFETY:
     // - contract of this call: `op` points to the structure of `kind`.
     unsafe {
-        match kind {
-            FI_OP_SEND | FI_OP_RECV => {
-                let op = &*op.cast::<fi_op_msg>();
-                let (part, message) = (part(op.ep)?, &op.msg);
-                let lists = Lists {
-                    local: parts(message.msg_iov, message.iov_count)?,
-                    ..Lists::default()
-                };
-                let (kind, data) = match kind {
-                    FI_OP_SEND => (Kind::Send(MatchTag::NONE), message.data),
-                    _ => (Kind::Receive(MatchTag::NONE), 0),
-                };
-                let posting = part.flagged(message.context, op.flags, data);
-                request(part, kind, &lists, message.addr, posting)
-            }
-            FI_OP_TSEND | FI_OP_TRECV => {
-                let op = &*op.cast::<fi_op_tagged>();
-                let (part, message) = (part(op.ep)?, &op.msg);
-                let lists = Lists {
-                    local: parts(message.msg_iov, message.iov_count)?,
-                    ..Lists::default()
-                };
-                let tag = |ignore| MatchTag {
-                    tag: Some(message.tag),
-                    ignore,
-                };
-                let (kind, data) = match kind {
-                    FI_OP_TSEND => (Kind::Send(tag(0)), message.data),
-                    _ => (Kind::Receive(tag(message.ignore)), 0),
-                };
-                let posting = part.flagged(message.context, op.flags, data);
-                request(part, kind, &lists, message.addr, posting)
-            }
-            FI_OP_READ | FI_OP_WRITE => {
-                let op = &*op.cast::<fi_op_rma>();
-                let (part, message) = (part(op.ep)?, &op.msg);
-                let lists = Lists {
-                    local: parts(message.msg_iov, message.iov_count)?,
-                    remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
-                    ..Lists::default()
-                };
-                let direction = match kind {
-                    FI_OP_READ if op.flags & FI_REMOTE_CQ_DATA != 0 => return Err(Errno::BADFLAGS),
-                    FI_OP_READ => RmaKind::Read,
-                    _ => RmaKind::Write,
-                };
-                let posting = part.flagged(message.context, op.flags, message.data);
-                request(
-                    part,
-                    Kind::Transfer(direction),
-                    &lists,
-                    message.addr,
-                    posting,
-                )
-            }
-            FI_OP_ATOMIC => {
-                let op = &*op.cast::<fi_op_atomic>();
-                atomic(
-                    op.ep,
-                    Family::Base,
-                    &op.msg,
-                    NO_COMPARE,
-                    NO_RESULT,
-                    op.flags,
-                )
-            }
-            FI_OP_FETCH_ATOMIC => {
-                let op = &*op.cast::<fi_op_fetch_atomic>();
+        let (endpoint, call) = match kind {
+            FI_OP_SEND => described!(fi_op_msg, |op| of_message(Kind::Send, &op.msg, op.flags)),
+            FI_OP_RECV => described!(fi_op_msg, |op| of_message(Kind::Receive, &op.msg, op.flags)),
+            FI_OP_TSEND => described!(fi_op_tagged, |op| {
+                of_tagged_message(Kind::Send, &op.msg, op.flags)
+            }),
+            FI_OP_TRECV => described!(fi_op_tagged, |op| {
+                of_tagged_message(Kind::Receive, &op.msg, op.flags)
+            }),
+            FI_OP_READ => described!(fi_op_rma, |op| {
+                rma::of_message(RmaKind::Read, &op.msg, op.flags)
+            }),
+            FI_OP_WRITE => described!(fi_op_rma, |op| {
+                rma::of_message(RmaKind::Write, &op.msg, op.flags)
+            }),
+            FI_OP_ATOMIC => described!(fi_op_atomic, |op| {
+                atomic::of_message(Family::Base, &op.msg, NO_COMPARE, NO_RESULT, op.flags)
+            }),
+            FI_OP_FETCH_ATOMIC => described!(fi_op_fetch_atomic, |op| {
                 let result = (op.fetch.msg_iov, op.fetch.iov_count);
-                atomic(op.ep, Family::Fetch, &op.msg, NO_COMPARE, result, op.flags)
-            }
-            FI_OP_COMPARE_ATOMIC => {
-                let op = &*op.cast::<fi_op_compare_atomic>();
+                atomic::of_message(Family::Fetch, &op.msg, NO_COMPARE, result, op.flags)
+            }),
+            FI_OP_COMPARE_ATOMIC => described!(fi_op_compare_atomic, |op| {
                 let result = (op.fetch.msg_iov, op.fetch.iov_count);
                 let compare = (op.compare.msg_iov, op.compare.iov_count);
-                atomic(op.ep, Family::Compare, &op.msg, compare, result, op.flags)
-            }
-            _ => Err(Errno::NOSYS),
-        }
-    }
-}
-
-/// # Safety
-/// The structures and lists are valid, as for [`operation`].
-unsafe fn atomic(
-    ep: *mut fid_ep,
-    family: Family,
-    message: &fi_msg_atomic,
-    compare: (*const fi_ioc, usize),
-    result: (*mut fi_ioc, usize),
-    flags: u64,
-) -> Result<Request> {
-    // SAFETY:
-    // - contract of this call: the structures and lists are valid.
-    unsafe {
-        let part = part(ep)?;
-        let lists = Lists {
-            local: parts(message.msg_iov, message.iov_count)?,
-            compare: parts(compare.0, compare.1)?,
-            result: parts(result.0.cast_const(), result.1)?,
-            remote: remote_parts(message.rma_iov, message.rma_iov_count)?,
+                atomic::of_message(Family::Compare, &op.msg, compare, result, op.flags)
+            }),
+            _ => return Err(Errno::NOSYS),
         };
-        let posting = part.flagged(message.context, flags, 0);
-        let kind = Kind::Atomic(family, (message.datatype, message.op));
-        request(part, kind, &lists, message.addr, posting)
+        request(part(endpoint)?, &call?)
     }
 }

@@ -6,13 +6,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::waiters::Waiters;
-use unipgas_core::{Error, waits};
+use unipgas_core::Error;
+use unipgas_core::wait_point::WaitPoint;
 
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
 use super::poll::has_changed;
-use super::{Object, code, deadline, fid_of, fid_ops, given, no_bind, put};
+use super::{Object, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::process;
@@ -44,7 +44,7 @@ impl Member {
                 let counter = counter.upgrade();
                 counter.is_some_and(|it| {
                     let changed = || has_changed(&it, seen).then_some(());
-                    it.attached.progress_until(changed).is_some()
+                    it.waits.attached.progress_until(changed).is_some()
                 })
             }
             Member::Events(events) => events.upgrade().is_some_and(|it| it.arm().is_err()),
@@ -54,9 +54,15 @@ impl Member {
     /// Checks the liveness of the member's peers.
     fn look_at_peers(&self) {
         match self {
-            Member::Queue(queue) => queue.upgrade().iter().for_each(|it| it.attached.look()),
+            Member::Queue(queue) => queue
+                .upgrade()
+                .iter()
+                .for_each(|it| it.waits.attached.look()),
             Member::Counter(counter, _) => {
-                counter.upgrade().iter().for_each(|it| it.attached.look());
+                counter
+                    .upgrade()
+                    .iter()
+                    .for_each(|it| it.waits.attached.look());
             }
             Member::Events(_) => {}
         }
@@ -66,7 +72,7 @@ impl Member {
 pub(super) struct WaitSet {
     fabric: Arc<Fabric>,
     wait: c_int,
-    waiters: Waiters,
+    point: WaitPoint,
     members: Mutex<Vec<Member>>,
 }
 
@@ -106,7 +112,7 @@ pub(super) unsafe extern "C" fn open_wait(
         let inner = WaitSet {
             fabric: fabric.inner.clone(),
             wait,
-            waiters: Waiters::default(),
+            point: WaitPoint::default(),
             members: Mutex::default(),
         };
         // SAFETY:
@@ -154,12 +160,7 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
         // SAFETY:
         // - only wait sets have this table.
         let set = &unsafe { WaitObject::at(set) }?.inner;
-        let _inside = set.waiters.enter();
-        let mut check = || {
-            waits::call("fi_wait");
-            set.members.lock().iter().for_each(Member::look_at_peers);
-            set.waiters.check()
-        };
+        let look_at_peers = || set.members.lock().iter().for_each(Member::look_at_peers);
         let look = || {
             let mut members = set.members.lock();
             // Looks at all members: each look progresses its member and updates the values seen.
@@ -168,7 +169,8 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
                 .filter_map(|member| member.look().then_some(()));
             news.last()
         };
-        let waited = process::engine()?.wait_for(deadline(timeout), &mut check, look);
+        let (engine, call) = (process::engine()?, ("fi_wait", deadline(timeout)));
+        let waited = set.point.wait(&engine, call, look_at_peers, look);
         waited.map_err(|error| match error {
             Error::Ended => Errno::CANCELED,
             _ => Errno::TIMEDOUT,
@@ -176,38 +178,16 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
     })
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only wait sets have this table. libfabric's contract: the argument fits the command.
-        unsafe {
-            let set = &WaitObject::at(fid)?.inner;
-            match command {
-                FI_GETWAIT => Err(Errno::NODATA),
-                FI_GETWAITOBJ => put(arg.cast::<c_int>(), set.wait),
-                _ => Err(Errno::NOSYS),
-            }
-        }
-    })
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    code(|| {
-        // SAFETY:
-        // - only wait sets have this table.
-        let Some(object) = (unsafe { WaitObject::to_close(fid) })? else {
-            return Ok(());
-        };
-        let set = &object.inner;
+entries! { code -> c_int;
+    fn control(fid: *mut fid, command: c_int, arg: *mut c_void)
+        = control_waits((command, arg), None, WaitObject::at(fid)?.inner.wait);
+    fn close(fid: *mut fid) = WaitObject::close(fid, |set| {
         if set.members.lock().iter().any(Member::is_there) {
             return Err(Errno::BUSY);
         }
         if let Ok(engine) = process::engine() {
-            set.waiters.end(|| engine.ring());
+            set.point.end(&engine);
         }
-        // SAFETY:
-        // - the waits have ended, no member is left, and the caller gives the object up.
-        unsafe { WaitObject::destroy(fid) };
         Ok(())
-    })
+    });
 }

@@ -4,7 +4,7 @@ use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
 use unipgas_core::{Deadline, Engine};
 
 use super::shared::{Several, Taken};
-use super::{After, Awaited, Messages, errno};
+use super::{After, Awaited, AwaitedKind, Messages, errno};
 use crate::completion::CqEntry;
 use crate::name::EndpointName;
 use crate::operation::Reports;
@@ -13,6 +13,17 @@ use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_MULTI_RECV, FI_REMOTE_CQ_DATA};
 use crate::target::SHAPE;
+
+/// The entry that returns a buffer for several messages to the program.
+pub(super) const GIVEN_BACK: CqEntry = CqEntry {
+    context: 0,
+    flags: FI_MULTI_RECV,
+    len: 0,
+    buffer: 0,
+    data: 0,
+    tag: 0,
+    source: 0,
+};
 
 pub(super) fn scatter(bytes: &[u8], parts: &[LocalRange]) {
     let mut rest = bytes;
@@ -182,7 +193,7 @@ impl State {
         let mut awaited = messages.awaited.iter().flatten();
         messages.sent.iter().any(|sent| sent.to == number)
             || messages.collectives.destinations().any(|to| to == number)
-            || awaited.any(|awaited| awaited.answer && awaited.source == Some(number))
+            || awaited.any(|it| it.kind == AwaitedKind::Answer && it.source == Some(number))
     }
 
     #[inline(always)]
@@ -296,7 +307,9 @@ impl State {
         };
         let apart = messages.mailbox.take_apart(ticket);
         match messages.mailbox.test_receive(ticket) {
-            Some(result) if awaited.answer => self.answered(reports, &awaited, result),
+            Some(result) if awaited.kind == AwaitedKind::Answer => {
+                self.answered(reports, &awaited, result)
+            }
             Some(result) => self.report_end(reports, &awaited, apart, result),
             // An earlier receive with this index has ended.
             None => *place = Some(awaited),
@@ -317,9 +330,9 @@ impl State {
             }
             Ok(received) => self.received(reports, awaited, &received),
             Err(error) => {
-                let entry = CqEntry {
-                    flags: if awaited.several { FI_MULTI_RECV } else { 0 },
-                    ..CqEntry::default()
+                let entry = match awaited.kind {
+                    AwaitedKind::Several | AwaitedKind::Cancelled => GIVEN_BACK,
+                    _ => CqEntry::default(),
                 };
                 let _ = reports.fail_with(&awaited.report, errno(error), entry, 0);
             }
@@ -345,16 +358,13 @@ impl State {
             return;
         };
         match shared.taken(drawn.of, reports.selective[1]) {
-            Some(Taken::Whole(report, parts, bounce)) => {
+            Some(Taken::Whole(report, to)) => {
                 let awaited = Awaited {
                     ticket,
                     report,
                     source: None,
-                    parts,
-                    bounce,
-                    several: false,
-                    cancelled: false,
-                    answer: false,
+                    to,
+                    kind: AwaitedKind::One,
                 };
                 self.report_end(reports, &awaited, apart, result);
             }
@@ -368,14 +378,10 @@ impl State {
 
     #[inline(always)]
     fn received(&mut self, reports: &Reports, awaited: &Awaited, received: &Received) {
-        let parts = awaited.parts.list();
-        let capacity: usize = parts.iter().map(|part| part.len).sum();
-        if let Some(bounce) = &awaited.bounce {
-            scatter(&bounce[..received.len.min(bounce.len())], parts);
-        }
+        let capacity: usize = awaited.to.list().iter().map(|part| part.len).sum();
+        awaited.to.fill(received.len);
         let mut entry = self.entry(received);
-        let discarded = parts.is_empty() && awaited.bounce.is_some();
-        if received.len <= capacity || discarded {
+        if received.len <= capacity || awaited.to.is_nowhere() {
             let sender = || self.messages.as_ref()?.name_of(received.source);
             reports.succeed_from(&awaited.report, entry, sender);
         } else {
@@ -396,21 +402,16 @@ impl State {
             return;
         };
         let place = messages.awaited.get_mut(share.of.index());
-        let Some((place, report, cancelled)) = place.and_then(|place| {
-            let awaited = place.as_ref()?;
-            let (report, cancelled) = (awaited.report, awaited.cancelled);
-            Some((place, report, cancelled))
-        }) else {
-            return;
+        let Some(place) = place else { return };
+        let Some(awaited) = place else { return };
+        let several = Several {
+            report: awaited.report,
+            last: share.last,
+            cancelled: awaited.kind == AwaitedKind::Cancelled,
         };
         if share.last {
             *place = None;
         }
-        let several = Several {
-            report,
-            last: share.last,
-            cancelled,
-        };
         let place = (share.buffer, share.capacity);
         self.report_part(reports, several, place, apart, result);
     }
@@ -432,10 +433,6 @@ impl State {
             last,
             cancelled,
         } = several;
-        let given_back = CqEntry {
-            flags: FI_MULTI_RECV,
-            ..CqEntry::default()
-        };
         let told = last && !cancelled;
         // Reported always: only this report returns the buffer to the program.
         report.wanted |= told;
@@ -473,11 +470,11 @@ impl State {
         if by_itself && let Some(queue) = &reports.receive {
             queue.push(CqEntry {
                 context: report.context,
-                ..given_back
+                ..GIVEN_BACK
             });
         }
         if last && cancelled {
-            let _ = reports.fail_with(&report, Errno::CANCELED, given_back, 0);
+            let _ = reports.fail_with(&report, Errno::CANCELED, GIVEN_BACK, 0);
         }
     }
 }

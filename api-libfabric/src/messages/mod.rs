@@ -21,6 +21,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::watcher::{Beats, Watched};
 use unipgas_core::{Deadline, Engine, Error, RegionKey, Remote, RemoteRegion};
 
+use ends::scatter;
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 /// Maximum peers with which an endpoint exchanges messages at a time.
 pub(crate) const MOST_PEERS: usize = SHAPE.peers * (1 + SHAPE.more);
@@ -169,25 +170,60 @@ impl After {
     }
 }
 
-/// Destination of a message, mostly one part.
+/// Destination of a message.
+pub(crate) struct Destination {
+    parts: Parts,
+    /// A buffer for the whole message, unless it goes directly to one part.
+    bounce: Option<Box<[u8]>>,
+}
+
+/// Mostly one part.
 enum Parts {
     One(LocalRange),
     Many(Box<[LocalRange]>),
 }
 
-impl Parts {
-    fn of(parts: &[LocalRange]) -> Parts {
-        match parts {
+impl Destination {
+    /// For a message of at most `len` bytes, all that the parts hold.
+    fn of(parts: &[LocalRange], len: usize) -> Destination {
+        let bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());
+        Destination::with(parts, bounce)
+    }
+
+    fn with(parts: &[LocalRange], bounce: Option<Box<[u8]>>) -> Destination {
+        let parts = match parts {
             [part] => Parts::One(*part),
             parts => Parts::Many(parts.into()),
-        }
+        };
+        Destination { parts, bounce }
     }
 
     fn list(&self) -> &[LocalRange] {
-        match self {
+        match &self.parts {
             Parts::One(part) => std::slice::from_ref(part),
             Parts::Many(parts) => parts,
         }
+    }
+
+    /// The memory for the message. A move of the destination does not move it.
+    fn buffer(&mut self) -> *mut u8 {
+        match (&mut self.bounce, &self.parts) {
+            (Some(bounce), _) => bounce.as_mut_ptr(),
+            (None, Parts::One(part)) if !part.ptr.is_null() => part.ptr,
+            _ => std::ptr::NonNull::<u8>::dangling().as_ptr(),
+        }
+    }
+
+    /// Moves the first `len` bytes of the message from the buffer to the parts.
+    fn fill(&self, len: usize) {
+        if let Some(bounce) = &self.bounce {
+            scatter(&bounce[..len.min(bounce.len())], self.list());
+        }
+    }
+
+    /// Whether the message is discarded.
+    fn is_nowhere(&self) -> bool {
+        self.list().is_empty() && self.bounce.is_some()
     }
 }
 
@@ -196,15 +232,19 @@ struct Awaited {
     ticket: ReceiveTicket,
     report: Report,
     source: Option<u32>,
-    parts: Parts,
-    /// A buffer for the whole message, unless it goes directly to one part.
-    bounce: Option<Box<[u8]>>,
+    to: Destination,
+    kind: AwaitedKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AwaitedKind {
+    One,
     /// The buffer is for several messages (FI_MULTI_RECV).
-    several: bool,
-    /// It is cancelled, and waits for messages that still arrive in its buffer.
-    cancelled: bool,
+    Several,
+    /// As `Several`, but it is cancelled, and waits for messages that still arrive in its buffer.
+    Cancelled,
     /// The message is the answer to an atomic operation. The parts get its results.
-    answer: bool,
+    Answer,
 }
 
 /// A message that FI_PEEK | FI_CLAIM has found. It waits for a receive with that context.
@@ -461,35 +501,6 @@ pub(crate) fn errno(error: Error) -> Errno {
 }
 
 impl Messages {
-    /// Receives messages one after the other into one buffer.
-    ///
-    /// # Safety
-    /// The memory is valid for writes until the last message has ended.
-    unsafe fn await_several(
-        &mut self,
-        pattern: Pattern,
-        report: Report,
-        part: LocalRange,
-        least_room: usize,
-    ) {
-        // SAFETY:
-        // - contract of this call: the memory is valid for writes until the last message has ended.
-        let ticket = unsafe {
-            self.mailbox
-                .receive_several(pattern, part.ptr, part.len, least_room)
-        };
-        self.keep(Awaited {
-            ticket,
-            report,
-            source: pattern.source,
-            parts: Parts::One(part),
-            bounce: None,
-            several: true,
-            cancelled: false,
-            answer: false,
-        });
-    }
-
     #[inline]
     fn keep(&mut self, awaited: Awaited) {
         let index = awaited.ticket.index();
@@ -497,26 +508,5 @@ impl Messages {
             self.awaited.resize_with(index + 1, || None);
         }
         self.awaited[index] = Some(awaited);
-    }
-
-    #[inline]
-    fn await_message(
-        &mut self,
-        ticket: ReceiveTicket,
-        report: Report,
-        source: Option<u32>,
-        parts: &[LocalRange],
-        bounce: Option<Box<[u8]>>,
-    ) {
-        self.keep(Awaited {
-            ticket,
-            report,
-            source,
-            parts: Parts::of(parts),
-            bounce,
-            several: false,
-            cancelled: false,
-            answer: false,
-        });
     }
 }

@@ -11,7 +11,7 @@ use unipgas_core::{AtomicOp, Engine, Error};
 
 use super::ends::scatter;
 use super::post::gathered;
-use super::{After, Awaited, MatchTag, Messages, Parts, Sent, errno};
+use super::{After, Awaited, AwaitedKind, Destination, MatchTag, Messages, Sent, errno};
 use crate::atomics::{AtomicOperands, Family, Valid, check, valid};
 use crate::completion::CqEntry;
 use crate::endpoint::{Endpoint, PostOptions};
@@ -135,20 +135,18 @@ impl Endpoint {
             ignore: ALL,
         };
         let len = results.iter().map(|part| part.len).sum();
-        let mut bounce = vec![0; len].into_boxed_slice();
+        let bounce = vec![0; len].into_boxed_slice();
+        let mut to = Destination::with(&results, Some(bounce));
         // SAFETY:
-        // - `bounce` stays in the `Awaited` until the receive has ended.
-        let ticket = unsafe { messages.mailbox.receive(pattern, bounce.as_mut_ptr(), len) };
+        // - the buffer stays in the `Awaited` until the receive has ended.
+        let ticket = unsafe { messages.mailbox.receive(pattern, to.buffer(), len) };
         messages.unanswered += 1;
         messages.keep(Awaited {
             ticket,
             report,
             source: Some(number),
-            parts: Parts::of(&results),
-            bounce: Some(bounce),
-            several: false,
-            cancelled: false,
-            answer: true,
+            to,
+            kind: AwaitedKind::Answer,
         });
         state.report_messages(reports);
         Ok(())
@@ -292,7 +290,7 @@ impl State {
         };
         let engine = self.domain.engine();
         let source = received.source;
-        if awaited.parts.list().is_empty() && awaited.bounce.is_some() {
+        if awaited.to.is_nowhere() {
             messages.refuse(engine, source, request, Errno::CANCELED);
             return reports.succeed_with(&awaited.report, entry);
         }
@@ -300,7 +298,7 @@ impl State {
             let _ = reports.fail(&awaited.report, Errno::INVAL);
             return;
         };
-        let done = match awaited.parts.list() {
+        let done = match awaited.to.list() {
             [part] => {
                 // SAFETY:
                 // - contract of `Endpoint::receive` or `SharedReceives::receive`: the part is valid for reads and writes until the receive has ended.
@@ -349,9 +347,7 @@ impl State {
             let _ = reports.fail(&awaited.report, Errno(failure));
             return;
         }
-        if let Some(results) = &awaited.bounce {
-            scatter(results, awaited.parts.list());
-        }
+        awaited.to.fill(usize::MAX);
         reports.succeed(&awaited.report);
     }
 }

@@ -2,7 +2,8 @@
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
-use super::{After, Awaited, Claimed, MatchTag, Sent, errno};
+use super::ends::GIVEN_BACK;
+use super::{After, Awaited, AwaitedKind, Claimed, Destination, MatchTag, Sent, errno};
 use crate::completion::CqEntry;
 use crate::endpoint::{Endpoint, PostOptions, RECEIVES, fence};
 use crate::operation::{CounterEvent, Report, Reports};
@@ -200,26 +201,31 @@ impl Endpoint {
             state.progress(reports);
             return Err(Errno::AGAIN);
         }
-        if flags & FI_MULTI_RECV != 0 {
-            let [part] = parts else {
-                return Err(Errno::INVAL);
-            };
-            // SAFETY:
-            // - contract of this call: the memory is valid for writes until the operation is complete.
-            unsafe { messages.await_several(pattern, report, *part, state.least_room) };
-            state.report_messages(reports);
-            return Ok(());
+        let several = flags & FI_MULTI_RECV != 0;
+        if several && parts.len() != 1 {
+            return Err(Errno::INVAL);
         }
-        let mut bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());
-        let buffer = match (&mut bounce, parts.first()) {
-            (Some(bounce), _) => bounce.as_mut_ptr(),
-            (None, Some(part)) if !part.ptr.is_null() => part.ptr,
-            _ => std::ptr::NonNull::<u8>::dangling().as_ptr(),
-        };
+        let mut to = Destination::of(parts, len);
+        let (buffer, least) = (to.buffer(), self.least_room());
+        let mailbox = &mut messages.mailbox;
         // SAFETY:
-        // - contract of this call: the memory is valid for writes. The `Awaited` keeps `bounce` until the receive has ended.
-        let ticket = unsafe { messages.mailbox.receive(pattern, buffer, len) };
-        messages.await_message(ticket, report, source, parts, bounce);
+        // - contract of this call: the memory is valid for writes. The `Awaited` keeps a bounce buffer until the receive has ended.
+        let (ticket, kind) = unsafe {
+            match several {
+                true => (
+                    mailbox.receive_several(pattern, buffer, len, least),
+                    AwaitedKind::Several,
+                ),
+                false => (mailbox.receive(pattern, buffer, len), AwaitedKind::One),
+            }
+        };
+        messages.keep(Awaited {
+            ticket,
+            report,
+            source,
+            to,
+            kind,
+        });
         state.report_messages(reports);
         Ok(())
     }
@@ -228,37 +234,30 @@ impl Endpoint {
     pub fn cancel(&self, context: usize) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::NOENT)?;
-        let meant = |awaited: &Awaited| {
-            awaited.report.context == context && !awaited.answer && !awaited.cancelled
-        };
-        let mut known = messages
-            .awaited
-            .iter_mut()
-            .find(|place| place.as_ref().is_some_and(meant));
-        if let Some(place) = &mut known
-            && let Some(awaited) = place
-            && awaited.several
-            && let Some(at_once) = messages.mailbox.cancel_several(awaited.ticket)
-        {
-            let report = awaited.report;
-            if !at_once {
-                awaited.cancelled = true;
+        let awaited = messages.awaited.iter_mut();
+        for place in awaited {
+            let Some(awaited) = place else { continue };
+            let (report, ticket) = (awaited.report, awaited.ticket);
+            if report.context != context {
+                continue;
+            }
+            let (entry, cancelled) = match awaited.kind {
+                AwaitedKind::Cancelled | AwaitedKind::Answer => continue,
+                AwaitedKind::One if messages.mailbox.cancel_receive(ticket) => {
+                    (CqEntry::default(), true)
+                }
+                AwaitedKind::One => break,
+                AwaitedKind::Several => match messages.mailbox.cancel_several(ticket) {
+                    Some(at_once) => (GIVEN_BACK, at_once),
+                    None => break,
+                },
+            };
+            if !cancelled {
+                awaited.kind = AwaitedKind::Cancelled;
                 return Ok(());
             }
-            **place = None;
-            let entry = CqEntry {
-                flags: FI_MULTI_RECV,
-                ..CqEntry::default()
-            };
-            return reports.fail_with(&report, Errno::CANCELED, entry, 0);
-        } else if let Some(place) = known
-            && let Some(awaited) = place
-            && !awaited.several
-            && messages.mailbox.cancel_receive(awaited.ticket)
-        {
-            let report = awaited.report;
             *place = None;
-            return reports.fail(&report, Errno::CANCELED);
+            return reports.fail_with(&report, Errno::CANCELED, entry, 0);
         }
         let known = messages.sent.iter().position(
             |sent| matches!(&sent.after, After::Report(report) if report.context == context),
@@ -334,7 +333,13 @@ impl State {
             0 => parts,
             _ => &[],
         };
-        messages.await_message(claim.ticket, *report, None, parts, Some(claim.bytes));
+        messages.keep(Awaited {
+            ticket: claim.ticket,
+            report: *report,
+            source: None,
+            to: Destination::with(parts, Some(claim.bytes)),
+            kind: AwaitedKind::One,
+        });
         // The mailbox may have reported its end already.
         self.report_receive(reports, claim.ticket);
         Ok(true)

@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use unipgas_core::message::{Pool, PoolTicket, Wanted};
 use unipgas_core::transport::Life;
 
+use super::ends::GIVEN_BACK;
 use super::post::check_receive;
-use super::{MatchTag, Messages, Parts};
+use super::{Destination, MatchTag, Messages};
 use crate::av::AddressVector;
 use crate::completion::CqEntry;
 use crate::domain::Domain;
@@ -43,8 +44,7 @@ struct Users {
 struct Posted {
     ticket: PoolTicket,
     report: Report,
-    parts: Parts,
-    bounce: Option<Box<[u8]>>,
+    to: Destination,
     several: bool,
     /// The only accepted sender. `None`: any.
     from: Option<EndpointName>,
@@ -54,7 +54,7 @@ struct Posted {
 
 /// A receive that a message has taken.
 pub(super) enum Taken {
-    Whole(Report, Parts, Option<Box<[u8]>>),
+    Whole(Report, Destination),
     Part(Several),
 }
 
@@ -174,12 +174,8 @@ impl SharedReceives {
         if several && parts.len() != 1 {
             return Err(Errno::INVAL);
         }
-        let mut bounce = (parts.len() > 1).then(|| vec![0u8; len].into_boxed_slice());
-        let buffer = match (&mut bounce, parts.first()) {
-            (Some(bounce), _) => bounce.as_mut_ptr(),
-            (None, Some(part)) if !part.ptr.is_null() => part.ptr,
-            _ => std::ptr::NonNull::<u8>::dangling().as_ptr(),
-        };
+        let mut to = Destination::of(parts, len);
+        let buffer = to.buffer();
         let wanted = Wanted {
             sender: from.map(|name| name.id()),
             pattern: tag.pattern(None),
@@ -191,7 +187,7 @@ impl SharedReceives {
                 return Err(Errno::AGAIN);
             }
             // SAFETY:
-            // - contract of this call: the memory is valid for writes. `Posted` keeps `bounce` until the receive has ended.
+            // - contract of this call: the memory is valid for writes. `Posted` keeps a bounce buffer until the receive has ended.
             let (ticket, keeping) = unsafe { self.pool.receive(wanted, buffer, len, least) };
             if all.len() <= ticket.index() {
                 all.resize_with(ticket.index() + 1, || None);
@@ -199,8 +195,7 @@ impl SharedReceives {
             all[ticket.index()] = Some(Posted {
                 ticket,
                 report,
-                parts: Parts::of(parts),
-                bounce,
+                to,
                 several,
                 from,
                 cancelled: false,
@@ -299,9 +294,9 @@ impl SharedReceives {
             let (report, several) = (posted.report, posted.several);
             *place = None;
             drop(all);
-            let entry = CqEntry {
-                flags: if several { FI_MULTI_RECV } else { 0 },
-                ..CqEntry::default()
+            let entry = match several {
+                true => GIVEN_BACK,
+                false => CqEntry::default(),
             };
             return reports.fail_with(&report, Errno::CANCELED, entry, 0);
         }
@@ -326,8 +321,8 @@ impl SharedReceives {
                 cancelled,
             }));
         }
-        let Posted { parts, bounce, .. } = place.take()?;
-        Some(Taken::Whole(report, parts, bounce))
+        let to = place.take()?.to;
+        Some(Taken::Whole(report, to))
     }
 
     /// Ends receives from peers that have gone.

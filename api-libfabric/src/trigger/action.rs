@@ -20,16 +20,50 @@ pub(crate) enum Kind {
     Atomic(Family, (i32, i32)),
 }
 
-/// An operation of an endpoint.
-pub(crate) struct Request {
-    pub endpoint: Arc<Endpoint>,
+/// A call, with the lists of the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
     pub kind: Kind,
-    pub local: Vec<LocalRange>,
-    pub compare: Vec<LocalRange>,
-    pub result: Vec<LocalRange>,
-    pub remote: Vec<RemotePart>,
+    /// `operand`: the local memory.
+    pub memory: AtomicOperands<'a>,
     pub peer: u64,
     pub posting: PostOptions,
+}
+
+impl Call<'_> {
+    /// Carries out the call. Errors: errors of the call.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`], [`Endpoint::receive`], [`Endpoint::transfer`] and [`Endpoint::atomic`].
+    #[inline(always)]
+    pub unsafe fn carry_out(&self, endpoint: &Endpoint) -> Result<()> {
+        let (local, peer, posting) = (self.memory.operand, self.peer, &self.posting);
+        // SAFETY:
+        // - contract of this call.
+        unsafe {
+            match self.kind {
+                Kind::Send(tag) => endpoint.send(tag, local, peer, posting),
+                Kind::Receive(tag) => endpoint.receive(tag, local, peer, posting),
+                Kind::Transfer(direction) => {
+                    endpoint.transfer(direction, local, self.memory.remote, peer, posting)
+                }
+                Kind::Atomic(family, what) => {
+                    endpoint.atomic(family, what, &self.memory, peer, posting)
+                }
+            }
+        }
+    }
+}
+
+/// A call of an endpoint, with copies of the lists.
+pub(crate) struct Request {
+    pub endpoint: Arc<Endpoint>,
+    kind: Kind,
+    /// Operands or local memory, comparands, results.
+    local: [Vec<LocalRange>; 3],
+    remote: Vec<RemotePart>,
+    peer: u64,
+    posting: PostOptions,
 }
 
 // SAFETY:
@@ -37,37 +71,39 @@ pub(crate) struct Request {
 unsafe impl Send for Request {}
 
 impl Request {
+    /// A copy of a call.
+    pub fn copy(endpoint: &Arc<Endpoint>, call: &Call<'_>) -> Request {
+        let memory = &call.memory;
+        Request {
+            endpoint: endpoint.clone(),
+            kind: call.kind,
+            local: [memory.operand, memory.compare, memory.result].map(<[_]>::to_vec),
+            remote: memory.remote.to_vec(),
+            peer: call.peer,
+            posting: call.posting,
+        }
+    }
+
     /// Carries out the operation as deferred work `work`. 0: as a direct call. Errors: errors of the call.
     fn carry_out(&self, work: u32) -> Result<()> {
-        let posting = PostOptions {
-            work,
-            ..self.posting
+        let [operand, compare, result] = &self.local;
+        let call = Call {
+            kind: self.kind,
+            memory: AtomicOperands {
+                operand,
+                compare,
+                result,
+                remote: &self.remote,
+            },
+            peer: self.peer,
+            posting: PostOptions {
+                work,
+                ..self.posting
+            },
         };
         // SAFETY:
         // - contract of the queueing call (`ffi::trigger`): the memory is valid when the operation is carried out.
-        unsafe {
-            match self.kind {
-                Kind::Send(tag) => self.endpoint.send(tag, &self.local, self.peer, &posting),
-                Kind::Receive(tag) => self.endpoint.receive(tag, &self.local, self.peer, &posting),
-                Kind::Transfer(direction) => self.endpoint.transfer(
-                    direction,
-                    &self.local,
-                    &self.remote,
-                    self.peer,
-                    &posting,
-                ),
-                Kind::Atomic(family, what) => {
-                    let operands = AtomicOperands {
-                        operand: &self.local,
-                        compare: &self.compare,
-                        result: &self.result,
-                        remote: &self.remote,
-                    };
-                    self.endpoint
-                        .atomic(family, what, &operands, self.peer, &posting)
-                }
-            }
-        }
+        unsafe { call.carry_out(&self.endpoint) }
     }
 
     /// The report of an operation that cannot be carried out.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use unipgas_core::steps::Steps;
 use unipgas_core::watcher::Watched;
 
-pub(crate) use action::{Action, Kind, Request};
+pub(crate) use action::{Action, Call, Kind, Request};
 
 use crate::counter::Counter;
 use crate::endpoint::Endpoint;

@@ -38,7 +38,7 @@ pub mod variables;
 
 pub use memory::{
     atomic, cache, combine, copy, exclusive, lines, pages, polled_line, prefetch, rights,
-    user_memory, userfaultfd, words,
+    user_memory, userfaultfd, word_ring, words,
 };
 pub use sync::{
     alarm, bell, biased, calls, counters, deadline, driver, issue_totals, liveness_timer, nap,

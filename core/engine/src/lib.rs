@@ -59,6 +59,7 @@ pub mod region;
 pub(crate) mod registration;
 pub mod service;
 pub mod transport;
+pub mod wait_point;
 pub mod watcher;
 
 use unipgas_base::copy::copy;

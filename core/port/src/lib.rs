@@ -2,6 +2,7 @@
 //!
 //! - [`port`]: memory under short keys, an inbox and triggered commands, offered under a name. [`steps`]: the order of triggered commands.
 //! - [`keyring`]: memory under 64-bit keys. [`peer_numbers`]: numbers for peers. [`tally`]: words that peers increment.
+//! - [`operations`]: operations with parts and ordered notices.
 //! - [`reception`]: bytes that a process hands out at a TCP port.
 //! - [`gate`]: barrier gates and reductions in shared memory, and their packets elsewhere.
 //!
@@ -12,6 +13,8 @@ pub mod fuzz;
 pub mod gate;
 #[cfg(not(loom))]
 pub mod keyring;
+#[cfg(not(loom))]
+pub mod operations;
 #[cfg(not(loom))]
 pub mod peer_numbers;
 #[cfg(not(loom))]

@@ -12,4 +12,5 @@ pub mod prefetch;
 pub mod rights;
 pub mod user_memory;
 pub mod userfaultfd;
+pub mod word_ring;
 pub mod words;

@@ -1,5 +1,6 @@
 //! Notices of a port: about its own operations, and about operations of peers on its memory.
 
+use unipgas_base::word_ring::WordRing;
 use unipgas_engine::inbox::Record;
 
 /// Operation of a notice, and the side that gets the notice (uTofu guide §3.7.8.1).
@@ -98,85 +99,46 @@ pub struct PortNotice {
     pub remote: u64,
 }
 
-/// A notice in the port's own queue. All fields are whole words: a load of a word that was stored in parts is slow.
-#[derive(Debug, Clone, Copy, Default)]
-struct Packed([u64; 4]);
+/// Notices in the order of arrival. All fields are whole words: a load of a word that was stored in parts is slow.
+#[derive(Default)]
+pub(super) struct Notices(WordRing<4>);
 
-impl Packed {
+impl Notices {
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, notice: PortNotice) {
+        self.0.push(notice.pack());
+    }
+
     /// Loads the words one by one: a load of two words stalls until the stores of both are complete.
     #[inline(always)]
-    fn open(waiting: &Self) -> PortNotice {
-        let [head, peer, value, remote] = &waiting.0;
+    pub(crate) fn pop(&mut self) -> Option<PortNotice> {
+        let [head, peer, value, remote] = self.0.pop()?;
         let [kind, fault, edata, ..] = head.to_le_bytes();
-        PortNotice {
+        Some(PortNotice {
             kind: NoticeKind::from_bits(kind),
             fault: Fault::from_bits(fault),
             edata,
             peer: *peer,
             value: *value,
             remote: *remote,
-        }
-    }
-}
-
-/// Notices in order of arrival. Unlike in `VecDeque`, all calls are inlined.
-#[derive(Default)]
-pub(super) struct Notices {
-    /// The length is a power of two, or 0.
-    ring: Vec<Packed>,
-    first: usize,
-    len: usize,
-}
-
-impl Notices {
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    pub fn push(&mut self, notice: PortNotice) {
-        if self.len == self.ring.len() {
-            self.grow();
-        }
-        let mask = self.ring.len() - 1;
-        self.ring[self.first.wrapping_add(self.len) & mask] = notice.pack();
-        self.len += 1;
-    }
-
-    #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<PortNotice> {
-        if self.len == 0 {
-            return None;
-        }
-        let mask = self.ring.len() - 1;
-        let notice = Packed::open(&self.ring[self.first & mask]);
-        self.first = self.first.wrapping_add(1);
-        self.len -= 1;
-        Some(notice)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        if let Some(mask) = self.ring.len().checked_sub(1) {
-            self.ring.rotate_left(self.first & mask);
-        }
-        self.first = 0;
-        let more = (2 * self.ring.len()).max(16);
-        self.ring.resize(more, Packed::default());
+        })
     }
 }
 
 impl PortNotice {
     #[inline(always)]
-    fn pack(self) -> Packed {
+    fn pack(self) -> [u64; 4] {
         let fault = match self.fault {
             None => 0,
             Some(fault) => fault as u64,
         };
         let head = self.kind as u64 | fault << 8 | u64::from(self.edata) << 16;
-        Packed([head, self.peer, self.value, self.remote])
+        [head, self.peer, self.value, self.remote]
     }
 
     #[inline(always)]
@@ -202,40 +164,5 @@ impl PortNotice {
             value: record.value,
             remote: record.offset,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notices_keep_their_order_while_their_ring_grows() {
-        let mut notices = Notices::default();
-        let (mut next, mut taken) = (0, 0);
-        for round in 0..100 {
-            for _ in 0..round {
-                notices.push(PortNotice {
-                    kind: NoticeKind::LocalPut,
-                    fault: None,
-                    edata: 0,
-                    peer: next,
-                    value: 0,
-                    remote: 0,
-                });
-                next += 1;
-            }
-            for _ in 0..round / 2 {
-                let notice = notices.pop().expect("a notice");
-                assert_eq!(notice.peer, taken);
-                taken += 1;
-            }
-            assert_eq!(notices.len() as u64, next - taken);
-        }
-        while let Some(notice) = notices.pop() {
-            assert_eq!(notice.peer, taken);
-            taken += 1;
-        }
-        assert_eq!(taken, next);
     }
 }
