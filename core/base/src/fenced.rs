@@ -1,4 +1,4 @@
-//! Memory whose surroundings are checked, for tests of code that reads malformed bytes.
+//! Memory whose surroundings are checked, and patches of memory, for tests of code that reads malformed bytes.
 
 use crate::cache::PAIR;
 
@@ -64,6 +64,64 @@ impl Fenced {
                 "byte {at} of {all}, of which {inside:?} are meant"
             );
         }
+    }
+}
+
+/// Bytes that a peer has written over a part of some memory.
+///
+/// In the input of a reader: area (1 byte), offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
+#[derive(Debug)]
+pub struct Patch<'a> {
+    /// Number of the memory, for readers of several.
+    pub area: u8,
+    /// Offset in the memory.
+    pub at: usize,
+    /// What is written there.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Patch<'a> {
+    /// The patches in the input of a reader.
+    pub fn all(mut input: &'a [u8]) -> impl Iterator<Item = Self> {
+        std::iter::from_fn(move || {
+            let [area, low, high, len, more @ ..] = input else {
+                return None;
+            };
+            let (bytes, more) = more.split_at(usize::from(*len).min(more.len()));
+            input = more;
+            Some(Patch {
+                area: *area,
+                at: 4 * usize::from(u16::from_le_bytes([*low, *high])),
+                bytes,
+            })
+        })
+    }
+
+    /// Writes what lies within the `len` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are valid, and only this thread accesses them meanwhile.
+    pub unsafe fn apply(&self, base: *mut u8, len: usize) {
+        for (byte, at) in self.bytes.iter().zip(self.at..len) {
+            // SAFETY:
+            // - below `len`; contract of this function.
+            unsafe { base.wrapping_add(at).write_volatile(*byte) };
+        }
+    }
+
+    /// Input of a reader: a patch with the present bytes from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// The memory at `base` has `at + len` bytes, and only this thread accesses them meanwhile.
+    pub unsafe fn of(area: u8, base: *const u8, at: usize, len: usize) -> Vec<u8> {
+        let [low, high] = ((at / 4) as u16).to_le_bytes();
+        let mut input = vec![area, low, high, len as u8];
+        // SAFETY:
+        // - contract of this function.
+        input.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
+        input
     }
 }
 

@@ -9,6 +9,7 @@ use crate::frames::{self, Begin, End, Frames, Written};
 use crate::job_snapshot::JobSnapshot;
 use crate::rates::Rates;
 use crate::{Exit, node};
+use unipgas_core::base::fenced::Patch;
 use unipgas_core::job::RankState;
 use unipgas_core::job::board::{Board, SentRecord};
 
@@ -130,19 +131,17 @@ fn all_frames() -> Vec<Vec<u8>> {
     each.into_iter().chain([all]).collect()
 }
 
-/// Records that overwrite a board, from which a picture is then taken. A record: offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
+/// Patches of a board, from which a picture is then taken.
 fn picture(bytes: &[u8]) {
     let (board, memory) = Board::create_for(RANKS, 1).expect("a board");
     board.set_pid(0, std::process::id()).expect("a rank");
     let memory = File::from(memory);
     let end = memory.metadata().expect("a memfd").len();
-    let mut rest = bytes;
-    while let [low, high, len, more @ ..] = rest {
-        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
-        rest = more;
-        let at = 4 * u64::from(u16::from_le_bytes([*low, *high]));
-        let room = end.saturating_sub(at).min(written.len() as u64) as usize;
-        memory.write_all_at(&written[..room], at).expect("a memfd");
+    for Patch { at, bytes, .. } in Patch::all(bytes) {
+        let room = end.saturating_sub(at as u64).min(bytes.len() as u64) as usize;
+        memory
+            .write_all_at(&bytes[..room], at as u64)
+            .expect("a memfd");
     }
     let picture = JobSnapshot::look(&board);
     let rates = Rates::between(&JobSnapshot::default(), &picture, Duration::ZERO);
@@ -160,19 +159,13 @@ fn pictures() -> Vec<Vec<u8>> {
     let memory = File::from(memory);
     let end = memory.metadata().expect("a memfd").len() as usize;
     let parts = (0..end.min(1 << 18)).step_by(PART);
-    let records = parts.map(|at| {
-        let mut bytes = vec![0; PART.min(end - at)];
-        memory
-            .read_exact_at(&mut bytes, at as u64)
-            .expect("a memfd");
-        (at, bytes)
-    });
-    records
-        .filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0))
-        .map(|(at, bytes)| {
-            let offset = ((at / 4) as u16).to_le_bytes();
-            [&offset[..], &[bytes.len() as u8], &bytes].concat()
-        })
+    let mut bytes = vec![0; end];
+    memory.read_exact_at(&mut bytes, 0).expect("a memfd");
+    parts
+        // SAFETY:
+        // - within the bytes.
+        .map(|at| unsafe { Patch::of(0, bytes.as_ptr(), at, PART.min(end - at)) })
+        .filter(|patch| patch[4..].iter().any(|byte| *byte != 0))
         .collect()
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::group::{Forming, RankGroup};
 use super::world::World;
 use unipgas_base::combine::{Combination, ElementType};
-use unipgas_base::fenced::Fenced;
+use unipgas_base::fenced::{Fenced, Patch};
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Engine;
 use unipgas_engine::Region;
@@ -179,28 +179,18 @@ impl Ranks {
     }
 }
 
-/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes.
-fn write(region: (*mut u8, usize), mut rest: &[u8]) {
-    let (base, room) = region;
-    while let [low, high, len, more @ ..] = rest {
-        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
-        rest = more;
-        let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
-        for (byte, at) in written.iter().zip(at..room) {
-            // SAFETY:
-            // - in the region, which only this thread uses.
-            unsafe { base.wrapping_add(at).write_volatile(*byte) };
-        }
+fn write((base, len): (*mut u8, usize), patches: &[u8]) {
+    for patch in Patch::all(patches) {
+        // SAFETY:
+        // - the whole region, which only this thread uses.
+        unsafe { patch.apply(base, len) };
     }
 }
 
 fn record((base, _): (*mut u8, usize), at: usize, len: usize) -> Vec<u8> {
-    let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
-    bytes.push(len as u8);
     // SAFETY:
     // - in the region, which only this thread uses.
-    bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
-    bytes
+    unsafe { Patch::of(0, base, at, len) }
 }
 
 fn all_of(region: &Region) -> (*mut u8, usize) {
@@ -241,7 +231,7 @@ pub(crate) fn directories() -> Vec<Vec<u8>> {
     let known = incarnation_word(0, RANKS as usize);
     // The second entry, moved to the first place.
     let mut moved = record(all, region_entry(1), 252);
-    moved[..2].fill(0);
+    moved[1..3].fill(0);
     let entry = record(all, region_entry(0), 252);
     vec![
         [&entry[..], &record(all, seen, 16)].concat(),

@@ -19,6 +19,7 @@ struct Given {
 }
 
 /// Takes up to `depth` operations to a peer. They end when the test ends them.
+#[derive(Clone)]
 struct Network {
     limits: Limits,
     given: Arc<Mutex<Vec<Given>>>,
@@ -86,27 +87,22 @@ impl Channel for Network {
 
 struct Bench {
     limited: LimitAdapter,
-    given: Arc<Mutex<Vec<Given>>>,
-    under_way: Arc<Mutex<Vec<(u32, u64)>>>,
-    ends: Arc<Mutex<Vec<Completion>>>,
+    network: Network,
 }
 
 const LEN: usize = 256 << 10;
 
 impl Bench {
     fn new(limits: Limits) -> Bench {
-        let (given, under_way, ends) = <(Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>, _)>::default();
         let network = Network {
             limits,
-            given: given.clone(),
-            under_way: under_way.clone(),
-            ends: Arc::clone(&ends),
+            given: Arc::default(),
+            under_way: Arc::default(),
+            ends: Arc::default(),
         };
         Bench {
-            limited: LimitAdapter::over(Box::new(network), limits, None).unwrap(),
-            given,
-            under_way,
-            ends,
+            limited: LimitAdapter::over(Box::new(network.clone()), limits, None).unwrap(),
+            network,
         }
     }
 
@@ -114,10 +110,25 @@ impl Bench {
     fn end(&self, which: Range<usize>, result: Result<()>) {
         // Otherwise the driver may find a free place before it gets the completion.
         let _still = self.limited.shared.state.lock();
-        for (_, context) in self.under_way.lock().drain(which) {
+        for (_, context) in self.network.under_way.lock().drain(which) {
             let result = result.clone();
-            self.ends.lock().push(Completion { context, result });
+            self.network
+                .ends
+                .lock()
+                .push(Completion { context, result });
         }
+    }
+
+    /// Puts bytes that outlive the test's operations, or that the call takes.
+    fn put(&self, bytes: &[u8], dst: Remote<'_>, flags: Flags, context: u64) -> Result<Outcome> {
+        let src = Local {
+            ptr: bytes.as_ptr().cast_mut(),
+            desc: 0,
+        };
+        let put = PutRequest::new(src, dst, bytes.len());
+        // SAFETY:
+        // - the callers keep the bytes until `finish`, or the call takes or refuses them.
+        unsafe { self.limited.put(&put, flags, context) }
     }
 
     fn polled(&self) -> Vec<(u64, Result<()>)> {
@@ -130,7 +141,7 @@ impl Bench {
     fn finish(&self) -> Vec<(u64, Result<()>)> {
         let mut all = Vec::new();
         while self.limited.pending() > 0 {
-            let under_way = self.under_way.lock().len();
+            let under_way = self.network.under_way.lock().len();
             self.end(0..under_way, Ok(()));
             all.extend(self.polled());
         }
@@ -155,11 +166,8 @@ fn region(peer: u32) -> RemoteRegion {
     unsafe { RemoteRegion::new(parts, Arc::new(())) }
 }
 
-fn local(bytes: &[u8]) -> Local {
-    Local {
-        ptr: bytes.as_ptr().cast_mut(),
-        desc: 0,
-    }
+fn at(region: &RemoteRegion, offset: usize) -> Remote<'_> {
+    Remote { region, offset }
 }
 
 const NARROW: Limits = Limits {
@@ -176,18 +184,12 @@ fn what_is_too_long_to_be_gathered_is_not() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 9]);
     for len in [8, 9] {
-        let to = Remote {
-            region: &one,
-            offset: 0,
-        };
         let flags = Flags::INLINE | Flags::GATHERED;
-        // SAFETY:
-        // - the bytes outlive the operation.
-        let posted =
-            unsafe { (bench.limited).put(&PutRequest::new(local(&bytes), to, len), flags, 77) };
+        let posted = bench.put(&bytes[..len], at(&one, 0), flags, 77);
         assert_eq!(posted, Ok(Outcome::Pending));
         assert_eq!(bench.finish(), [(77, Ok(()))]);
-        let gathered = (bench.given.lock().pop()).map(|one| one.flags.contains(Flags::GATHERED));
+        let gathered =
+            (bench.network.given.lock().pop()).map(|one| one.flags.contains(Flags::GATHERED));
         assert_eq!(gathered, Some(len == 8));
     }
 }
@@ -196,30 +198,23 @@ fn what_is_too_long_to_be_gathered_is_not() {
 fn long_transfers_go_in_pieces_and_end_once() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
-    let at = |offset| Remote {
-        region: &one,
-        offset,
-    };
     let notice = Notice {
-        slot: at(0),
+        slot: at(&one, 0),
         value: 5,
     };
-    let none = Flags::empty();
+    let src = Local {
+        ptr: bytes.as_ptr().cast_mut(),
+        desc: 0,
+    };
+    let put = PutRequest::new(src, at(&one, 8), 950).with(notice);
     // SAFETY:
     // - the bytes outlive the operation.
-    let posted = unsafe {
-        let limited = &bench.limited;
-        limited.put(
-            &PutRequest::new(local(&bytes), at(8), 950).with(notice),
-            none,
-            77,
-        )
-    };
+    let posted = unsafe { bench.limited.put(&put, Flags::empty(), 77) };
     assert_eq!(posted, Ok(Outcome::Pending));
-    assert_eq!(bench.given.lock().len(), 3);
+    assert_eq!(bench.network.given.lock().len(), 3);
     assert!(bench.polled().is_empty());
     assert_eq!(bench.finish(), [(77, Ok(()))]);
-    let given = bench.given.lock();
+    let given = bench.network.given.lock();
     assert_eq!(given.len(), 10);
     for (nth, one) in given.iter().enumerate() {
         // Directly from the caller's bytes.
@@ -246,7 +241,7 @@ fn the_last_word_of_each_line_goes_after_the_line() {
     ] {
         let bench = Bench::new(NARROW);
         put_lines(&bench, offset, len);
-        let given = bench.given.lock();
+        let given = bench.network.given.lock();
         let mut next = offset;
         for one in given.iter() {
             assert_eq!(one.at, next);
@@ -265,14 +260,7 @@ fn the_last_word_of_each_line_goes_after_the_line() {
 /// Puts `len` bytes with `Flags::LINES`, and waits for the end.
 fn put_lines(bench: &Bench, offset: usize, len: usize) {
     let (one, bytes) = (region(1), vec![7u8; len]);
-    let dst = Remote {
-        region: &one,
-        offset,
-    };
-    // SAFETY:
-    // - the bytes outlive the operation.
-    let posted =
-        unsafe { (bench.limited).put(&PutRequest::new(local(&bytes), dst, len), Flags::LINES, 1) };
+    let posted = bench.put(&bytes, at(&one, offset), Flags::LINES, 1);
     assert_eq!(posted, Ok(Outcome::Pending));
     assert_eq!(bench.finish(), [(1, Ok(()))]);
 }
@@ -293,7 +281,7 @@ fn many_lines_go_in_pieces_that_end_where_lines_do() {
     ] {
         let bench = Bench::new(whole);
         put_lines(&bench, offset, len);
-        let given = bench.given.lock();
+        let given = bench.network.given.lock();
         let mut next = offset;
         for one in given.iter() {
             assert_eq!(one.at, next);
@@ -311,41 +299,25 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
     let bench = Bench::new(NARROW);
     let peers = [region(1), region(2)];
     for value in 0..20 {
-        let slot = Remote {
-            region: &peers[0],
-            offset: 0,
-        };
+        let slot = at(&peers[0], 0);
         let notice = Notice { slot, value };
         let posted = bench.limited.notify(notice, Flags::ORDERED, value.into());
         assert_eq!(posted, Ok(Outcome::Pending));
     }
     // The caller may change its bytes after the call.
     let mut bytes = [1u8; 50];
-    let dst = Remote {
-        region: &peers[0],
-        offset: 64,
-    };
-    // SAFETY:
-    // - the call takes the bytes.
-    unsafe {
-        bench
-            .limited
-            .put(&PutRequest::new(local(&bytes), dst, 50), Flags::INLINE, 20)
-    }
-    .unwrap();
+    let put = bench.put(&bytes, at(&peers[0], 64), Flags::INLINE, 20);
+    put.unwrap();
     bytes.fill(2);
-    let slot = Remote {
-        region: &peers[1],
-        offset: 0,
-    };
+    let slot = at(&peers[1], 0);
     let aside = Notice { slot, value: 99 };
     bench.limited.notify(aside, Flags::empty(), 21).unwrap();
-    assert_eq!(bench.given.lock().len(), 4);
+    assert_eq!(bench.network.given.lock().len(), 4);
     assert_eq!(bench.limited.pending(), 22);
     // A free place takes one more operation. The driver may have issued it before.
     bench.end(0..1, Ok(()));
     assert_eq!(bench.polled(), [(0, Ok(()))]);
-    assert_eq!(bench.given.lock().len(), 5);
+    assert_eq!(bench.network.given.lock().len(), 5);
     let mut ended: Vec<u64> = bench
         .finish()
         .into_iter()
@@ -353,7 +325,7 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
         .collect();
     ended.sort_unstable();
     assert_eq!(ended, (1..22).collect::<Vec<_>>());
-    let given = bench.given.lock();
+    let given = bench.network.given.lock();
     let mut to_one = given.iter().filter(|given| given.peer == 1);
     let values: Vec<_> = to_one.clone().filter_map(|given| given.notice).collect();
     assert_eq!(values, (0..20).collect::<Vec<_>>());
@@ -364,18 +336,8 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
 fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
-    let dst = Remote {
-        region: &one,
-        offset: 0,
-    };
-    // SAFETY:
-    // - the bytes outlive the operation.
-    unsafe {
-        bench
-            .limited
-            .put(&PutRequest::new(local(&bytes), dst, 950), Flags::empty(), 4)
-    }
-    .unwrap();
+    let dst = at(&one, 0);
+    bench.put(&bytes, dst, Flags::empty(), 4).unwrap();
     let notice = Notice {
         slot: dst,
         value: 1,
@@ -386,24 +348,17 @@ fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
     bench.end(0..2, Ok(()));
     assert_eq!(bench.polled(), [(4, Err(Error::PeerDead))]);
     assert_eq!(bench.finish(), [(5, Ok(()))]);
-    assert_eq!(bench.given.lock().len(), 4);
+    assert_eq!(bench.network.given.lock().len(), 4);
 }
 
 #[test]
 fn what_is_wrong_is_refused_whole() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
-    let dst = Remote {
-        region: &one,
-        offset: LEN - 949,
-    };
-    // SAFETY:
-    // - the call refuses the operation.
-    let refused = unsafe {
-        bench
-            .limited
-            .put(&PutRequest::new(local(&bytes), dst, 950), Flags::empty(), 4)
-    };
+    let refused = bench.put(&bytes, at(&one, LEN - 949), Flags::empty(), 4);
     assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
-    assert_eq!((bench.given.lock().len(), bench.limited.pending()), (0, 0));
+    assert_eq!(
+        (bench.network.given.lock().len(), bench.limited.pending()),
+        (0, 0)
+    );
 }

@@ -16,9 +16,10 @@ use crate::transport::{Capabilities, Channel, Handler, Peer};
 use crate::{Deadline, Rights};
 
 /// The registrations, by descriptor.
-type All = Arc<Mutex<Vec<(u64, Arc<Pinned>)>>>;
+type All = Arc<Mutex<Vec<(u64, Pinned)>>>;
 
 /// A transport that registers memory and sends nothing.
+#[derive(Default)]
 struct Pinning {
     registered: AtomicUsize,
     ended: Arc<AtomicUsize>,
@@ -79,12 +80,13 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 }
 
 impl Pinning {
-    fn new() -> Arc<Self> {
-        Arc::new(Pinning {
-            registered: AtomicUsize::new(0),
-            ended: Arc::default(),
-            all: Arc::default(),
-            next: AtomicU64::new(1),
+    fn registration(&self, base: *mut u8, len: usize, desc: u64) -> Box<dyn Memory> {
+        Box::new(Registration {
+            base,
+            len,
+            desc,
+            all: self.all.clone(),
+            ended: self.ended.clone(),
         })
     }
 
@@ -129,13 +131,8 @@ impl Transport for Pinning {
     }
     fn allocate(&self, len: usize, _: Rights) -> Result<Box<dyn Memory>> {
         let own = Box::leak(vec![0u8; len].into_boxed_slice());
-        Ok(Box::new(Registration {
-            base: own.as_mut_ptr(),
-            len,
-            desc: self.next.fetch_add(1, Ordering::Relaxed),
-            all: self.all.clone(),
-            ended: self.ended.clone(),
-        }))
+        let desc = 1 + self.next.fetch_add(1, Ordering::Relaxed);
+        Ok(self.registration(own.as_mut_ptr(), len, desc))
     }
     unsafe fn register(&self, base: *mut u8, len: usize, _: Rights) -> Result<Box<dyn Memory>> {
         let (pages, end) = pipe();
@@ -148,22 +145,16 @@ impl Transport for Pinning {
         // - the pages are only read.
         let spliced = unsafe { rustix::pipe::vmsplice(&end, &[slice], SpliceFlags::empty()) };
         assert_eq!(spliced.expect("vmsplice"), len);
-        let desc = self.next.fetch_add(1, Ordering::Relaxed);
+        let desc = 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let pinned = Pinned {
             base: base.addr(),
             len,
             pages,
             _end: end,
         };
-        self.all.lock().push((desc, Arc::new(pinned)));
+        self.all.lock().push((desc, pinned));
         self.registered.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Registration {
-            base,
-            len,
-            desc,
-            all: self.all.clone(),
-            ended: self.ended.clone(),
-        }))
+        Ok(self.registration(base, len, desc))
     }
     fn open_channel(&self) -> Result<Box<dyn Channel>> {
         Err(crate::Error::Unsupported)
@@ -216,7 +207,7 @@ impl Bench {
     fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock();
-        let network = Pinning::new();
+        let network = Arc::new(Pinning::default());
         Bench {
             _alone: alone,
             patient: true,
@@ -391,26 +382,29 @@ fn while_other_threads_map_and_unmap() {
     });
 }
 
+/// Ends a forked child with the result of `body`, which makes system calls only. Returns the child's wait status.
+fn in_child(body: impl FnOnce() -> i32) -> i32 {
+    let mut status = 0;
+    // SAFETY:
+    // - the child makes system calls only, and ends here. The parent waits for the child just made.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(body());
+        }
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+    }
+    status
+}
+
 #[test]
 fn the_child_of_a_fork_unmaps_what_it_likes() {
     let bench = Bench::new();
     let at = map(std::ptr::null_mut(), LEN, 1);
     assert_eq!(bench.send(at, 0), 1);
     // SAFETY:
-    // - the child makes system calls only.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY:
-        // - the child's own copy. No thread blocks the unmapping.
-        unsafe {
-            libc::munmap(at.cast(), LEN);
-            libc::_exit(0);
-        }
-    }
-    let mut status = 0;
-    // SAFETY:
-    // - the child just made.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    // - the child's own copy. No thread blocks the unmapping.
+    let status = in_child(|| unsafe { libc::munmap(at.cast(), LEN) });
     assert_eq!(status, 0);
     // The parent's memory is unchanged.
     assert_eq!(bench.send(at, 0), 1);
@@ -433,21 +427,9 @@ fn once_nothing_is_watched_a_fork_closes_nothing() {
         .map(|_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap())
         .collect();
     // SAFETY:
-    // - the child makes system calls only.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY:
-        // - asks about descriptors.
-        let open = |fd: &OwnedFd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) } != -1;
-        let closed = taken.iter().filter(|fd| !open(fd)).count();
-        // SAFETY:
-        // - the child ends here.
-        unsafe { libc::_exit(closed as i32) };
-    }
-    let mut status = 0;
-    // SAFETY:
-    // - the child just made.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    // - asks about descriptors.
+    let open = |fd: &&OwnedFd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) } != -1;
+    let status = in_child(|| taken.iter().filter(|fd| !open(fd)).count() as i32);
     assert_eq!(status, 0, "descriptors that the child found closed");
 }
 

@@ -5,6 +5,7 @@ use super::packet::{Packet, Sender, arrive, execute, lose_output};
 use super::payload::{Operation, Payload};
 use super::run::{Resolve, configure, has_lost_input, is_broken, neighbours, poll, start};
 use super::state::Port;
+use unipgas_base::fenced::Patch;
 use unipgas_base::{Error, Result};
 
 const GATES: usize = 3;
@@ -72,24 +73,18 @@ fn look(payload: &Payload) {
     let _ = (payload.operation(), payload.flags(), format!("{payload:?}"));
 }
 
-/// Input: the kind of the round's payload (1 byte). Then records: gate (1 byte), offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
+/// Input: the kind of the round's payload (1 byte). Then patches of the gates.
 pub(crate) fn gates(bytes: &[u8]) {
-    let Some((kind, mut rest)) = bytes.split_first() else {
+    let Some((kind, patches)) = bytes.split_first() else {
         return;
     };
     let gates = array();
-    while let [gate, low, high, len, more @ ..] = rest {
-        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
-        rest = more;
-        let gate = &gates.0[usize::from(*gate) % GATES];
-        let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
-        let room = size_of::<Gate>().saturating_sub(at);
+    for patch in Patch::all(patches) {
+        let gate = &gates.0[usize::from(patch.area) % GATES];
         let base = std::ptr::from_ref(gate).cast_mut().cast::<u8>();
-        for (byte, at) in written.iter().zip(at..at + room) {
-            // SAFETY:
-            // - within the gate. It consists of atomics, and only this thread uses it.
-            unsafe { base.wrapping_add(at).write_volatile(*byte) };
-        }
+        // SAFETY:
+        // - the gate consists of atomics, and only this thread uses it.
+        unsafe { patch.apply(base, size_of::<Gate>()) };
     }
     let given = payload(*kind);
     let mut result = Payload::default();
@@ -117,13 +112,9 @@ pub(crate) fn gates(bytes: &[u8]) {
 pub(crate) fn all_gates() -> Vec<Vec<u8>> {
     let record = |gates: &Array, nth: usize, at: usize, len: usize| {
         let base = std::ptr::from_ref(&gates.0[nth]).cast::<u8>();
-        let mut bytes = vec![nth as u8];
-        bytes.extend(((at / 4) as u16).to_le_bytes());
-        bytes.push(len as u8);
         // SAFETY:
         // - within the gate, and only this thread uses it.
-        bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
-        bytes
+        unsafe { Patch::of(nth as u8, base, at, len) }
     };
     let all = 0..16u8;
     all.map(|kind| {

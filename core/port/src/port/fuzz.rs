@@ -14,7 +14,7 @@ use super::trigger::{self, HEADER_LEN, TRIGGERED};
 use crate::gate::{self, Gate, Payload};
 use unipgas_base::cache::PAIR;
 use unipgas_base::calls::Call;
-use unipgas_base::fenced::Fenced;
+use unipgas_base::fenced::{Fenced, Patch};
 use unipgas_base::{Result, Rights};
 use unipgas_engine::Engine;
 use unipgas_engine::Region;
@@ -138,10 +138,10 @@ impl Process {
         })
     }
 
-    /// Region `number` that peers write to, and the offset of the first byte written.
-    fn area(&self, number: u8) -> (&Region, usize) {
+    /// Part `number` of the memory that peers write to.
+    fn area(&self, number: u8) -> (*mut u8, usize) {
         let keys = super::keys::entry(KEY as usize);
-        match number % 8 {
+        let (region, first) = match number % 8 {
             0 => (&self.session.table, 0),
             1 => (&self.session.table, PLAIN_LEN.next_multiple_of(PAIR)),
             2 => (&self.session.table, keys),
@@ -150,7 +150,8 @@ impl Process {
             5 => (self.directory.region(), entry(0)),
             6 => (self.directory.region(), entry(GATES)),
             _ => (&self.gates, 0),
-        }
+        };
+        (region.base().wrapping_add(first), region.len() - first)
     }
 
     fn posts(&self, port: &Port, command: &Command) {
@@ -233,10 +234,9 @@ fn commands() -> [Command; 3] {
     kinds.map(|(kind, steps)| to(SESSION, kind, steps))
 }
 
-/// Input: whether ports are looked up before the corruption (1 byte). Then records: area (1 byte), offset in units of 4 bytes (2 bytes), length (1 byte),
-/// bytes.
+/// Input: whether ports are looked up before the corruption (1 byte). Then patches.
 pub(crate) fn ports(bytes: &[u8]) {
-    let Some((order, mut rest)) = bytes.split_first() else {
+    let Some((order, patches)) = bytes.split_first() else {
         return;
     };
     let mut memory = Memory::new();
@@ -244,17 +244,11 @@ pub(crate) fn ports(bytes: &[u8]) {
     if order.is_multiple_of(2) {
         process.goes_on();
     }
-    while let [area, low, high, len, more @ ..] = rest {
-        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
-        rest = more;
-        let (region, first) = process.area(*area);
-        let at = first + 4 * usize::from(u16::from_le_bytes([*low, *high]));
-        let room = region.len().saturating_sub(at);
-        for (byte, at) in written.iter().zip(at..at + room) {
-            // SAFETY:
-            // - within the region; only this thread uses it.
-            unsafe { region.base().wrapping_add(at).write_volatile(*byte) };
-        }
+    for patch in Patch::all(patches) {
+        let (base, len) = process.area(patch.area);
+        // SAFETY:
+        // - a part of a region; only this thread uses it.
+        unsafe { patch.apply(base, len) };
     }
     process.goes_on();
     drop(process);
@@ -270,52 +264,40 @@ pub(crate) fn all_ports() -> Vec<Vec<u8>> {
     }
     process.posts(&process.plain, &commands()[1]);
     let record = |area: u8, offset: usize, len: usize| {
-        let (region, first) = process.area(area);
-        let at = region.base().wrapping_add(first + offset);
-        let mut bytes = vec![area];
-        bytes.extend(((offset / 4) as u16).to_le_bytes());
-        bytes.push(len as u8);
         // SAFETY:
         // - within the region; only this thread uses it.
-        bytes.extend((0..len).map(|nth| unsafe { at.wrapping_add(nth).read() }));
-        bytes
+        unsafe { Patch::of(area, process.area(area).0, offset, len) }
+    };
+    let records = |area: u8, len: usize| -> Vec<u8> {
+        (0..len)
+            .step_by(64)
+            .flat_map(|at| record(area, at, 64))
+            .collect()
     };
     // Lists regions that are neither a table nor gates.
     let listed = |area: u8, region: &Region| {
         let wrong = RegionEntry::new(&region.key(), &process.plain.inbox.key());
-        let (half, rest) = bytemuck::bytes_of(&wrong).split_at(size_of::<RegionEntry>() / 2);
-        let (first, second) = ([area, 0, 0, half.len() as u8], rest.len() as u8);
-        let second = [area, (half.len() / 4) as u8, 0, second];
-        [&first[..], half, &second, rest].concat()
+        let (bytes, half) = (bytemuck::bytes_of(&wrong).as_ptr(), size_of_val(&wrong) / 2);
+        // SAFETY:
+        // - two halves of the entry.
+        [0, half]
+            .map(|at| unsafe { Patch::of(area, bytes, at, half) })
+            .concat()
     };
     let [short, askew] = &process.odd;
     let line = PAIR.max(unipgas_base::cache::LINE);
-    let steps = HEADER_LEN.min(512);
     let all = [
-        (0..steps)
-            .step_by(64)
-            .flat_map(|at| record(0, at, 64))
-            .collect(),
-        (0..2 * line)
-            .step_by(64)
-            .flat_map(|at| record(1, at, 64))
-            .collect(),
+        records(0, HEADER_LEN.min(512)),
+        records(1, 2 * line),
         [record(2, 0, 136), record(3, 0, 136)].concat(),
-        (0..4 * line)
-            .step_by(64)
-            .flat_map(|at| record(4, at, 64))
-            .collect(),
+        records(4, 4 * line),
         [record(5, 0, 132), record(5, 132, 132)].concat(),
         record(6, 0, 136),
         listed(5, short),
         listed(5, askew),
         listed(6, askew),
-        (0..256)
-            .step_by(64)
-            .flat_map(|at| record(7, at, 64))
-            .collect(),
+        records(7, 256),
     ];
-    let all: Vec<Vec<u8>> = all.into_iter().collect();
     let orders = [0u8, 1].into_iter();
     orders
         .flat_map(|order| all.iter().map(move |one| [&[order][..], one].concat()))

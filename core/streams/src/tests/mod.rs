@@ -77,26 +77,19 @@ impl Node {
 
     fn put(&self, region: &RemoteRegion, len: usize, flags: Flags, context: u64) {
         assert!(len <= LEN);
-        let to = Remote { region, offset: 0 };
+        let put = PutRequest::new(self.local(0), at(region, 0), len);
         // SAFETY:
         // - the source has this length, and outlives the operation: the owner waits for all completions before its drop.
-        let posted = unsafe {
-            self.channel
-                .put(&PutRequest::new(self.local(0), to, len), flags, context)
-        };
+        let posted = unsafe { self.channel.put(&put, flags, context) };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
     fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
         assert!(len <= LEN);
-        let from = Remote { region, offset: 0 };
-        let flags = Flags::empty();
+        let get = GetRequest::new(self.local(0), at(region, 0), len);
         // SAFETY:
         // - as for `put`.
-        let posted = unsafe {
-            self.channel
-                .get(&GetRequest::new(self.local(0), from, len), flags, context)
-        };
+        let posted = unsafe { self.channel.get(&get, Flags::empty(), context) };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
@@ -121,6 +114,14 @@ impl Node {
     }
 }
 
+fn pair(kind: WireKind) -> (Node, Node) {
+    (Node::open(kind), Node::open(kind))
+}
+
+fn at(region: &RemoteRegion, offset: usize) -> Remote<'_> {
+    Remote { region, offset }
+}
+
 /// Waits until `done`, without a poll.
 fn wait_for(mut done: impl FnMut() -> bool) {
     let limit = limit();
@@ -132,17 +133,11 @@ fn wait_for(mut done: impl FnMut() -> bool) {
 
 #[test]
 fn requests_reach_memory_and_end_with_their_answers() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     assert_eq!((region.len(), region.parts().rights), (LEN, Rights::FULL));
     assert_eq!(region.parts().detail[1], OWN);
-    let at = |offset| Remote {
-        region: &region,
-        offset,
-    };
+    let at = |offset| at(&region, offset);
     node.word(0).store(77, Ordering::Relaxed);
     other.word(8).store(5, Ordering::Relaxed);
     let add = AtomicRequest {
@@ -158,28 +153,19 @@ fn requests_reach_memory_and_end_with_their_answers() {
         slot: at(16),
         value: 9,
     };
+    let put = PutRequest::new(node.local(0), at(4), 4).with(notice);
+    let get = GetRequest::new(node.local(20), at(8), 4);
+    let (channel, desc) = (&node.channel, node.memory.desc());
     // SAFETY:
     // - in bounds of memory that outlives the operations.
-    unsafe {
-        let channel = &node.channel;
-        channel
-            .put(
-                &PutRequest::new(node.local(0), at(4), 4).with(notice),
-                Flags::empty(),
-                1,
-            )
-            .unwrap();
-        channel
-            .atomic(at(8), &add, node.memory.desc(), Flags::ORDERED, 2)
-            .unwrap();
-        channel
-            .get(
-                &GetRequest::new(node.local(20), at(8), 4),
-                Flags::ORDERED,
-                3,
-            )
-            .unwrap();
-    }
+    let posted = unsafe {
+        [
+            channel.put(&put, Flags::empty(), 1),
+            channel.atomic(at(8), &add, desc, Flags::ORDERED, 2),
+            channel.get(&get, Flags::ORDERED, 3),
+        ]
+    };
+    assert_eq!(posted, [const { Ok(Outcome::Pending) }; 3]);
     assert_eq!(node.next_ends(3), [(1, Ok(())), (2, Ok(())), (3, Ok(()))]);
     let [data, sum, told] = [4, 8, 16].map(|at| other.word(at).load(Ordering::Acquire));
     assert_eq!((data, sum, told), (77, 8, 9));
@@ -204,10 +190,7 @@ fn inbox_of(node: &Node, places: usize) -> (Box<dyn Memory>, InboxReader) {
 #[test]
 fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     const PLACES: usize = 2;
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     let (memory, mut reader) = inbox_of(&other, PLACES);
     let home = other.streams.node();
@@ -219,10 +202,7 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
             ptr: bytes.as_ptr().cast_mut(),
             desc: 0,
         };
-        let dst = Remote {
-            region: &region,
-            offset,
-        };
+        let dst = at(&region, offset);
         let record = Record {
             value: nth.into(),
             ..Record::default()
@@ -262,10 +242,7 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
 #[test]
 fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
     const PLACES: usize = 4;
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let (memory, mut reader) = inbox_of(&other, PLACES);
     let inbox = node
         .import_key(other.streams.node(), &memory.key())
@@ -320,13 +297,10 @@ fn messages_are_answered_over_streams_that_are_always_full() {
         room: 7,
         ..WireKind::default()
     };
-    let (node, other) = (Node::open(kind), Node::open(kind));
+    let (node, other) = pair(kind);
     other.memory.handle_by(Arc::new(Echo)).unwrap();
     let region = node.import(&other);
-    let to = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let to = at(&region, 0);
     for round in 0..20 {
         // SAFETY:
         // - in bounds of memory that outlives the operation.
@@ -348,10 +322,7 @@ fn messages_are_answered_over_streams_that_are_always_full() {
 
 #[test]
 fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     let peer = node
         .streams
@@ -419,7 +390,7 @@ fn a_network_that_trusts_needs_no_greeting() {
         trusts: true,
         ..WireKind::default()
     };
-    let (node, other) = (Node::open(kind), Node::open(kind));
+    let (node, other) = pair(kind);
     let (there, back) = (node.import(&other), other.import(&node));
     node.put(&there, 8, Flags::empty(), 1);
     other.put(&back, 8, Flags::empty(), 2);
@@ -451,23 +422,14 @@ fn others_have_to_know_the_secret() {
 
 #[test]
 fn operations_to_who_is_lost_end_so() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     other.streams.end_all();
     wait_for(|| !region.is_current());
-    let to = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let put = PutRequest::new(node.local(0), at(&region, 0), 8);
     // SAFETY:
     // - as for `put`.
-    let posted = unsafe {
-        node.channel
-            .put(&PutRequest::new(node.local(0), to, 8), Flags::empty(), 1)
-    };
+    let posted = unsafe { node.channel.put(&put, Flags::empty(), 1) };
     assert!(posted.is_err());
     assert_eq!(node.channel.pending(), 0);
 }
@@ -482,12 +444,9 @@ fn memory_that_is_not_registered_is_refused_where_it_has_to_be() {
         },
         ..WireKind::default()
     };
-    let (node, other) = (Node::open(kind), Node::open(kind));
+    let (node, other) = pair(kind);
     let region = node.import(&other);
-    let to = Remote {
-        region: &region,
-        offset: 0,
-    };
+    let to = at(&region, 0);
     let wrong = Local {
         desc: node.local(0).desc + 1,
         ..node.local(0)

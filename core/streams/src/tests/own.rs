@@ -50,6 +50,12 @@ impl Queue {
         node.channel.post_own(region, own, reads, after, context)
     }
 
+    /// Posts an operation that reads nothing.
+    pub fn begin(&self, node: &Node, region: &RemoteRegion, after: After, context: u64) {
+        let posted = self.post(node, region, after, false, context);
+        assert_eq!(posted, Ok(Outcome::Pending));
+    }
+
     pub(crate) fn contexts(&self) -> Vec<u64> {
         let handed = self.0.lock();
         handed.tickets.iter().map(|(context, _)| *context).collect()
@@ -69,8 +75,8 @@ impl Queue {
 }
 
 /// A process that only makes progress by its caller, and the key of its memory.
-pub(super) fn undriven() -> (StreamNode, Vec<u8>) {
-    let home = StreamNode::open(Wires::new(WireKind::default()), None).unwrap();
+fn undriven(kind: WireKind) -> (StreamNode, Vec<u8>) {
+    let home = StreamNode::open(Wires::new(kind), None).unwrap();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
     let told = OWN.to_le_bytes().to_vec();
     // SAFETY:
@@ -84,29 +90,33 @@ pub(super) fn undriven() -> (StreamNode, Vec<u8>) {
     (home, key)
 }
 
+/// A process, an undriven one, the key of its memory, and the region of that key.
+pub(super) fn with_undriven(kind: WireKind) -> (Node, StreamNode, Vec<u8>, RemoteRegion) {
+    let node = Node::open(kind);
+    let (home, key) = undriven(kind);
+    let region = imported(&node, &home, &key).unwrap();
+    (node, home, key, region)
+}
+
 /// The region, imported by `node`.
-pub(super) fn known(node: &Node, home: &StreamNode, key: &[u8]) -> RemoteRegion {
+fn imported(node: &Node, home: &StreamNode, key: &[u8]) -> Result<RemoteRegion> {
     std::thread::scope(|scope| {
         let import = scope.spawn(|| node.import_key(home, key));
         while !import.is_finished() {
             home.drive();
             std::thread::yield_now();
         }
-        import.join().unwrap().unwrap()
+        import.join().unwrap()
     })
 }
 
 #[test]
 fn they_leave_at_once_and_end_once() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     let queue = Queue::default();
     for context in 1..4 {
-        let posted = queue.post(&node, &region, After::all(), false, context);
-        assert_eq!(posted, Ok(Outcome::Pending));
+        queue.begin(&node, &region, After::all(), context);
         assert_eq!(queue.contexts(), [context]);
         assert!(queue.take(context).end(Ok(())));
         assert_eq!(node.next_ends(1), [(context, Ok(()))]);
@@ -114,8 +124,7 @@ fn they_leave_at_once_and_end_once() {
     queue.0.lock().refuses = 1;
     // A refused operation waits. The next one waits behind it.
     for context in [7, 8] {
-        let posted = queue.post(&node, &region, After::empty(), false, context);
-        assert_eq!(posted, Ok(Outcome::Pending));
+        queue.begin(&node, &region, After::empty(), context);
     }
     assert_eq!(queue.contexts(), [0; 0]);
     assert_eq!(node.channel.pending(), 2);
@@ -129,9 +138,7 @@ fn they_leave_at_once_and_end_once() {
 
 #[test]
 fn they_wait_for_what_was_asked_before() {
-    let node = Node::open(WireKind::default());
-    let (home, key) = undriven();
-    let region = known(&node, &home, &key);
+    let (node, home, _, region) = with_undriven(WireKind::default());
     for (after, read) in [
         (After::READS, true),
         (After::ANSWERED, false),
@@ -142,14 +149,10 @@ fn they_wait_for_what_was_asked_before() {
             true => node.get(&region, 8, 1),
             false => node.put(&region, 8, Flags::empty(), 1),
         }
-        queue
-            .post(&node, &region, After::empty(), false, 2)
-            .unwrap();
-        queue.post(&node, &region, after, false, 3).unwrap();
+        queue.begin(&node, &region, After::empty(), 2);
+        queue.begin(&node, &region, after, 3);
         // Waits behind the operation before.
-        queue
-            .post(&node, &region, After::empty(), false, 4)
-            .unwrap();
+        queue.begin(&node, &region, After::empty(), 4);
         node.put(&region, 8, Flags::empty(), 5);
         assert_eq!(queue.contexts(), [2]);
         node.channel.poll(&mut |end| panic!("{end:?}"));
@@ -172,21 +175,10 @@ fn they_wait_until_bytes_have_left() {
         room: 1 << 10,
         ..WireKind::default()
     };
-    let node = Node::open(kind);
-    let home = StreamNode::open(Wires::new(kind), None).unwrap();
-    let (_, key) = undriven();
-    let own = OWN.to_le_bytes().to_vec();
-    let memory = Box::leak(Box::new([0u64; LEN / 8]));
-    // SAFETY:
-    // - leaked, without another user.
-    unsafe {
-        home.registered()
-            .open(memory.as_mut_ptr().cast(), LEN, Rights::FULL, own)
-    };
-    let region = known(&node, &home, &key);
+    let (node, home, _, region) = with_undriven(kind);
     let queue = Queue::default();
     node.put(&region, 1 << 14, Flags::empty(), 1);
-    queue.post(&node, &region, After::SENT, false, 2).unwrap();
+    queue.begin(&node, &region, After::SENT, 2);
     assert!(queue.contexts().is_empty());
     wait_for(|| {
         home.drive();
@@ -208,7 +200,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
             waits_for,
             ..WireKind::default()
         };
-        let (node, other) = (Node::open(kind), Node::open(kind));
+        let (node, other) = pair(kind);
         let region = node.import(&other);
         let queue = Queue::default();
         node.word(0).store(5, Ordering::Relaxed);
@@ -220,10 +212,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
         if waits {
             // A request of another channel need not wait. Its answer comes first.
             let aside = node.streams.open_channel().unwrap();
-            let to = Remote {
-                region: &region,
-                offset: 8,
-            };
+            let to = at(&region, 8);
             // SAFETY:
             // - in bounds of memory that outlives the operation.
             unsafe { aside.put(&PutRequest::new(node.local(8), to, 4), Flags::empty(), 9) }
@@ -247,17 +236,12 @@ fn requests_wait_for_them_where_the_network_says_so() {
 
 #[test]
 fn what_has_waited_is_tried_again_while_there_is_no_room() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     let queue = Queue::default();
     queue.post(&node, &region, After::empty(), true, 1).unwrap();
-    queue.post(&node, &region, After::READS, false, 2).unwrap();
-    queue
-        .post(&node, &region, After::empty(), false, 3)
-        .unwrap();
+    queue.begin(&node, &region, After::READS, 2);
+    queue.begin(&node, &region, After::empty(), 3);
     assert_eq!(queue.contexts(), [1]);
     let first = queue.take(1);
     queue.0.lock().refuses = 3;
@@ -276,22 +260,18 @@ fn what_has_waited_is_tried_again_while_there_is_no_room() {
 
 #[test]
 fn the_loss_of_the_peer_ends_each_once() {
-    let node = Node::open(WireKind::default());
-    let (home, key) = undriven();
-    let region = known(&node, &home, &key);
+    let (node, home, _, region) = with_undriven(WireKind::default());
     let other = Node::open(WireKind::default());
     let aside = node.import(&other);
     let queue = Queue::default();
     let after = After::all();
     queue.post(&node, &region, After::empty(), true, 1).unwrap();
-    queue
-        .post(&node, &region, After::empty(), false, 2)
-        .unwrap();
+    queue.begin(&node, &region, After::empty(), 2);
     node.get(&region, 8, 3);
     // These operations have not left.
-    queue.post(&node, &region, after, false, 4).unwrap();
+    queue.begin(&node, &region, after, 4);
     node.put(&region, 8, Flags::empty(), 5);
-    queue.post(&node, &aside, after, false, 6).unwrap();
+    queue.begin(&node, &aside, after, 6);
     assert_eq!(queue.contexts(), [1, 2, 6]);
     assert!(queue.take(2).end(Ok(())));
     crate::registration::link_of(&region)
@@ -329,21 +309,15 @@ fn the_depth_is_that_of_both_kinds() {
         },
         ..WireKind::default()
     };
-    let node = Node::open(kind);
-    let (home, key) = undriven();
-    let region = known(&node, &home, &key);
+    let (node, home, _, region) = with_undriven(kind);
     let queue = Queue::default();
     node.put(&region, 8, Flags::empty(), 1);
-    queue
-        .post(&node, &region, After::empty(), false, 2)
-        .unwrap();
+    queue.begin(&node, &region, After::empty(), 2);
     let third = queue.post(&node, &region, After::empty(), false, 3);
     assert_eq!(third, Err(Error::NotNow));
     assert!(queue.take(2).end(Ok(())));
     assert_eq!(node.next_ends(1), [(2, Ok(()))]);
-    queue
-        .post(&node, &region, After::empty(), false, 3)
-        .unwrap();
+    queue.begin(&node, &region, After::empty(), 3);
     assert!(queue.take(3).end(Ok(())));
     let ends = node.next_ends_while(2, || home.drive());
     assert_eq!(ends, [(1, Ok(())), (3, Ok(()))]);
@@ -351,30 +325,17 @@ fn the_depth_is_that_of_both_kinds() {
 
 #[test]
 fn what_is_released_stays_until_they_are_no_more_at_it() {
-    let node = Node::open(WireKind::default());
-    let (home, key) = undriven();
-    let region = known(&node, &home, &key);
+    let (node, home, key, region) = with_undriven(WireKind::default());
     let place = crate::registration::place(&region, 0);
     let queue = Queue::default();
-    queue
-        .post(&node, &region, After::empty(), false, 1)
-        .unwrap();
+    queue.begin(&node, &region, After::empty(), 1);
     queue.0.lock().refuses = 1;
-    queue
-        .post(&node, &region, After::empty(), false, 2)
-        .unwrap();
+    queue.begin(&node, &region, After::empty(), 2);
     assert!(home.registered().close(place));
     home.releases.begin(place);
     home.drive();
     // The release precedes the owner's refusal.
-    let again = std::thread::scope(|scope| {
-        let import = scope.spawn(|| node.import_key(&home, &key).map(drop));
-        while !import.is_finished() {
-            home.drive();
-            std::thread::yield_now();
-        }
-        import.join().unwrap()
-    });
+    let again = imported(&node, &home, &key).map(drop);
     assert_eq!(again, Err(Error::StaleRegion));
     assert!(!home.releases.is_over(place));
     // An operation on the released region fails, at once or after a wait.

@@ -1,6 +1,6 @@
 //! Operations of a network's own with a common completion.
 
-use super::own::{Operation, Queue, known, undriven};
+use super::own::{Operation, Queue, with_undriven};
 use super::*;
 use crate::After;
 
@@ -31,10 +31,7 @@ impl Node {
 
 #[test]
 fn one_says_for_all_before_it_that_they_have_ended() {
-    let (node, other) = (
-        Node::open(WireKind::default()),
-        Node::open(WireKind::default()),
-    );
+    let (node, other) = pair(WireKind::default());
     let region = node.import(&other);
     let queue = Queue::default();
     node.ask(&queue);
@@ -109,9 +106,7 @@ fn many_are_enough() {
 #[test]
 fn they_end_with_their_peer() {
     for asked in [false, true] {
-        let node = Node::open(WireKind::default());
-        let (home, key) = undriven();
-        let region = known(&node, &home, &key);
+        let (node, home, _, region) = with_undriven(WireKind::default());
         let queue = Queue::default();
         for _ in 0..2 {
             node.gather(&region, false).unwrap().unwrap();
@@ -134,9 +129,7 @@ fn they_end_with_their_peer() {
 
 #[test]
 fn a_release_does_not_wait_for_somebody_to_ask() {
-    let node = Node::open(WireKind::default());
-    let (home, key) = undriven();
-    let region = known(&node, &home, &key);
+    let (node, home, _, region) = with_undriven(WireKind::default());
     let place = crate::registration::place(&region, 0);
     node.gather(&region, false).unwrap().unwrap();
     assert!(home.registered().close(place));

@@ -1,24 +1,19 @@
 //! A board that a rank with memory errors has overwritten.
 
+use unipgas_base::fenced::Patch;
+
 use super::{Board, H_PID, MAX_VALUE, RankState, SentRecord, board_len};
 
 const SIZE: u32 = 3;
 
-/// Records that overwrite the board of three ranks. A record: offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
+/// Patches of the board of three ranks.
 pub(crate) fn board(bytes: &[u8]) {
     let (board, _fd) = Board::create_for(SIZE, 1).expect("a board");
     board.set_pid(0, std::process::id()).expect("a rank");
-    let mut rest = bytes;
-    while let [low, high, len, more @ ..] = rest {
-        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
-        rest = more;
-        let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
-        let room = board_len(SIZE).saturating_sub(at);
-        for (byte, at) in written.iter().zip(at..at + room) {
-            // SAFETY:
-            // - within the board, which no other thread uses.
-            unsafe { board.base.as_ptr().wrapping_add(at).write_volatile(*byte) };
-        }
+    for patch in Patch::all(bytes) {
+        // SAFETY:
+        // - the whole board, which no other thread uses.
+        unsafe { patch.apply(board.base.as_ptr(), board_len(SIZE)) };
     }
     let attached = Board::attach(&board.token());
     let attached = attached
@@ -65,24 +60,21 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
     board.arrive(1, 7).expect("a rank");
     board.set_pid(0, std::process::id()).expect("a rank");
     let record = |at: usize, len: usize| {
-        let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
-        bytes.push(len as u8);
         // SAFETY:
         // - within the board.
-        bytes.extend((at..at + len).map(|at| unsafe { board.base.as_ptr().add(at).read() }));
-        bytes
+        unsafe { Patch::of(0, board.base.as_ptr(), at, len) }
     };
     let slots = super::slots_offset(SIZE);
     let told = super::watched::told_offset(SIZE);
     let mut waiting = record(told, 255);
-    waiting[3..7].copy_from_slice(&std::process::id().to_le_bytes());
-    waiting[7..11].fill(1);
-    waiting[11] = 9;
+    waiting[4..8].copy_from_slice(&std::process::id().to_le_bytes());
+    waiting[8..12].fill(1);
+    waiting[12] = 9;
     let mut counted = record(
         told + std::mem::offset_of!(unipgas_base::waits::StatusPage, counters),
         255,
     );
-    counted[3..].fill(1);
+    counted[4..].fill(1);
     vec![
         record(0, 48),
         record(H_PID - H_PID % 4, 40),
