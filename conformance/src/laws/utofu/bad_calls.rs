@@ -100,8 +100,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
                 code_in(seen, SOME_ARGUMENT, what)?;
             }
         }
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()?;
+        job.queue.has_nothing()?;
     }
     Ok(())
 }
@@ -164,8 +163,7 @@ fn prepare_arguments(job: &Job<'_>) -> Verdict {
         }
     }
     ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
-    ensure_eq!(size, 7, "desc_size after errors");
-    Ok(())
+    equal!(size, 7, "desc_size after errors")
 }
 
 fn descriptors(job: &Job<'_>) -> Verdict {

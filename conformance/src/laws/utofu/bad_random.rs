@@ -48,11 +48,7 @@ fn anything(job: &Job<'_>) -> Verdict {
     // Unregistered memory beside registered memory stays unchanged.
     let canary = Memory::new(8192);
     canary.fill(0xc5);
-    let inner = Memory {
-        base: canary.base.wrapping_add(4096),
-        len: 256,
-    };
-    let registered = job.queue.register(inner)?;
+    let registered = job.queue.register(canary.part(4096, 256))?;
     let (mut ids, mut theirs) = ([0u64; 4], [0u64; 4]);
     ok!(utofu_alloc_vbg(0, 4, 0, ids.as_mut_ptr()));
     for (nth, id) in ids.iter().enumerate() {

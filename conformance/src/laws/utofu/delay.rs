@@ -31,9 +31,7 @@ fn delayed(job: &Job<'_>, count: usize) -> Verdict {
 }
 
 fn completed(job: &Job<'_>, count: usize) -> Verdict {
-    for nth in 1..=count {
-        ensure_eq!(job.queue.tcq()?, nth, "cbdata");
-    }
+    job.queue.completes(1..=count)?;
     for nth in 1..=count {
         ensure_eq!(job.queue.mrq()?.edata, nth as u64, "edata");
     }
@@ -47,8 +45,7 @@ fn by_the_next(job: &Job<'_>) -> Verdict {
         completed(job, 10)?;
     }
     job.meet();
-    ensure_eq!(job.memory.get(0), 80, "additions");
-    Ok(())
+    equal!(job.memory.get(0), 80, "additions")
 }
 
 fn by_post_toq(job: &Job<'_>) -> Verdict {
@@ -61,8 +58,7 @@ fn by_post_toq(job: &Job<'_>) -> Verdict {
     post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
     job.queue.tcq_is_empty()?;
     job.meet();
-    ensure_eq!(job.memory.get(0), 100, "additions");
-    Ok(())
+    equal!(job.memory.get(0), 100, "additions")
 }
 
 fn by_a_batch(job: &Job<'_>) -> Verdict {
@@ -109,8 +105,7 @@ fn full(job: &Job<'_>) -> Verdict {
     })?;
     verdict?;
     ensure_eq!(next.get(), COUNT + 1, "entries of the TCQ");
-    ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
-    Ok(())
+    equal!(job.memory.get(0), COUNT as u64, "additions")
 }
 
 fn no_effect_prepared(job: &Job<'_>) -> Verdict {

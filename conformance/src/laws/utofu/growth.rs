@@ -57,8 +57,7 @@ fn own_vcq(_ctx: &Ctx) -> Verdict {
         let stadd = queue.register_as(memory, STAG)?;
         put_word(queue, queue.id, stadd, nth + 1)?;
         ensure_eq!(memory.get(0), nth + 1, "the word");
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })
 }
 
@@ -80,8 +79,7 @@ fn peers_vcq(ctx: &Ctx) -> Verdict {
         ctx.sync();
         if let Some((queue, stadd)) = fresh {
             ensure_eq!(memory.get(0), nth + 1, "the word");
-            queue.deregister(stadd)?;
-            queue.free()?;
+            queue.close(stadd)?;
         }
         Ok(())
     })?;
@@ -94,10 +92,6 @@ const STAGS: usize = 250;
 fn peers_memory(ctx: &Ctx) -> Verdict {
     const PART: usize = 256;
     with(ctx, STAGS * PART, |job| {
-        let part = |nth: usize| Memory {
-            base: job.memory.base.wrapping_add(nth * PART),
-            len: PART,
-        };
         // A leak of each of 50000 registrations would add up to 8 MiB.
         stays_small(200, 2 << 10, |round| {
             let stags = STAG + 1..STAG + 1 + STAGS as u32;
@@ -105,7 +99,10 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
             let mut registered = Vec::new();
             if job.rank == 0 {
                 for (nth, stag) in stags.clone().enumerate() {
-                    registered.push(job.queue.register_as(part(nth), stag)?);
+                    registered.push(
+                        job.queue
+                            .register_as(job.memory.part(nth * PART, PART), stag)?,
+                    );
                 }
             }
             job.meet();

@@ -32,9 +32,7 @@ fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, Stri
 
 fn no_descriptors(_: &Ctx) -> Verdict {
     let child = Child::start(&[], || {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let known = Memory::new(4096);
-        let from = queue.register_as(known, STAG)?;
+        let (queue, known, from) = Queue::with_memory(4096)?;
         let before = soft_limit(libc::RLIMIT_NOFILE, 0)?;
         for round in 0..3 {
             let memory = Memory::pages(1 << 16)?;
@@ -61,8 +59,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
         soft_limit(libc::RLIMIT_NOFILE, before)?;
         let memory = Memory::pages(1 << 16)?;
         let stadd = queue.register(memory)?;
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })?;
     child.succeeds("a program without descriptors")
 }
@@ -78,9 +75,7 @@ fn no_memory(_: &Ctx) -> Verdict {
     // KiB that are left.
     for room in [0, 64, 256, 1024, 2048, 4096, 5120, 16_384].map(|room| room << 10) {
         let child = Child::start(&[], || {
-            let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(4096);
-            let from = queue.register_as(memory, STAG)?;
+            let (queue, memory, from) = Queue::with_memory(4096)?;
             let mut more = Vec::with_capacity(6 * 48);
             let before = soft_limit(libc::RLIMIT_AS, mapped()? + room)?;
             let mut seen = [0; 2];

@@ -44,8 +44,7 @@ fn is_a_share() -> Verdict {
         ensure!(caps.is_null() && hdl == 77, "something was written");
     }
     // All TNIs have VBGs: processes take them first come, first served.
-    ensure_eq!(tnis(true)?.len(), usize::from(TNIS), "TNIs with VBGs");
-    Ok(())
+    equal!(tnis(true)?.len(), usize::from(TNIS), "TNIs with VBGs")
 }
 
 fn shares(ctx: &Ctx) -> Verdict {

@@ -188,8 +188,7 @@ fn forked(ctx: &Ctx) -> Verdict {
         ctx.sync();
     }
     free_gate(vbg)?;
-    queue.deregister(stadd)?;
-    queue.free()
+    queue.close(stadd)
 }
 
 fn exits(ctx: &Ctx) -> Verdict {
@@ -207,9 +206,7 @@ fn exits(ctx: &Ctx) -> Verdict {
             pause(400);
         }
     } else {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let memory = Memory::new(256);
-        let stadd = queue.register_as(memory, STAG)?;
+        let (queue, memory, stadd) = Queue::with_memory(256)?;
         let to = vcq_of(0, TNI, 0)?;
         let there = stadd_of(to, STAG)?;
         let look = || -> Result<i32, String> {
@@ -284,9 +281,7 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     let mut at = [0; 6];
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
     ensure_eq!(at, coords(me)?, "coordinates of place {me}");
-    let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::new(256);
-    queue.register_as(memory, STAG)?;
+    let (queue, memory, _) = Queue::with_memory(256)?;
     for round in 1..=rounds {
         for rank in 0..size {
             let mut looks = Looks::new();

@@ -29,9 +29,7 @@ struct Side {
 
 impl Side {
     fn new(rank: u32) -> Result<Side, String> {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let memory = Memory::new(256);
-        queue.register_as(memory, STAG)?;
+        let (queue, memory, _) = Queue::with_memory(256)?;
         Ok(Side {
             other: 1 - rank,
             queue,

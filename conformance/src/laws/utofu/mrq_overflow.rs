@@ -56,17 +56,13 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             ("UTOFU_NUM_MRQ_ENTRIES_SESSION", "2Ki"),
         ];
         let (status, text) = child(&environment, || {
-            let plain = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(256);
-            let here = plain.register_as(memory, STAG)?;
+            let (plain, memory, here) = Queue::with_memory(256)?;
             let session = Queue::create(TNI, SESSION_MODE)?;
             let there = session.register_as(memory, STAG)?;
             plain.send_all(posted, |_| {
                 post::put(plain.hdl, session.id, here, there, 8).code(0, TCQ | REMOTE, 0)
             })?;
-            for _ in 0..posted {
-                session.notice(RMT_PUT)?;
-            }
+            session.notices(0..posted, RMT_PUT)?;
             session.mrq_is_empty()
         })?;
         if !overflows {
@@ -92,9 +88,7 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
 fn overflow_by_others(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2048")], || {
-            let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(256);
-            queue.register_as(memory, STAG)?;
+            let (queue, memory, _) = Queue::with_memory(256)?;
             until("the last of the peer's puts", || memory.get(8) == 1)?;
             for _ in 0..6000 {
                 queue.mrq()?;

@@ -51,9 +51,7 @@ fn reusable(ctx: &Ctx) -> Verdict {
             job.queue.post(|| put.code(0, LOCAL, 0))?;
             data.fill(0xff);
         }
-        for _ in 0..PUTS {
-            job.queue.notice(LCL_PUT)?;
-        }
+        job.queue.notices(0..PUTS, LCL_PUT)?;
         job.meet();
         for i in 0..PUTS {
             job.memory.all(
@@ -146,7 +144,6 @@ fn too_long(job: &Job<'_>) -> Verdict {
     }
     pause(2);
     job.meet();
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()?;
+    job.queue.has_nothing()?;
     job.memory.all(0, 256, 0, "after refusals")
 }

@@ -58,8 +58,7 @@ fn environment(_ctx: &Ctx) -> Verdict {
             ("UTOFU_NUM_SESSION_MODE_CQS", session),
         ];
         succeeds(&variables, || {
-            ensure_eq!(kinds()?, expected, "free, session, exclusive VCQs");
-            Ok(())
+            equal!(kinds()?, expected, "free, session, exclusive VCQs")
         })?;
     }
     Ok(())
@@ -127,10 +126,7 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
                 Ok(())
             };
             let memory = Memory::new(1 << 20);
-            let part = Memory {
-                len: 1 << 18,
-                ..memory
-            };
+            let part = memory.part(0, 1 << 18);
             let stadd = queue.register(memory)?;
             more(1024, "the registration")?;
             queue.register(memory)?;
@@ -157,11 +153,7 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         let before = locked()?;
         let memory = Memory::pages(64 << 12)?;
         // The program locks the second of four parts, and half of the third.
-        let part = |from: usize, pages: usize| Memory {
-            // In bounds.
-            base: memory.base.wrapping_add(from << 12),
-            len: pages << 12,
-        };
+        let part = |from: usize, pages: usize| memory.part(from << 12, pages << 12);
         let own = part(16, 24);
         // SAFETY:
         // - mapped memory of this process.
@@ -238,8 +230,7 @@ fn no_locks(_ctx: &Ctx) -> Verdict {
         post::put_piggyback8(queue.hdl, queue.id, 5, stadd, 8).noticed(0, 0)?;
         ensure_eq!(memory.get(0), 5, "the word");
         queue.deregister(other)?;
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })?;
     ensure!(
         status == 0

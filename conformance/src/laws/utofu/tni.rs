@@ -1,5 +1,6 @@
 //! §3.2 TNI query, §3.9 supplemental features, tables 6.1 to 6.5.
 
+use super::circuit::{free_gates, gates};
 use super::kit::*;
 
 laws! {
@@ -61,9 +62,7 @@ fn barrier_tnis(_: &Ctx) -> Verdict {
     for tni in all_tnis(true)? {
         let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
-        let mut vbgs = [0];
-        ok!(utofu_alloc_vbg(tni, 1, 0, vbgs.as_mut_ptr()));
-        ok!(utofu_free_vbg(vbgs.as_mut_ptr(), 1));
+        free_gates(&gates::<1>(tni, 0)?)?;
     }
     Ok(())
 }
@@ -114,8 +113,7 @@ fn managed(_: &Ctx) -> Verdict {
     let (mut first, mut second) = (null_mut(), null_mut());
     ok!(utofu_query_barrier_caps(TNI, &mut first));
     ok!(utofu_query_barrier_caps(TNI, &mut second));
-    ensure_eq!(first, second, "capabilities of barrier communication");
-    Ok(())
+    equal!(first, second, "capabilities of barrier communication")
 }
 
 fn versions(_: &Ctx) -> Verdict {
@@ -123,8 +121,7 @@ fn versions(_: &Ctx) -> Verdict {
     c!(utofu_query_tofu_version(&mut major, &mut minor));
     ensure_eq!((major, minor), (3, 0), "version of the Tofu interconnect");
     c!(utofu_query_utofu_version(&mut major, &mut minor));
-    ensure_eq!((major, minor), (1, 0), "version of uTofu");
-    Ok(())
+    equal!((major, minor), (1, 0), "version of uTofu")
 }
 
 fn own_coordinates(ctx: &Ctx) -> Verdict {
