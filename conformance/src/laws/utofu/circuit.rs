@@ -381,10 +381,9 @@ impl Circuit {
         for end in self.ends() {
             ok!(utofu_barrier(end, 0));
         }
-        for end in self.ends() {
-            completed("utofu_poll_barrier", || c!(utofu_poll_barrier(end, 0)))?;
-        }
-        Ok(())
+        for_all(self.ends(), |end| {
+            completed("utofu_poll_barrier", || c!(utofu_poll_barrier(end, 0)))
+        })
     }
 
     /// One reduction; `input` gets the participant. Any NaN matches a NaN.

@@ -4,7 +4,7 @@ use super::kit::*;
 use super::wrong::TOO_LONG;
 
 /// Arguments of a start function. Each function ignores the arguments that it lacks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) hdl: usize,
     pub(super) to: u64,

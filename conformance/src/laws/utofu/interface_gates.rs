@@ -181,10 +181,9 @@ fn paths(job: &Job<'_>) -> Verdict {
     let open = [[u8::MAX, 0, 0], [u8::MAX, 9, 200], [u8::MAX; 3]];
     for path in every_path().chain(open) {
         pair(job, 0, path, |id| {
-            for _ in 0..5 {
-                one_barrier(id).map_err(|e| format!("over {path:?}: {e}"))?;
-            }
-            Ok(())
+            for_all(0..5, |_| {
+                one_barrier(id).map_err(|e| format!("over {path:?}: {e}"))
+            })
         })?;
     }
     Ok(())

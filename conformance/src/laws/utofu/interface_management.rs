@@ -62,8 +62,7 @@ fn shares(ctx: &Ctx) -> Verdict {
 }
 
 fn handles(_: &Ctx) -> Verdict {
-    let mut own = [0; 6];
-    ok!(utofu_query_my_coords(own.as_mut_ptr()));
+    let own = my_coords()?;
     let mut all = Vec::new();
     for tni in 0..TNIS {
         for flags in [

@@ -180,10 +180,16 @@ pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
     Ok(network.coords(rank / network.per_node))
 }
 
+/// Coordinates of this process.
+pub(crate) fn my_coords() -> Result<[u8; 6], String> {
+    let mut at = [u8::MAX; 6];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    Ok(at)
+}
+
 /// Place of this process if each process has a node to itself; otherwise the first place on its node.
 pub(crate) fn own_place() -> Result<u32, String> {
-    let mut at = [0; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let at = my_coords()?;
     let network = Network::from_env()?;
     let node = network.node(&at).ok_or("a place beyond the shape")?;
     Ok(node * network.per_node)
@@ -354,6 +360,17 @@ impl Queue {
         (code, notice)
     }
 
+    /// Puts a word until that succeeds: the target may not be there yet.
+    pub(crate) fn write_when_there(&self, to: u64, at: u64, value: u64) -> Verdict {
+        until_ok("the target of a put", || {
+            post::put_piggyback8(self.hdl, to, value, at, 8).ok(0, LOCAL, 0)?;
+            let _ = self.poll_tcq();
+            let is_there = self.next_mrq()?.0 == SUCCESS;
+            pause(u64::from(!is_there));
+            Ok(is_there)
+        })
+    }
+
     /// The next entry of the TCQ, whatever its code.
     pub(crate) fn next_tcq(&self) -> Result<(i32, usize), String> {
         next("an entry of the TCQ", || self.poll_tcq())
@@ -495,10 +512,7 @@ impl Queue {
         self.send_all(count, |nth| {
             post::put_piggyback8(self.hdl, self.id, nth, stadd, 8).code(0, flags | TCQ, 0)
         })?;
-        for _ in 0..count {
-            self.mrq()?;
-        }
-        Ok(())
+        for_all(0..count, |_| self.mrq())
     }
 }
 

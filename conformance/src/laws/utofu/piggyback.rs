@@ -53,15 +53,14 @@ fn reusable(ctx: &Ctx) -> Verdict {
         }
         job.queue.notices(0..PUTS, LCL_PUT)?;
         job.meet();
-        for i in 0..PUTS {
+        for_all(0..PUTS, |i| {
             job.memory.all(
                 32 * i,
                 32,
                 i as u8,
                 "a piggyback whose source was overwritten",
-            )?;
-        }
-        Ok(())
+            )
+        })
     })
 }
 

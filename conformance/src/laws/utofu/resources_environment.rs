@@ -324,8 +324,7 @@ fn shape(ctx: &Ctx) -> Verdict {
 
 fn shared_node(ctx: &Ctx) -> Verdict {
     set("UNIPGAS_TOFU_PPN", "2");
-    let mut at = [0u8; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let at = my_coords()?;
     ensure_eq!(at, coords(ctx.rank)?, "coordinates of the node");
     let partner = coords(ctx.rank ^ 1)?;
     ensure_eq!(at, partner, "coordinates of the other process of the node");

@@ -125,8 +125,7 @@ fn versions(_: &Ctx) -> Verdict {
 }
 
 fn own_coordinates(ctx: &Ctx) -> Verdict {
-    let mut own = [u8::MAX; 6];
-    ok!(utofu_query_my_coords(own.as_mut_ptr()));
+    let own = my_coords()?;
     ensure_eq!(own, coords(ctx.rank)?, "coordinates of the process");
     for rank in (0..ctx.size).filter(|rank| *rank != ctx.rank) {
         ensure!(coords(rank)? != own, "rank {rank} is at the same {own:?}");
