@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::circuit::*;
 use super::kit::*;
 use crate::growth::stays_small;
-use crate::kit::Child;
+use crate::kit::program;
 
 laws! {
     own_vcq: "growth.own-vcq", "§3.3.1.3", 1, [create_vcq_with_cmp_id, free_vcq, put_piggyback8],
@@ -157,7 +157,7 @@ fn peers(ctx: &Ctx) -> Verdict {
                 put_word(own, vcq, stadd_of(vcq, STAG)? + 8 * index as u64, life)?;
             }
         } else {
-            let child = Child::start(&[], || {
+            program(&[], &format!("life {life}"), || {
                 memory.set(mark, life);
                 // The VCQ that the peer finds first is the last one created: then all exist.
                 for (tni, component) in places().collect::<Vec<_>>().into_iter().rev() {
@@ -167,7 +167,6 @@ fn peers(ctx: &Ctx) -> Verdict {
                     (0..places().count()).all(|index| memory.get(8 * index) == life)
                 })
             })?;
-            child.succeeds(&format!("life {life}"))?;
         }
         ctx.sync();
         Ok(())
@@ -206,7 +205,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
                 before = holdings()?;
             }
         } else {
-            let child = Child::start(&[], || {
+            program(&[], &format!("life {life}"), || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
                 let [gate] = gates(TNI, 0)?;
                 set_gates(&[beside(gate, gate_of_1)])?;
@@ -217,7 +216,6 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
                 until("the peer's word", || words.get(8) == life)?;
                 one_barrier(gate)
             })?;
-            child.succeeds(&format!("life {life}"))?;
         }
         ctx.sync();
     }

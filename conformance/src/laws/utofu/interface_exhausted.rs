@@ -1,7 +1,7 @@
 //! §3.1.2.1: a program when the system runs out of resources.
 
 use super::kit::*;
-use crate::kit::Child;
+use crate::kit::program;
 
 laws! {
     no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
@@ -31,7 +31,7 @@ fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, Stri
 }
 
 fn no_descriptors(_: &Ctx) -> Verdict {
-    let child = Child::start(&[], || {
+    program(&[], "a program without descriptors", || {
         let (queue, known, from) = Queue::with_memory(4096)?;
         let before = soft_limit(libc::RLIMIT_NOFILE, 0)?;
         for round in 0..3 {
@@ -60,8 +60,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
         let memory = Memory::pages(1 << 16)?;
         let stadd = queue.register(memory)?;
         queue.close(stadd)
-    })?;
-    child.succeeds("a program without descriptors")
+    })
 }
 
 /// Bytes of the process's address space in use.
@@ -74,7 +73,8 @@ fn mapped() -> Result<u64, String> {
 fn no_memory(_: &Ctx) -> Verdict {
     // KiB that are left.
     for room in [0, 64, 256, 1024, 2048, 4096, 5120, 16_384].map(|room| room << 10) {
-        let child = Child::start(&[], || {
+        let what = format!("a program with {room} bytes left");
+        program(&[], &what, || {
             let (queue, memory, from) = Queue::with_memory(4096)?;
             let mut more = Vec::with_capacity(6 * 48);
             let before = soft_limit(libc::RLIMIT_AS, mapped()? + room)?;
@@ -102,7 +102,6 @@ fn no_memory(_: &Ctx) -> Verdict {
             }
             Queue::create(TNI + 1, 0)?.free()
         })?;
-        child.succeeds(&format!("a program with {room} bytes left"))?;
     }
     Ok(())
 }
@@ -110,7 +109,8 @@ fn no_memory(_: &Ctx) -> Verdict {
 fn room_again(_: &Ctx) -> Verdict {
     const ENTRIES: u64 = 2048;
     for flags in [LOCAL, REMOTE, LOCAL | REMOTE] {
-        let child = Child::start(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
+        let what = format!("a program with an MRQ of {ENTRIES} entries");
+        program(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], &what, || {
             let queue = Queue::with_component(TNI, 0, 0)?;
             let stadd = queue.register_as(Memory::new(256), STAG)?;
             let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
@@ -128,7 +128,6 @@ fn room_again(_: &Ctx) -> Verdict {
             }
             queue.free()
         })?;
-        child.succeeds(&format!("a program with an MRQ of {ENTRIES} entries"))?;
     }
     Ok(())
 }

@@ -46,9 +46,7 @@ fn all_gates(_: &Ctx) -> Verdict {
         }
         ensure!(gates.into_iter().eq(0..48), "BGs of TNI {tni}");
         free_gates(&ids[..33])?;
-        for id in &ids[33..] {
-            free_gate(*id)?;
-        }
+        for_all(&ids[33..], |id| free_gate(*id))?;
     }
     Ok(())
 }
@@ -223,10 +221,7 @@ fn reductions_wait(job: &Job<'_>, _: &Circuit, id: u64) -> Verdict {
         if job.rank == late {
             ensure_eq!(start(), SUCCESS, "starting late");
         }
-        let mut looks = Looks::new();
-        while poll()? != SUCCESS {
-            looks.again();
-        }
+        until_ok("the result", || Ok(poll()? == SUCCESS))?;
         job.meet();
     }
     Ok(())
@@ -271,11 +266,10 @@ fn by_threads(job: &Job<'_>) -> Verdict {
                     Ok(())
                 };
                 for _ in 0..each {
-                    let mut looks = Looks::new();
-                    while !started(id, kind)? {
-                        look()?;
-                        looks.again();
-                    }
+                    until_ok("a start", || match started(id, kind)? {
+                        true => Ok(true),
+                        false => look().map(|()| false),
+                    })?;
                 }
                 until("the end of all rounds", || {
                     look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
@@ -300,10 +294,7 @@ fn other_kinds(_: &Ctx) -> Verdict {
     threads(3, |thread| {
         if thread == 0 {
             for round in 0..ROUNDS {
-                let mut looks = Looks::new();
-                while !started(id, round % 3)? {
-                    looks.again();
-                }
+                until_ok("a start", || started(id, round % 3))?;
             }
         }
         let (mut turn, mut looks) = (thread, Looks::new());

@@ -42,6 +42,24 @@ pub(super) fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     Ok(tnis)
 }
 
+/// The capabilities of one-sided communication.
+fn onesided(tni: u16) -> Result<&'static utofu_onesided_caps, String> {
+    let mut caps = null_mut();
+    ok!(utofu_query_onesided_caps(tni, &mut caps));
+    // SAFETY:
+    // - memory that the implementation manages and keeps (see `managed`).
+    Ok(unsafe { &*caps })
+}
+
+/// The capabilities of barrier communication.
+fn barrier(tni: u16) -> Result<&'static utofu_barrier_caps, String> {
+    let mut caps = null_mut();
+    ok!(utofu_query_barrier_caps(tni, &mut caps));
+    // SAFETY:
+    // - as in `onesided`.
+    Ok(unsafe { &*caps })
+}
+
 /// The TNIs of a process with a node to itself.
 fn all_tnis(barrier: bool) -> Result<Vec<u16>, String> {
     let tnis = tnis(barrier)?;
@@ -51,8 +69,7 @@ fn all_tnis(barrier: bool) -> Result<Vec<u16>, String> {
 
 fn onesided_tnis(_: &Ctx) -> Verdict {
     for tni in all_tnis(false)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_onesided_caps(tni, &mut caps));
+        onesided(tni)?;
         Queue::create(tni, 0)?.free()?;
     }
     Ok(())
@@ -60,8 +77,7 @@ fn onesided_tnis(_: &Ctx) -> Verdict {
 
 fn barrier_tnis(_: &Ctx) -> Verdict {
     for tni in all_tnis(true)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_barrier_caps(tni, &mut caps));
+        barrier(tni)?;
         free_gates(&gates::<1>(tni, 0)?)?;
     }
     Ok(())
@@ -69,11 +85,7 @@ fn barrier_tnis(_: &Ctx) -> Verdict {
 
 fn onesided_caps(_: &Ctx) -> Verdict {
     for tni in all_tnis(false)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_onesided_caps(tni, &mut caps));
-        // SAFETY:
-        // - memory that the implementation manages and keeps (see `managed`).
-        let caps = unsafe { &*caps };
+        let caps = onesided(tni)?;
         ensure_eq!(caps.flags, 0b11, "flags: session mode and ARMW");
         ensure_eq!(caps.armw_ops, 0b11_1111, "ARMW operations");
         ensure_eq!(caps.num_cmp_ids, 8, "component ids");
@@ -92,11 +104,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
 
 fn barrier_caps(_: &Ctx) -> Verdict {
     for tni in all_tnis(true)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_barrier_caps(tni, &mut caps));
-        // SAFETY:
-        // - memory that the implementation manages and keeps (see `managed`).
-        let caps = unsafe { &*caps };
+        let caps = barrier(tni)?;
         ensure_eq!(caps.flags, 0, "flags");
         ensure_eq!(caps.reduce_ops, 0b1_1111_1110, "reductions");
         ensure_eq!(caps.max_uint64_reduction, 6, "integers");
@@ -106,14 +114,11 @@ fn barrier_caps(_: &Ctx) -> Verdict {
 }
 
 fn managed(_: &Ctx) -> Verdict {
-    let (mut first, mut second) = (null_mut(), null_mut());
-    ok!(utofu_query_onesided_caps(TNI, &mut first));
-    ok!(utofu_query_onesided_caps(TNI, &mut second));
-    ensure_eq!(first, second, "capabilities of one-sided communication");
-    let (mut first, mut second) = (null_mut(), null_mut());
-    ok!(utofu_query_barrier_caps(TNI, &mut first));
-    ok!(utofu_query_barrier_caps(TNI, &mut second));
-    equal!(first, second, "capabilities of barrier communication")
+    let same = std::ptr::eq(onesided(TNI)?, onesided(TNI)?);
+    ensure!(same, "capabilities of one-sided communication");
+    let same = std::ptr::eq(barrier(TNI)?, barrier(TNI)?);
+    ensure!(same, "capabilities of barrier communication");
+    Ok(())
 }
 
 fn versions(_: &Ctx) -> Verdict {
