@@ -50,6 +50,13 @@ impl Memory {
         Ok(Memory { base, len })
     }
 
+    /// A view of some of the bytes.
+    pub(crate) fn part(&self, at: usize, len: usize) -> Memory {
+        assert!(at + len <= self.len);
+        let base = self.base.wrapping_add(at);
+        Memory { base, len }
+    }
+
     /// Gives back what [`Memory::new`] gave.
     pub(crate) fn free(self) {
         // SAFETY:

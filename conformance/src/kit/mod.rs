@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use memory::{Memory, same};
-pub(crate) use processes::{Child, child, shared_words};
+pub(crate) use processes::{Child, child, program, shared_words};
 pub(crate) use sides::{Lose, Sides};
 pub(crate) use stopped::{Stopped, last_stops_for_a_while, stop_until_killed};
 pub(crate) use table::{check, check_rows, table};

@@ -95,6 +95,15 @@ impl Child {
     }
 }
 
+/// Runs the body in a child that must end well, and without a word.
+pub(crate) fn program(
+    environment: &[(&str, &str)],
+    what: &str,
+    body: impl FnOnce() -> Verdict,
+) -> Verdict {
+    Child::start(environment, body)?.succeeds(what)
+}
+
 /// Runs the body in a child and waits for its end.
 pub(crate) fn child(
     environment: &[(&str, &str)],

@@ -38,18 +38,10 @@ fn counts(ctx: &Ctx) -> Verdict {
         until(&format!("{before} UEs in barrier {round}"), || {
             Ok(register_value(counter)? == before)
         })?;
-        ensure_eq!(
-            register_value(other)?,
-            0,
-            "the other register in barrier {round}"
-        );
+        register_is(other, 0, format!("the other register in barrier {round}"))?;
         meet(true, &mut world())?;
         // The next use of this register needs this UE in the next barrier.
-        ensure_eq!(
-            register_value(counter)?,
-            0,
-            "the register after barrier {round}"
-        );
+        register_is(counter, 0, format!("the register after barrier {round}"))?;
     }
     Ok(())
 }
@@ -78,11 +70,7 @@ fn first_two(ctx: &Ctx) -> Verdict {
         meet(true, &mut world())?;
         for register in &mine {
             let expected = round * 100 + ctx.size as i32;
-            ensure_eq!(
-                register_value(*register)?,
-                expected,
-                "a register in round {round}"
-            );
+            register_is(*register, expected, format!("a register in round {round}"))?;
         }
         meet(true, &mut world())?;
     }
@@ -120,8 +108,7 @@ fn holds(ctx: &Ctx) -> Verdict {
         meet(true, &mut world())?;
         let back = Bytes::filled(1000, 0);
         ok!(RCCE_get(back.raw(), area, 1000, (me + 2) % n));
-        back.holds(&of((me + 1) % n), 0, &format!("round {round}"))?;
-        back.free();
+        back.ends_as(&of((me + 1) % n), 0, &format!("round {round}"))?;
         meet(true, &mut world())?;
     }
     Ok(())

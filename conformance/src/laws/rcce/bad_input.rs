@@ -261,8 +261,7 @@ fn requests(_: &Ctx) -> Verdict {
     let (out, into) = (Send::new(), Recv::new());
     for _ in 0..2 {
         ensure_eq!([out.test(), into.test()], [(SUCCESS, 1); 2], "tests");
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
         let mut flag = -7;
         gives!(NOT_ENQUEUED, iRCCE_isend_cancel(out.0, &mut flag));

@@ -39,13 +39,11 @@ fn each_length(ctx: &Ctx, plain: bool) -> Verdict {
         if ctx.rank as i32 == from {
             let bytes = Bytes::of(&expected);
             send_by(plain, &bytes, 1 - from)?;
-            bytes.holds(&expected, 0, "what was sent")?;
-            bytes.free();
+            bytes.ends_as(&expected, 0, "what was sent")?;
         } else {
             let room = Bytes::filled(len + 64, 0xa5);
             receive_by(plain, &room, len, from)?;
-            room.holds(&expected, 0xa5, &format!("{len} bytes from UE {from}"))?;
-            room.free();
+            room.ends_as(&expected, 0xa5, &format!("{len} bytes from UE {from}"))?;
         }
     }
     Ok(())
@@ -302,9 +300,7 @@ fn pairs(ctx: &Ctx) -> Verdict {
                 } as usize;
                 let nth = round << 8 | (a as u64) << 4 | b as u64;
                 if me == a {
-                    let bytes = Bytes::of(&content(ctx, nth, len));
-                    send(&bytes, b)?;
-                    bytes.free();
+                    send_text(&content(ctx, nth, len), b)?;
                 } else if me == b {
                     let seen = receive(len, a)?;
                     ensure!(seen == content(ctx, nth, len), "{round}: {len} from {a}");

@@ -43,8 +43,7 @@ fn broadcast(ctx: &Ctx) -> Verdict {
                 _ => ok!(iRCCE_mcast(bytes.ptr(), len, root)),
             }
             let what = format!("{len} bytes of UE {root}, way {way}");
-            bytes.holds(&expected, 0x48, &what)?;
-            bytes.free();
+            bytes.ends_as(&expected, 0x48, &what)?;
         }
     }
     Ok(())
@@ -61,8 +60,7 @@ fn bcast_parts(ctx: &Ctx) -> Verdict {
             for improved in [false, true] {
                 let bytes = Bytes::of_root(mine, &expected);
                 bcast(improved, &bytes, root, comm)?;
-                bytes.holds(&expected, 0, &format!("{len} bytes of UE {from}"))?;
-                bytes.free();
+                bytes.ends_as(&expected, 0, &format!("{len} bytes of UE {from}"))?;
             }
         }
     }
@@ -111,8 +109,7 @@ fn multicast(ctx: &Ctx) -> Verdict {
         } else {
             let room = Bytes::filled(len + 32, 0x49);
             ok!(iRCCE_mrecv(room.ptr(), len as isize, root));
-            room.holds(&expected, 0x49, &format!("{len} bytes of UE {root}"))?;
-            room.free();
+            room.ends_as(&expected, 0x49, &format!("{len} bytes of UE {root}"))?;
         }
     }
     Ok(())
@@ -132,8 +129,7 @@ fn multicast_wildcards(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_mrecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
             let expected_message = (root, len as i32);
             ensure_eq!(last_message(), expected_message, "of multicast {nth}");
-            room.holds(&expected, 0x50, "the multicast")?;
-            room.free();
+            room.ends_as(&expected, 0x50, "the multicast")?;
         }
         // The barrier separates the roots.
         barrier()?;
@@ -185,8 +181,7 @@ fn multicast_order(ctx: &Ctx) -> Verdict {
         let room = Bytes::filled(*len, 0);
         ok!(iRCCE_mrecv(room.ptr(), *len as isize, 0));
         let expected = content(ctx, nth as u64, *len);
-        room.holds(&expected, 0, &format!("multicast {nth}"))?;
-        room.free();
+        room.ends_as(&expected, 0, &format!("multicast {nth}"))?;
     }
     equal!(receive(10, 0)?, [ctx.rank as u8; 10], "the message between")
 }

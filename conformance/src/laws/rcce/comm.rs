@@ -154,8 +154,7 @@ fn overlapping(ctx: &Ctx) -> Verdict {
             let expected = content(ctx, from << 32 | len as u64 | (comm.size as u64) << 24, len);
             let bytes = Bytes::of_root(comm.my_rank == root, &expected);
             ok!(RCCE_bcast(bytes.ptr(), len, root, comm));
-            bytes.holds(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
-            bytes.free();
+            bytes.ends_as(&expected, 0, &format!("{len} bytes among {}", comm.size))?;
             let (data, result) = (Bytes::of(&1i32.to_ne_bytes()), Bytes::filled(4, 0));
             allreduce(&data, &result, 1, (INT, SUM), comm)?;
             result.holds(&comm.size.to_ne_bytes(), 0, "the number of members")?;

@@ -91,8 +91,7 @@ fn push_returns(ctx: &Ctx) -> Verdict {
     let passed = c!(RCCE_wtime()) - begin;
     ensure!(passed < 5.0, "800 calls that do not wait took {passed} s");
     ctx.sync();
-    out.wait()?;
-    into.wait()
+    wait_both(&out, &into)
 }
 
 fn other_kind(ctx: &Ctx) -> Verdict {
@@ -102,8 +101,7 @@ fn other_kind(ctx: &Ctx) -> Verdict {
         if ctx.rank == 0 {
             // The other UE receives this only after its message has left.
             let (into, out) = (irecv(&room, 1)?.0, isend(&bytes, 1)?.0);
-            out.wait()?;
-            into.wait()?;
+            wait_both(&out, &into)?;
             room.holds(&bytes.get(), 0, "what came during the wait for the send")?;
             // The other UE sends only after the second of these messages has come.
             let into = irecv(&room, 1)?.0;

@@ -158,8 +158,7 @@ waits! {
         let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
         let into = irecv(&room, (me + n - 1) % n)?.0;
         let out = isend(&bytes, (me + 1) % n)?.0;
-        out.wait()?;
-        into.wait()
+        wait_both(&out, &into)
     };
     "isend-wait" idle, [iRCCE_isend_wait], "a wait for a send that is behind another one", |ctx, victim, round| {
         // First to the victim, then to a survivor; both stay without a receive.

@@ -175,8 +175,7 @@ fn after_put(ctx: &Ctx) -> Verdict {
             ok!(RCCE_wait_until(flag, 1));
             let back = Bytes::filled(len, 0);
             ok!(RCCE_get(back.raw(), area, len as i32, me));
-            back.holds(&content(ctx, round, len), 0, &format!("round {round}"))?;
-            back.free();
+            back.ends_as(&content(ctx, round, len), 0, &format!("round {round}"))?;
             set(flag, 0, me)?;
         }
     }

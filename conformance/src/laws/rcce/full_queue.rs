@@ -48,8 +48,7 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
     }
     for (nth, (request, room, expected)) in into.into_iter().enumerate() {
         request.wait()?;
-        room.holds(&expected, 0, &format!("message {nth}"))?;
-        room.free();
+        room.ends_as(&expected, 0, &format!("message {nth}"))?;
     }
     barrier()?;
     Ok(())

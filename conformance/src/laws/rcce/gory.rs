@@ -82,8 +82,7 @@ fn lengths(ctx: &Ctx) -> Verdict {
             } else {
                 let room = Bytes::filled(len + 64, 0x5a);
                 way.receive(&room, len, 0)?;
-                room.holds(&expected, 0x5a, &format!("{len} bytes by {chunk}"))?;
-                room.free();
+                room.ends_as(&expected, 0x5a, &format!("{len} bytes by {chunk}"))?;
             }
         }
         barrier()?;

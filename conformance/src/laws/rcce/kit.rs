@@ -301,6 +301,13 @@ impl Bytes {
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.base, self.len)) });
     }
 
+    /// As [`holds`](Self::holds), and frees the memory.
+    pub(crate) fn ends_as(self, expected: &[u8], rest: u8, what: &str) -> Verdict {
+        self.holds(expected, rest, what)?;
+        self.free();
+        Ok(())
+    }
+
     /// Fails unless the first bytes are the expected ones and all others are `rest`.
     pub(crate) fn holds(&self, expected: &[u8], rest: u8, what: &str) -> Verdict {
         let mut whole = vec![rest; self.len];
@@ -308,6 +315,20 @@ impl Bytes {
         whole[..first].copy_from_slice(&expected[..first]);
         same(&self.get(), &whole, what)
     }
+}
+
+/// Sends these bytes (`iRCCE_ssend`).
+pub(crate) fn send_text(text: &[u8], dest: i32) -> Verdict {
+    let bytes = Bytes::of(text);
+    send(&bytes, dest)?;
+    bytes.free();
+    Ok(())
+}
+
+/// Waits for both.
+pub(crate) fn wait_both(out: &Send, into: &Recv) -> Verdict {
+    out.wait()?;
+    into.wait()
 }
 
 /// The bytes of message `nth`: the same on all UEs.
@@ -432,6 +453,11 @@ pub(crate) fn new_register() -> Result<Register, String> {
 /// The value of an atomic increment register.
 pub(crate) fn register_value(register: Register) -> Result<i32, String> {
     Ok(got!(iRCCE_atomic_read(register as *const _)))
+}
+
+/// Fails unless a register has this value.
+pub(crate) fn register_is(register: Register, value: i32, what: impl Display) -> Verdict {
+    equal!(register_value(register)?, value, "{what}")
 }
 
 /// The pointer type of tagged flags.

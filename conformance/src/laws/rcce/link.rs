@@ -86,8 +86,7 @@ fn messages(ctx: &Ctx) -> Verdict {
         let (bytes, room) = (Bytes::filled(len, 1), Bytes::filled(len, 0));
         let into = irecv(&room, (me + n - 1) % n)?.0;
         let out = isend(&bytes, (me + 1) % n)?.0;
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         bytes.free();
         room.free();
         Ok(())

@@ -377,8 +377,7 @@ fn allocation(ctx: &Ctx) -> Verdict {
         ensure!(!area.is_null(), "no room");
         let bytes = Bytes::filled(1024, 0x88);
         ok!(iRCCE_put(area, bytes.raw(), 1024, other));
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         room.holds(&content(ctx, other as u64, len), 0, "the message")?;
         barrier()?;
         let back = Bytes::filled(1024, 0);

@@ -56,8 +56,7 @@ fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
         for state in states {
             one_of(state, &[SUCCESS, PENDING], format_args!("{len} bytes"))?;
         }
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "after");
         room.holds(&of(other), 0x3c, &format!("{len} bytes"))?;
         bytes.free();
@@ -392,8 +391,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
     gives!(SUCCESS, iRCCE_isend(null_mut(), 0, other, out.0));
     gives!(SUCCESS, iRCCE_irecv(null_mut(), 0, other, into.0));
     ensure_eq!([out.test(), into.test()], [(SUCCESS, 1); 2], "their tests");
-    out.wait()?;
-    into.wait()?;
+    wait_both(&out, &into)?;
     ok!(iRCCE_isend(null_mut(), 0, other, null_mut()));
     ok!(iRCCE_irecv(null_mut(), 0, other, null_mut()));
     barrier()?;

@@ -224,8 +224,7 @@ fn same_place(ctx: &Ctx) -> Verdict {
             ok!(iRCCE_wait_until(flag, 1));
             let back = Bytes::filled(len, 0);
             ok!(iRCCE_get(back.raw(), areas[from as usize], len as i32, me));
-            back.holds(&of(from, me), 0, &format!("round {round}, from UE {from}"))?;
-            back.free();
+            back.ends_as(&of(from, me), 0, &format!("round {round}, from UE {from}"))?;
             ok!(iRCCE_flag_write(&mut { flag }, 0, me));
         }
         barrier()?;

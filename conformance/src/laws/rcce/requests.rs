@@ -123,8 +123,7 @@ fn queries(ctx: &Ctx) -> Verdict {
     ensure_eq!(sizes, (77, 77), "sizes");
     ensure_eq!(c!(iRCCE_get_size(out.0, into.0)), -1, "size of two");
     ensure_eq!(c!(iRCCE_get_status(out.0, into.0)), -1, "status of two");
-    out.wait()?;
-    into.wait()?;
+    wait_both(&out, &into)?;
     ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "status");
     let ends = (c!(iRCCE_get_dest(out.0)), into.source());
     ensure_eq!(ends, (other, other), "dest and source, later");
@@ -156,8 +155,7 @@ fn itself(ctx: &Ctx) -> Verdict {
         let (bytes, room) = (Bytes::of(&expected), Bytes::filled(len, 0));
         let out = isend(&bytes, 0)?.0;
         let into = irecv(&room, 0)?.0;
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         room.holds(&expected, 0, &format!("{len} bytes"))?;
         if len > 0 {
             let into = irecv(&room, ANY_SOURCE)?.0;
@@ -184,8 +182,7 @@ fn members(ctx: &Ctx) -> Verdict {
         let out = isend(&bytes, other)?.0;
         ensure_eq!((*out.0).dest, other, "the member dest");
         ensure_eq!((*out.0).privbuf, bytes.ptr(), "the member privbuf");
-        out.wait()?;
-        into.wait()?;
+        wait_both(&out, &into)?;
         ensure_eq!((*out.0).dest, other, "the member dest at the end");
         ensure_eq!((*into.0).source, other, "the member source at the end");
         ensure_eq!((*out.0).privbuf, bytes.ptr(), "privbuf at the end");

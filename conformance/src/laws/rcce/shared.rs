@@ -177,29 +177,22 @@ fn lock_fair(ctx: &Ctx) -> Verdict {
 
 fn register(ctx: &Ctx) -> Verdict {
     let register = new_register()?;
-    ensure_eq!(register_value(register)?, 0, "a new register");
+    register_is(register, 0, "a new register")?;
     barrier()?;
     for round in 0..ctx.size {
         if ctx.rank == round {
             for value in [5, 0, -1, i32::MAX, i32::MIN, 100] {
                 ok!(iRCCE_atomic_write(register as *const _, value));
-                ensure_eq!(
-                    (register_value(register)?, register_value(register)?),
-                    (value, value),
-                    "data"
-                );
+                for_all(0..2, |_| register_is(register, value, "data"))?;
             }
             let before = got!(iRCCE_atomic_inc(register as *const _));
-            ensure_eq!(
-                (before, register_value(register)?),
-                (100, 101),
-                "before and after"
-            );
+            ensure_eq!(before, 100, "before an increment");
+            register_is(register, 101, "after an increment")?;
             ok!(iRCCE_atomic_inc(register as *const _, null_mut()));
             ok!(iRCCE_atomic_read(register as *const _, null_mut()));
         }
         barrier()?;
-        ensure_eq!(register_value(register)?, 102, "what every UE reads");
+        register_is(register, 102, "what every UE reads")?;
         barrier()?;
     }
     Ok(())
@@ -220,18 +213,14 @@ fn registers(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
-        ensure_eq!(register_value(*register)?, nth as i32 * 3, "register {nth}");
+        register_is(*register, nth as i32 * 3, format!("register {nth}"))?;
     }
     barrier()?;
     ok!(iRCCE_atomic_inc(registers[50] as *const _, null_mut()));
     barrier()?;
     for (nth, register) in registers.iter().enumerate() {
         let expected = nth as i32 * 3 + if nth == 50 { 2 } else { 0 };
-        ensure_eq!(
-            register_value(*register)?,
-            expected,
-            "register {nth} beside"
-        );
+        register_is(*register, expected, format!("register {nth} beside"))?;
     }
     Ok(())
 }
@@ -245,18 +234,11 @@ fn concurrent(ctx: &Ctx) -> Verdict {
     for _ in 0..each {
         let before = got!(iRCCE_atomic_inc(register as *const _));
         let last = seen.last().copied();
-        ensure!(
-            last < Some(before),
-            "an increment gave {before} after {last:?}"
-        );
+        ensure!(last < Some(before), "{before} after {last:?}");
         seen.push(before);
     }
     barrier()?;
-    ensure_eq!(
-        register_value(register)?,
-        (each * n) as i32,
-        "the final register"
-    );
+    register_is(register, (each * n) as i32, "the final register")?;
     // Each value occurs once: the number of values and two sums show it.
     let sums = |values: &[i32]| {
         let sum = |power| values.iter().map(|v| i64::from(*v).pow(power)).sum::<i64>();
@@ -274,11 +256,8 @@ fn wraps(_: &Ctx) -> Verdict {
         let mut before = -7;
         ok!(iRCCE_atomic_write(register as *const _, from));
         ok!(iRCCE_atomic_inc(register as *const _, &mut before));
-        ensure_eq!(
-            (before, register_value(register)?),
-            (from, to),
-            "an increment"
-        );
+        ensure_eq!(before, from, "before an increment");
+        register_is(register, to, "after an increment")?;
     }
     for wrong in [0, 8, register + 16, register + 1] {
         gives!(ERROR, iRCCE_atomic_inc(wrong as *const _, null_mut()));

@@ -87,8 +87,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                     _ => ok!(iRCCE_srecv(room.ptr(), len as isize, other)),
                 }
                 let what = format!("message {round} of UE {other}");
-                room.holds(&of(other, me), 0, &what)?;
-                room.free();
+                room.ends_as(&of(other, me), 0, &what)?;
             }
             bytes.free();
         }
@@ -178,9 +177,7 @@ fn wildcards(ctx: &Ctx) -> Verdict {
         return threads(2, |nth| {
             for number in 0..EACH {
                 let text = [ctx.rank as i32 * 2 + nth as i32, number].map(i32::to_le_bytes);
-                let bytes = Bytes::of(&text.concat());
-                send(&bytes, 0)?;
-                bytes.free();
+                send_text(&text.concat(), 0)?;
             }
             Ok(())
         });

@@ -205,8 +205,7 @@ fn known_size(ctx: &Ctx) -> Verdict {
                 gives!(right, iRCCE_irecv_wait(request.0));
             }
             let there = len.min(room);
-            bytes.holds(&expected[..there], 0x6e, &format!("{len} bytes in {room}"))?;
-            bytes.free();
+            bytes.ends_as(&expected[..there], 0x6e, &format!("{len} bytes in {room}"))?;
         }
     }
     if ctx.rank == 0 {

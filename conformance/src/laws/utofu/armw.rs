@@ -39,11 +39,7 @@ fn apply(op: u32, old: u64, value: u64) -> u64 {
 
 /// A round count high enough that the ranks meet although an operation takes nanoseconds.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
-    if ctx.is_quick() {
-        50 * at_least
-    } else {
-        at_least
-    }
+    at_least * if ctx.is_quick() { 50 } else { 1 }
 }
 
 fn words(job: &Job<'_>) -> Verdict {
@@ -62,10 +58,7 @@ fn words(job: &Job<'_>) -> Verdict {
     let old = job.armw8(job.right(), at, ADD, 0).before()?;
     ensure_eq!(old, expected, "value in the end");
     job.meet();
-    for place in [before, behind] {
-        ensure_eq!(job.memory.get(place), 0, "a neighbour");
-    }
-    Ok(())
+    equal!(job.memory.words([before, behind]), [0; 2], "neighbours")
 }
 
 fn halves(job: &Job<'_>) -> Verdict {
@@ -102,13 +95,9 @@ fn compare_swap(job: &Job<'_>) -> Verdict {
         (5, 5, 5, 5),
     ] {
         job.cswap8(peer, 8, old, new).ok(0, LOCAL | REMOTE, 0)?;
-        let mut seen = None;
-        for _ in 0..2 {
-            let notice = job.queue.mrq()?;
-            if notice.notice_type == LCL_ARMW {
-                seen = Some(notice.rmt_value);
-            }
-        }
+        let notices = [job.queue.mrq()?, job.queue.mrq()?];
+        let local = notices.iter().find(|one| one.notice_type == LCL_ARMW);
+        let seen = local.map(|notice| notice.rmt_value);
         ensure_eq!(seen, Some(expected), "value before");
         job.meet();
         ensure_eq!(job.memory.get(8), left, "value after");
@@ -131,6 +120,13 @@ fn compare_swap(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
+/// Fails unless the word at `at` of a rank is this sum.
+fn sum_is(job: &Job<'_>, rank: u32, at: usize, sum: u64) -> Verdict {
+    job.meet();
+    let sum = if job.rank == rank { sum } else { 0 };
+    job.memory.shows(at, sum, "the sum")
+}
+
 fn sums(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 30);
     let mut last = None;
@@ -139,11 +135,7 @@ fn sums(job: &Job<'_>) -> Verdict {
         ensure!(last.is_none_or(|last| last < old), "{old} after {last:?}");
         last = Some(old);
     }
-    job.meet();
-    if job.rank == 0 {
-        ensure_eq!(job.memory.get(128), rounds * u64::from(job.size), "the sum");
-    }
-    Ok(())
+    sum_is(job, 0, 128, rounds * u64::from(job.size))
 }
 
 fn half_sums(job: &Job<'_>) -> Verdict {
@@ -152,14 +144,9 @@ fn half_sums(job: &Job<'_>) -> Verdict {
     for _ in 0..rounds {
         job.armw4(0, at, ADD, u32::MAX).before()?;
     }
-    job.meet();
-    if job.rank == 0 {
-        let low = job.memory.half(128).load(Ordering::Acquire);
-        let high = job.memory.half(132).load(Ordering::Acquire);
-        ensure_eq!(low, (2 * rounds as u32).wrapping_neg(), "ranks 0 and 2");
-        ensure_eq!(high, (rounds as u32).wrapping_neg(), "sum of rank 1");
-    }
-    Ok(())
+    // Of ranks 0 and 2, and of rank 1.
+    let [low, high] = [2 * rounds as u32, rounds as u32].map(|sum| u64::from(sum.wrapping_neg()));
+    sum_is(job, 0, 128, high << 32 | low)
 }
 
 fn other_vcqs(job: &Job<'_>) -> Verdict {
@@ -178,9 +165,7 @@ fn other_vcqs(job: &Job<'_>) -> Verdict {
             other.notice(LCL_ARMW)?;
         }
     }
-    job.meet();
-    let all = rounds * if job.rank == 0 { job.size.into() } else { 0 };
-    ensure_eq!(job.memory.get(128), all, "the sum");
+    sum_is(job, 0, 128, rounds * u64::from(job.size))?;
     other.deregister(second)?;
     job.meet();
     other.free()
@@ -200,13 +185,8 @@ fn beside_the_cpu(job: &Job<'_>) -> Verdict {
             job.armw4(0, 64, ADD, 1).before()?;
         }
     }
-    job.meet();
-    if job.rank == 0 {
-        ensure_eq!(job.memory.get(128), 3 * rounds, "the sum of 8 bytes");
-        let half = job.memory.half(64).load(Ordering::Acquire);
-        ensure_eq!(u64::from(half), 3 * rounds, "the sum of 4 bytes");
-    }
-    Ok(())
+    sum_is(job, 0, 128, 3 * rounds)?;
+    sum_is(job, 0, 64, 3 * rounds)
 }
 
 fn swap_counts(job: &Job<'_>) -> Verdict {
@@ -222,10 +202,7 @@ fn swap_counts(job: &Job<'_>) -> Verdict {
             guess = old;
         }
     }
-    job.meet();
-    let all = rounds * if job.rank == 1 { job.size.into() } else { 0 };
-    ensure_eq!(job.memory.get(0), all, "the count");
-    Ok(())
+    sum_is(job, 1, 0, rounds * u64::from(job.size))
 }
 
 static DATA: AtomicU64 = AtomicU64::new(0);
@@ -233,50 +210,36 @@ static SMALL: AtomicU32 = AtomicU32::new(0);
 
 fn kinds_of_memory(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 20);
-    let on_stack = AtomicU64::new(0);
-    let on_heap = Box::new(AtomicU64::new(0));
+    let (on_stack, on_heap) = (AtomicU64::new(0), Box::new(AtomicU64::new(0)));
     DATA.store(0, Ordering::Release);
     SMALL.store(0, Ordering::Release);
+    let words = [&on_stack, &*on_heap, &DATA];
+    let mut places = words.map(|word| (word.as_ptr().cast(), 8)).to_vec();
+    places.push((SMALL.as_ptr().cast(), 4));
     let mut stadds = Vec::new();
-    for (nth, (base, len)) in [
-        (on_stack.as_ptr().cast(), 8),
-        (on_heap.as_ptr().cast(), 8),
-        (DATA.as_ptr().cast(), 8),
-        (SMALL.as_ptr().cast(), 4),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (nth, (base, len)) in places.into_iter().enumerate() {
         let stadd = job.queue.register(Memory { base, len })?;
         job.write(job.right(), 8 * nth, stadd)?;
         stadds.push(stadd);
     }
     job.meet();
-    let theirs: Vec<u64> = (0..4).map(|i| job.memory.get(8 * i)).collect();
+    let (theirs, small) = (job.memory.words([0, 8, 16]), job.memory.get(24));
     let peer = job.vcq(job.left());
     for _ in 0..rounds {
-        on_stack.fetch_add(1, Ordering::AcqRel);
-        on_heap.fetch_add(1, Ordering::AcqRel);
-        DATA.fetch_add(1, Ordering::AcqRel);
+        for (word, stadd) in words.into_iter().zip(theirs) {
+            word.fetch_add(1, Ordering::AcqRel);
+            post::armw8(job.hdl, peer, ADD, 1, stadd).ok(0, LOCAL, 0)?;
+        }
         SMALL.fetch_add(1, Ordering::AcqRel);
-        for stadd in &theirs[..3] {
-            post::armw8(job.hdl, peer, ADD, 1, *stadd).ok(0, LOCAL, 0)?;
-        }
-        post::armw4(job.hdl, peer, ADD, 1, theirs[3]).ok(0, LOCAL, 0)?;
-        for _ in 0..4 {
-            job.queue.notice(LCL_ARMW)?;
-        }
+        post::armw4(job.hdl, peer, ADD, 1, small).ok(0, LOCAL, 0)?;
+        job.queue.notices(0..4, LCL_ARMW)?;
     }
     job.meet();
-    ensure_eq!(on_stack.load(Ordering::Acquire), 2 * rounds, "on the stack");
-    ensure_eq!(on_heap.load(Ordering::Acquire), 2 * rounds, "on the heap");
-    ensure_eq!(DATA.load(Ordering::Acquire), 2 * rounds, "8 bytes");
+    let sums = words.map(|word| word.load(Ordering::Acquire));
+    ensure_eq!(sums, [2 * rounds; 3], "on the stack, on the heap, in data");
     let small = u64::from(SMALL.load(Ordering::Acquire));
     ensure_eq!(small, 2 * rounds, "4 bytes of the program's data");
-    for stadd in stadds {
-        job.queue.deregister(stadd)?;
-    }
-    Ok(())
+    for_all(stadds, |stadd| job.queue.deregister(stadd))
 }
 
 fn quiet(job: &Job<'_>) -> Verdict {
@@ -290,6 +253,5 @@ fn quiet(job: &Job<'_>) -> Verdict {
         job.await_word(8, 2 * ROUNDS)?;
     }
     job.meet();
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }

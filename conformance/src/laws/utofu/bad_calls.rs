@@ -31,66 +31,50 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
     let gone = freed()?;
     for function in functions() {
         let has = |what: &str| function.takes.contains(what);
-        let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
-            let seen = call(&function, &wrong);
-            code_is(seen, code, format!("{} with {what}", function.name))
+        let expect = |code: i32, wrong: Call| {
+            let what = format!("{} of {wrong:?}", function.name);
+            code_is(call(&function, &wrong), code, what)
         };
         for hdl in wrong_handles(gone) {
-            let wrong = Call { hdl, ..*right };
-            expect(UTOFU_ERR_INVALID_VCQ_HDL, "a wrong handle", wrong)?;
+            expect(UTOFU_ERR_INVALID_VCQ_HDL, Call { hdl, ..*right })?;
         }
         for flags in unassigned() {
-            let what = format!("flags {flags:#x}");
-            expect(UTOFU_ERR_INVALID_FLAGS, &what, Call { flags, ..*right })?;
+            expect(UTOFU_ERR_INVALID_FLAGS, Call { flags, ..*right })?;
         }
         // §2.2.8.1: undefined except for Put.
         if !function.name.contains("put") || function.name.contains("piggyback") {
             let flags = sps(1);
-            expect(UTOFU_ERR_INVALID_FLAGS, "an SPS", Call { flags, ..*right })?;
+            expect(UTOFU_ERR_INVALID_FLAGS, Call { flags, ..*right })?;
         }
-        for id in [13, 14, 128, 255] {
-            let what = format!("path id {id}");
-            let flags = path(id);
-            expect(UTOFU_ERR_INVALID_PATH_ID, &what, Call { flags, ..*right })?;
+        for flags in [13, 14, 128, 255].map(path) {
+            expect(UTOFU_ERR_INVALID_PATH_ID, Call { flags, ..*right })?;
         }
         if has("target") {
             // A VCQ ID with coordinates outside of the network is as wrong as an ID without a VCQ.
             for to in wrong_vcq_ids(right.to) {
-                let what = format!("VCQ id {to:#x}");
-                expect(UTOFU_ERR_INVALID_VCQ_ID, &what, Call { to, ..*right })?;
+                expect(UTOFU_ERR_INVALID_VCQ_ID, Call { to, ..*right })?;
             }
             for edata in [256, 1 << 32, u64::MAX] {
-                let wrong = Call { edata, ..*right };
-                expect(UTOFU_ERR_INVALID_EDATA, "a wide EDATA", wrong)?;
+                expect(UTOFU_ERR_INVALID_EDATA, Call { edata, ..*right })?;
             }
         }
         if function.most < usize::MAX {
             for len in [function.most + 1, 1 << 32, usize::MAX] {
-                let what = format!("length {len}");
-                expect(UTOFU_ERR_INVALID_SIZE, &what, Call { len, ..*right })?;
+                expect(UTOFU_ERR_INVALID_SIZE, Call { len, ..*right })?;
             }
         }
         if has("data") {
             let data = null();
-            expect(
-                UTOFU_ERR_INVALID_POINTER,
-                "no data",
-                Call { data, ..*right },
-            )?;
+            expect(UTOFU_ERR_INVALID_POINTER, Call { data, ..*right })?;
         }
         if has("op") {
             for op in [0, 6, 7, 255, u32::MAX] {
-                let what = format!("operation {op}");
-                expect(UTOFU_ERR_INVALID_OP, &what, Call { op, ..*right })?;
+                expect(UTOFU_ERR_INVALID_OP, Call { op, ..*right })?;
             }
         }
         if has("blocks") {
             let blocks = 0;
-            expect(
-                UTOFU_ERR_INVALID_NUMBER,
-                "no blocks",
-                Call { blocks, ..*right },
-            )?;
+            expect(UTOFU_ERR_INVALID_NUMBER, Call { blocks, ..*right })?;
         }
         if has("packets") {
             // The guide has no specific codes for these.
@@ -100,8 +84,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
                 code_in(seen, SOME_ARGUMENT, what)?;
             }
         }
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()?;
+        job.queue.has_nothing()?;
     }
     Ok(())
 }
@@ -164,8 +147,7 @@ fn prepare_arguments(job: &Job<'_>) -> Verdict {
         }
     }
     ensure!(room.0 == [0x77; 2 * DESC], "a descriptor was written");
-    ensure_eq!(size, 7, "desc_size after errors");
-    Ok(())
+    equal!(size, 7, "desc_size after errors")
 }
 
 fn descriptors(job: &Job<'_>) -> Verdict {

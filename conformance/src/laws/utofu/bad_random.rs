@@ -1,6 +1,6 @@
 //! Calls with arguments from a heap of strange numbers (§3.1.2.1).
 
-use super::circuit::{NULL, free_gates};
+use super::circuit::{NULL, free_gates, gates, poll, set_code, start};
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
 use crate::law::Random;
@@ -27,15 +27,7 @@ fn strange(random: &mut Random, known: &[u64]) -> u64 {
 /// Like [`strange`], but never an existing gate outside of `gates`: a packet to a gate of another program ends that program.
 fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
     let one = strange(random, gates);
-    let (mut at, mut tni, mut bg, mut extra) = ([0u8; 6], 0u16, 0u16, 0u16);
-    let found = c!(utofu_query_vbg_info(
-        one,
-        at.as_mut_ptr(),
-        &mut tni,
-        &mut bg,
-        &mut extra
-    ));
-    if found == SUCCESS && !gates.contains(&one) {
+    if vbg_info(one).is_ok() && !gates.contains(&one) {
         // A BG number that no TNI has.
         one | 63
     } else {
@@ -48,20 +40,13 @@ fn anything(job: &Job<'_>) -> Verdict {
     // Unregistered memory beside registered memory stays unchanged.
     let canary = Memory::new(8192);
     canary.fill(0xc5);
-    let inner = Memory {
-        base: canary.base.wrapping_add(4096),
-        len: 256,
-    };
-    let registered = job.queue.register(inner)?;
-    let (mut ids, mut theirs) = ([0u64; 4], [0u64; 4]);
-    ok!(utofu_alloc_vbg(0, 4, 0, ids.as_mut_ptr()));
+    let registered = job.queue.register(canary.part(4096, 256))?;
+    let ids = gates::<4>(0, 0)?;
     for (nth, id) in ids.iter().enumerate() {
         job.write(job.right(), 4096 + nth * 8, *id)?;
     }
     job.meet();
-    for (nth, id) in theirs.iter_mut().enumerate() {
-        *id = job.memory.get(4096 + nth * 8);
-    }
+    let theirs = job.memory.words([4096, 4104, 4120]);
     let session = Queue::create(TNI, SESSION_MODE)?;
     let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
     let right = right_call(job, &mut room, &mut size);
@@ -75,8 +60,11 @@ fn anything(job: &Job<'_>) -> Verdict {
         registered + 255,
     ];
     let gates = [
-        ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[3], NULL,
+        ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[2], NULL,
     ];
+    let relays = [sps(1), sps(15) | LOCAL];
+    let alone = [0, TCQ, LOCAL, REMOTE, DELAY, STRONG_ORDER, path(3)];
+    let flags = [&relays[..], &alone[..]].concat();
     let all = functions();
     let data = canary.base.wrapping_add(64);
     let known = |code: i32| return_codes().any(|(_, known)| known == code);
@@ -89,20 +77,7 @@ fn anything(job: &Job<'_>) -> Verdict {
             remote: strange(r, &stadds),
             len: strange(r, &[0, 1, 8, 32, 4096]) as usize,
             edata: strange(r, &[0, 255]),
-            flags: strange(
-                r,
-                &[
-                    0,
-                    TCQ,
-                    LOCAL,
-                    REMOTE,
-                    DELAY,
-                    sps(1),
-                    sps(15) | LOCAL,
-                    STRONG_ORDER,
-                    path(3),
-                ],
-            ),
+            flags: strange(r, &flags),
             op: strange(r, &[1, 2, 5]) as u32,
             mtu: strange(r, &[1920]) as usize,
             gap: strange(r, &[0]) as usize,
@@ -116,25 +91,17 @@ fn anything(job: &Job<'_>) -> Verdict {
             // A wrong program reads piggyback bytes before the length check: `data` has room for 32.
             0..4 => (function.start)(&call),
             4 => {
-                let fitting = Call {
-                    blocks: call.blocks.min(2),
-                    ..call
-                };
-                let prepared = (function.prepare)(&fitting);
+                let blocks = call.blocks.min(2);
+                let prepared = (function.prepare)(&Call { blocks, ..call });
                 if prepared == SUCCESS && r.below(2) == 0 {
                     // Flips one bit of a valid descriptor.
                     let bit = r.below(8 * DESC as u64) as usize;
                     room.0[bit / 8] ^= 1 << (bit % 8);
                 }
-                if prepared == SUCCESS {
-                    c!(utofu_post_toq(
-                        call.hdl,
-                        room.0.as_ptr().cast_mut().cast(),
-                        size,
-                        cb(1)
-                    ))
-                } else {
-                    prepared
+                let descs = room.0.as_ptr().cast_mut().cast();
+                match prepared {
+                    SUCCESS => c!(utofu_post_toq(call.hdl, descs, size, cb(1))),
+                    code => code,
                 }
             }
             5 => {
@@ -150,58 +117,30 @@ fn anything(job: &Job<'_>) -> Verdict {
                     vbg_id: ids[0],
                     ..setting
                 };
-                c!(utofu_set_vbg(
-                    [first, setting].as_ptr().cast_mut(),
-                    1 + r.below(2) as usize
-                ))
+                set_code(&[first, setting][..1 + r.below(2) as usize])
             }
             6 => {
-                let end = strange_gate(r, &gates);
+                let (end, op) = (strange_gate(r, &gates), strange(r, &[0, 2, 7]) as u32);
                 let mut words = [1u64; 6];
-                match r.below(4) {
-                    0 => c!(utofu_barrier(end, 0)),
-                    1 => c!(utofu_reduce_uint64(
-                        end,
-                        strange(r, &[2, 7]) as u32,
-                        words.as_ptr().cast_mut(),
-                        r.below(7) as usize,
-                        0
-                    )),
-                    2 => c!(utofu_poll_barrier(end, 0)),
-                    _ => c!(utofu_poll_reduce_uint64(end, 0, words.as_mut_ptr())),
+                match r.below(2) {
+                    0 => start(end, op, &words[..r.below(7) as usize]),
+                    _ => poll(end, op, &mut words),
                 }
             }
             _ => {
-                let (mut at, mut a, mut b, mut e, mut out) = ([0u8; 6], 0u16, 0u16, 0u16, 0u64);
+                let (mut at, mut on, mut nth, mut extra, mut out) = ([0u8; 6], 0, 0, 0, 0u64);
+                let (at, on, nth, extra) = (at.as_mut_ptr(), &mut on, &mut nth, &mut extra);
+                let stadd = strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62);
                 match r.below(4) {
-                    0 => c!(utofu_query_vcq_info(
-                        call.to,
-                        at.as_mut_ptr(),
-                        &mut a,
-                        &mut b,
-                        &mut e
-                    )),
-                    1 => c!(utofu_query_vbg_info(
-                        strange(r, &gates),
-                        at.as_mut_ptr(),
-                        &mut a,
-                        &mut b,
-                        &mut e
-                    )),
+                    0 => c!(utofu_query_vcq_info(call.to, at, on, nth, extra)),
+                    1 => c!(utofu_query_vbg_info(strange(r, &gates), at, on, nth, extra)),
                     2 => c!(utofu_query_stadd(call.to, call.op, &mut out)),
-                    _ => c!(utofu_dereg_mem(
-                        call.hdl,
-                        strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62),
-                        0
-                    )),
+                    _ => c!(utofu_dereg_mem(call.hdl, stadd, 0)),
                 }
             }
         };
-        ensure!(
-            known(code) && code != UTOFU_ERR_FATAL,
-            "turn {turn}: code {}",
-            code_name(code)
-        );
+        let allowed = known(code) && code != UTOFU_ERR_FATAL;
+        ensure!(allowed, "turn {turn}: code {}", code_name(code));
         while job.queue.poll_tcq().0 != NOT_FOUND {}
         while job.queue.poll_mrq().0 != NOT_FOUND {}
     }

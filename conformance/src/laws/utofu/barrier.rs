@@ -6,20 +6,20 @@ use super::circuit::*;
 use super::kit::*;
 
 laws! {
-    all_have_started with(TABLE + 8): "barrier.circuits", "§2.3.2", 8,
+    all_have_started circuits(shapes(8)): "barrier.circuits", "§2.3.2", 8,
         [alloc_vbg, set_vbg, barrier, poll_barrier, free_vbg] + ordering,
         "in butterflies of 2, 4, 8 and of 10 as in figure 2.17, in rings and trees: who has completed a barrier knows that all have started it";
-    many_rounds with(TABLE + 8): "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
+    many_rounds circuits(of_four()): "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
         "a circuit that has been built is used any number of times";
     several_at_once with(TABLE + 8): "barrier.several", "§2.3.3", 4, [alloc_vbg, barrier, reduce_uint64, poll_barrier, poll_reduce_uint64] + ordering,
         "circuits on different VBGs, of the same TNI and of others, carry different operations at the same time";
-    mismatch with(TABLE + 8): "barrier.mismatch", "§3.8", 4, [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
+    mismatch circuits(of_four()): "barrier.mismatch", "§3.8", 4, [barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "participants who start different functions, operations or numbers of elements get MISMATCH, no data, and can go on";
-    asleep with(TABLE + 16): "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
+    asleep circuits(of_four()): "barrier.relay-asleep", "§2.3.1", 4, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64],
         "gates send on what they have received although their process calls nothing after its start";
-    beside with(TABLE + 16): "barrier.neighbours", "§2.3.1, §2.3.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+    beside circuit(neighbours(4)): "barrier.neighbours", "§2.3.1, §2.3.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
         "a circuit of gates between neighbours waits for these alone: those further away may be rounds behind or ahead";
-    not_before with(TABLE + 8): "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
+    not_before circuits([ring(3), folded(3), tree(3)]): "barrier.not-before", "§3.8.2.1", 3, [barrier, poll_barrier],
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
 
@@ -28,80 +28,55 @@ fn add(job: &Job<'_>, value: u64) -> Result<u64, String> {
     job.armw8(0, TABLE, ADD, value).before()
 }
 
-pub(super) fn shapes(most: usize) -> Vec<(&'static str, Plan)> {
+pub(super) fn shapes(most: usize) -> Vec<Plan> {
     let mut all = vec![
-        ("butterfly of 2", butterfly(2)),
-        ("butterfly of 4", butterfly(4)),
-        ("ring of 2", ring(2)),
-        ("ring of 3", ring(3)),
-        ("tree of 4", tree(4)),
-        ("folded butterfly of 3", folded(3)),
+        butterfly(2),
+        butterfly(4),
+        ring(2),
+        ring(3),
+        tree(4),
+        folded(3),
     ];
     if most > 4 {
-        all.extend([
-            ("butterfly of 8", butterfly(8)),
-            ("folded butterfly of 10", folded(10)),
-            ("ring of 7", ring(7)),
-            ("tree of 8", tree(8)),
-        ]);
+        all.extend([butterfly(8), folded(10), ring(7), tree(8)]);
     }
     all
 }
 
-fn all_have_started(job: &Job<'_>) -> Verdict {
+fn all_have_started(job: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
     let mut random = job.ctx.random(u64::from(job.ctx.rank));
-    for (name, plan) in shapes(8) {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        let all = circuit.participants() as u64;
-        if job.rank == 0 {
-            job.memory.set(TABLE, 0);
-        }
-        job.meet();
-        for round in 1..=6 {
-            for end in circuit.ends() {
-                if random.below(4) == 0 {
-                    pause(random.below(2));
-                }
-                add(job, 1)?;
-                ok!(utofu_barrier(end, 0));
+    for round in 1..=6 {
+        for end in circuit.ends() {
+            if random.below(4) == 0 {
+                pause(random.below(2));
             }
-            for end in circuit.ends() {
-                completed(name, || c!(utofu_poll_barrier(end, 0)))?;
-                let seen = add(job, 0)?;
-                ensure!(
-                    seen >= all * round,
-                    "{name}, round {round}: completed after {seen} starts instead of {}",
-                    all * round
-                );
-            }
+            add(job, 1)?;
+            ok!(utofu_barrier(end, 0));
         }
-        job.meet();
-        circuit.free()?;
+        for end in circuit.ends() {
+            completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
+            let (seen, all) = (add(job, 0)?, circuit.participants() as u64 * round);
+            ensure!(
+                seen >= all,
+                "{round}: completed after {seen} starts of {all}"
+            );
+        }
     }
     Ok(())
 }
 
-fn many_rounds(job: &Job<'_>) -> Verdict {
-    for plan in [butterfly(4), ring(4), tree(4)] {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        // More rounds than a gate keeps inputs for.
-        for _ in 0..if job.ctx.is_quick() { 3000 } else { 40 } {
-            circuit.barrier()?;
-        }
-        circuit.integers(SUM, 1, |_| vec![1], &[4])?;
-        job.meet();
-        circuit.free()?;
+fn many_rounds(job: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
+    // More rounds than a gate keeps inputs for.
+    for _ in 0..if job.ctx.is_quick() { 3000 } else { 40 } {
+        circuit.barrier()?;
     }
-    Ok(())
+    circuit.integers(SUM, 1, |_| vec![1], &[4])
 }
 
 fn several_at_once(job: &Job<'_>) -> Verdict {
-    let mut circuits = Vec::new();
-    for tni in 0..6 {
-        for plan in [butterfly(4), ring(4), tree(4)] {
-            circuits.push(Circuit::build(job, plan, tni)?);
-        }
-    }
+    let places = (0..6).flat_map(|tni| of_four().map(|plan| (plan, tni)));
+    let circuits = places.map(|(plan, tni)| Circuit::build(job, plan, tni));
+    let circuits = circuits.collect::<Result<Vec<_>, _>>()?;
     // The ranks start in the same order or in different orders: circuits are independent.
     let mut random = job.ctx.random(u64::from(job.ctx.rank) + 77);
     for round in 0..if job.ctx.is_quick() { 20u64 } else { 5 } {
@@ -109,33 +84,23 @@ fn several_at_once(job: &Job<'_>) -> Verdict {
         for i in (1..order.len()).rev() {
             order.swap(i, random.below(i as u64 + 1) as usize);
         }
-        for nth in &order {
-            let end = circuits[*nth].ends()[0];
-            if nth.is_multiple_of(3) {
-                ok!(utofu_barrier(end, 0));
-            } else {
-                let data = [round + *nth as u64, u64::from(job.ctx.rank)];
-                reduce_uint64(end, SUM, &data, 2)?;
-            }
+        let op = |nth: usize| if nth.is_multiple_of(3) { 0 } else { SUM };
+        for nth in order.iter().copied() {
+            let data = [round + nth as u64, u64::from(job.ctx.rank)];
+            let code = start(circuits[nth].ends()[0], op(nth), &data);
+            code_is(code, SUCCESS, "starting")?;
         }
         let mut left: Vec<usize> = order;
         let mut looks = Looks::new();
         while !left.is_empty() {
             let nth = left[random.below(left.len() as u64) as usize];
-            let end = circuits[nth].ends()[0];
             let mut data = [0u64; 2];
-            let code = if nth.is_multiple_of(3) {
-                c!(utofu_poll_barrier(end, 0))
-            } else {
-                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-            };
-            match code {
+            match poll(circuits[nth].ends()[0], op(nth), &mut data) {
                 NOT_COMPLETED => looks.again(),
                 SUCCESS => {
-                    if !nth.is_multiple_of(3) {
-                        let expected = [4 * (round + nth as u64), 6];
-                        ensure_eq!(data, expected, "sum of circuit {nth}");
-                    }
+                    let sums = [4 * (round + nth as u64), 6];
+                    let expected = if op(nth) == SUM { sums } else { [0; 2] };
+                    ensure_eq!(data, expected, "sum of circuit {nth}");
                     left.retain(|other| *other != nth);
                 }
                 code => return Err(format!("circuit {nth} gave {}", code_name(code))),
@@ -146,24 +111,10 @@ fn several_at_once(job: &Job<'_>) -> Verdict {
     circuits.into_iter().try_for_each(Circuit::free)
 }
 
-/// Starts an operation of this kind with this number of elements: 0 is a barrier, 8 takes doubles, all others take integers.
-pub(super) fn start_any(end: u64, op: u32, count: usize) -> i32 {
-    let (integers, doubles) = ([1u64; 6], [1f64; 3]);
-    match op {
-        0 => c!(utofu_barrier(end, 0)),
-        BFPSUM => start_double(end, op, &doubles, count),
-        _ => start_uint64(end, op, &integers, count),
-    }
-}
-
 /// Polls to the end; fails if the poll writes data without success.
 pub(super) fn poll_any(end: u64, op: u32) -> Result<i32, String> {
     let mut data = [UNTOUCHED; 6];
-    let code = ended("polling", || match op {
-        0 => c!(utofu_poll_barrier(end, 0)),
-        BFPSUM => c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr().cast())),
-        _ => c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr())),
-    })?;
+    let code = ended("polling", || poll(end, op, &mut data))?;
     ensure!(
         code == SUCCESS || data == [UNTOUCHED; 6],
         "data was written with {}",
@@ -172,8 +123,8 @@ pub(super) fn poll_any(end: u64, op: u32) -> Result<i32, String> {
     Ok(code)
 }
 
-fn mismatch(job: &Job<'_>) -> Verdict {
-    let pairs = [
+fn mismatch(job: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
+    for (usual, other) in [
         ((SUM, 2), (MAX, 2)),
         ((SUM, 2), (SUM, 3)),
         ((0, 0), (SUM, 1)),
@@ -182,48 +133,34 @@ fn mismatch(job: &Job<'_>) -> Verdict {
         ((0, 0), (BFPSUM, 3)),
         ((BAND, 6), (BOR, 6)),
         ((MAXLOC, 2), (MAX, 2)),
-    ];
-    for plan in [butterfly(4), ring(4), tree(4)] {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        let end = circuit.ends()[0];
-        for (usual, other) in pairs {
-            for odd in 0..4 {
-                let (op, count) = if job.rank == odd { other } else { usual };
-                let code = start_any(end, op, count);
-                ensure_eq!(code, SUCCESS, "starting operation {op}");
-                let code = poll_any(end, op)?;
-                ensure_eq!(code, UTOFU_ERR_BARRIER_MISMATCH, "{usual:?}, {other:?}");
-            }
-            // The round is over, and the circuit works as before.
-            circuit.integers(SUM, 1, |_| vec![2], &[8])?;
+    ] {
+        for odd in 0..4 {
+            let (op, count) = if job.rank == odd { other } else { usual };
+            let code = start(end, op, &[1; 6][..count]);
+            ensure_eq!(code, SUCCESS, "starting operation {op}");
+            let code = poll_any(end, op)?;
+            ensure_eq!(code, UTOFU_ERR_BARRIER_MISMATCH, "{usual:?}, {other:?}");
         }
-        job.meet();
-        circuit.free()?;
+        // The round is over, and the circuit works as before.
+        circuit.integers(SUM, 1, |_| vec![2], &[8])?;
     }
     Ok(())
 }
 
-fn beside(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, neighbours(4), TNI)?;
-    let end = circuit.ends()[0];
+fn beside(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
-    let start = |round: u64| {
-        let data = [value(job.rank, round), 1];
-        reduce_uint64(end, SUM, &data, 2)
-    };
-    let finish = |round: u64| {
+    let meet = |round: u64| {
+        reduce_uint64(end, SUM, &[value(job.rank, round), 1], 2)?;
         let mut sum = [0; 2];
         finish_uint64(end, "the sum of the neighbours", &mut sum)?;
         let expected = value(job.left(), round) + value(job.right(), round);
-        ensure_eq!(sum, [expected, 2], "the sum in round {round}");
-        Ok(())
+        equal!(sum, [expected, 2], "the sum in round {round}")
     };
     // Rank 0 does not wait for rank 2.
     if job.rank == 2 {
         job.await_word(TABLE + 8, 1)?;
     }
-    start(0)?;
-    finish(0)?;
+    meet(0)?;
     if job.rank == 0 {
         job.write(2, TABLE + 8, 1)?;
     }
@@ -232,67 +169,51 @@ fn beside(job: &Job<'_>) -> Verdict {
         if random.below(40) == 0 {
             pause(1);
         }
-        start(round)?;
-        finish(round)?;
-    }
-    job.meet();
-    circuit.free()
-}
-
-fn asleep(job: &Job<'_>) -> Verdict {
-    for (nth, plan) in [butterfly(4), ring(4), tree(4)].into_iter().enumerate() {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        let end = circuit.ends()[0];
-        for awake in 0..4 {
-            let mark = (nth * 4 + awake as usize + 1) as u64;
-            let data = [u64::from(job.rank) + 1];
-            reduce_uint64(end, SUM, &data, 1)?;
-            let mut sum = [0];
-            let mut finish = || finish_uint64(end, "the reduction", &mut sum);
-            if job.rank == awake {
-                // All other ranks only read their memory: their part of the circuit must progress without them.
-                finish()?;
-                for other in (0..4).filter(|other| *other != awake) {
-                    job.write(other, TABLE + 8, mark)?;
-                }
-            } else {
-                let mut looks = Looks::new();
-                while job.memory.get(TABLE + 8) != mark {
-                    looks.pause(Duration::from_millis(1));
-                }
-                finish()?;
-            }
-            ensure_eq!(sum, [10], "the sum");
-            job.meet();
-        }
-        circuit.free()?;
+        meet(round)?;
     }
     Ok(())
 }
 
-fn not_before(job: &Job<'_>) -> Verdict {
-    for plan in [ring(3), folded(3), tree(3)] {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        let end = circuit.ends()[0];
-        for late in 0..3 {
-            if job.rank != late {
-                ok!(utofu_barrier(end, 0));
-                let start = Instant::now();
-                while start.elapsed().as_millis() < 20 {
-                    gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
-                }
+fn asleep(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
+    for awake in 0..4 {
+        let mark = u64::from(awake) + 1;
+        let mut sum = [u64::from(job.rank) + 1];
+        reduce_uint64(end, SUM, &sum, 1)?;
+        if job.rank != awake {
+            let mut looks = Looks::new();
+            while job.memory.get(TABLE + 8) != mark {
+                looks.pause(Duration::from_millis(1));
             }
-            job.meet();
-            if job.rank == late {
-                ok!(utofu_barrier(end, 0));
-            }
-            completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
-            job.meet();
         }
-        let code = ended("a poll behind it", || c!(utofu_poll_barrier(end, 0)))?;
-        code_is(code, BUSY, "a poll behind it")?;
+        finish_uint64(end, "the reduction", &mut sum)?;
+        if job.rank == awake {
+            // All other ranks only read their memory: their part of the circuit must progress without them.
+            for other in (0..4).filter(|other| *other != awake) {
+                job.write(other, TABLE + 8, mark)?;
+            }
+        }
+        ensure_eq!(sum, [10], "the sum");
         job.meet();
-        circuit.free()?;
     }
     Ok(())
+}
+
+fn not_before(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
+    for late in 0..3 {
+        if job.rank != late {
+            ok!(utofu_barrier(end, 0));
+            let start = Instant::now();
+            while start.elapsed().as_millis() < 20 {
+                gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
+            }
+        }
+        job.meet();
+        if job.rank == late {
+            ok!(utofu_barrier(end, 0));
+        }
+        completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        job.meet();
+    }
+    let code = ended("a poll behind it", || c!(utofu_poll_barrier(end, 0)))?;
+    code_is(code, BUSY, "a poll behind it")
 }

@@ -1,11 +1,11 @@
 //! §3.4: gates that are set, asked, freed and used again, and gates in use.
 
-use super::barrier::{poll_any, start_any};
+use super::barrier::poll_any;
 use super::circuit::*;
 use super::kit::*;
 
 laws! {
-    busy with(TABLE + 8): "barrier.busy", "§3.8.1.1", 2, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
+    busy circuit(butterfly(2)): "barrier.busy", "§3.8.1.1", 2, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "a circuit that is in use cannot be started again, and one that has not been started cannot be polled: BUSY";
     set_again with(TABLE + 8): "barrier.set_again", "§3.4.2.1", 4, [set_vbg, barrier, poll_barrier],
         "set_vbg on VBGs that are set: the last call takes effect, in any order of VBGs and for a part of them";
@@ -15,46 +15,41 @@ laws! {
         "VBGs that were freed are allocated again, and circuits of them work";
 }
 
-fn busy(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, butterfly(2), TNI)?;
-    let end = circuit.ends()[0];
-    let (mut integers, mut doubles) = ([UNTOUCHED; 6], [7f64; 3]);
-    let nothing_started = |integers: &mut [u64; 6], doubles: &mut [f64; 3]| -> Verdict {
-        gives! { UTOFU_ERR_BUSY:
-            utofu_poll_barrier(end, 0);
-            utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr());
-            utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr());
-        }
-        ensure_eq!(*integers, [UNTOUCHED; 6], "data of a poll without a start");
-        ensure_eq!(*doubles, [7f64; 3], "data of a poll without a start");
-        Ok(())
+/// A barrier, and reductions of integers and of doubles.
+const OPS: [u32; 3] = [0, SUM, BFPSUM];
+
+fn busy(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
+    let is_not_of = |op: u32, what: &str| {
+        let mut data = [UNTOUCHED; 6];
+        code_is(
+            poll(end, op, &mut data),
+            BUSY,
+            format!("a poll of {op} {what}"),
+        )?;
+        equal!(data, [UNTOUCHED; 6], "data of a poll of {op} {what}")
     };
-    for op in [0, SUM, BFPSUM] {
-        nothing_started(&mut integers, &mut doubles)?;
-        ensure_eq!(start_any(end, op, 2), SUCCESS, "the first start");
-        for again in [0, SUM, BFPSUM] {
-            let code = start_any(end, again, 2);
+    let nothing_started = || for_all(OPS, |op| is_not_of(op, "without a start"));
+    for op in OPS {
+        nothing_started()?;
+        ensure_eq!(start(end, op, &[1; 2]), SUCCESS, "the first start");
+        for again in OPS {
+            let code = start(end, again, &[1; 2]);
             ensure_eq!(code, BUSY, "starting {again} while {op} is under way");
         }
         // Polls of another function do not match the started operation.
-        if op != 0 {
-            gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
-        }
-        if op != SUM {
-            gives! { UTOFU_ERR_BUSY: utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr()); }
+        for other in [0, SUM].into_iter().filter(|other| *other != op) {
+            is_not_of(other, "while another operation is under way")?;
         }
         ensure_eq!(poll_any(end, op)?, SUCCESS, "the round after all that");
         // It has ended at both ranks before the polls that find no end.
         job.meet();
     }
-    nothing_started(&mut integers, &mut doubles)?;
+    nothing_started()?;
     // Complete, but not polled: still in use.
     ok!(utofu_barrier(end, 0));
     job.meet();
     gives!(UTOFU_ERR_BUSY, utofu_barrier(end, 0));
-    completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
-    job.meet();
-    circuit.free()
+    completed("the barrier", || c!(utofu_poll_barrier(end, 0)))
 }
 
 /// Takes the inputs and outputs from a gate.
@@ -66,31 +61,31 @@ fn set_again(job: &Job<'_>) -> Verdict {
     let mut circuit = Circuit::build_spare(job, butterfly(4), TNI, 4)?;
     circuit.barrier()?;
     let mut random = job.ctx.random(u64::from(job.ctx.rank));
-    for (nth, plan) in [
-        ring(4),
-        tree(4),
-        butterfly(4),
+    let [four, ring_of_4, tree] = of_four();
+    let plans = [
+        ring_of_4.clone(),
+        tree,
+        four,
         ring(3),
-        ring(4),
+        ring_of_4,
         butterfly(2),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    let is_among = |plan: &Plan| (job.rank as usize) < plan.gates.len();
+    for (nth, plan) in plans.into_iter().enumerate() {
         // This round never completes: rank 0 does not start it.
-        if job.rank != 0 && nth % 2 == 0 && (job.rank as usize) < circuit.plan.0.len() {
+        if job.rank != 0 && nth % 2 == 0 && is_among(&circuit.plan) {
             ok!(utofu_barrier(circuit.ends()[0], 0));
         }
         job.meet();
         // Packets of that round must not reach the next circuit. The first pass stops new packets; after the second all packets have arrived.
         for _ in 0..2 {
-            if (job.rank as usize) < circuit.plan.0.len() {
+            if is_among(&circuit.plan) {
                 circuit.set(|settings| settings.iter_mut().for_each(take_apart))?;
             }
             job.meet();
         }
         circuit.plan = plan;
-        let among = (job.rank as usize) < circuit.plan.0.len();
+        let among = is_among(&circuit.plan);
         if among {
             let turns = random.below(4) as usize;
             circuit.set(|settings| {
@@ -100,9 +95,8 @@ fn set_again(job: &Job<'_>) -> Verdict {
         }
         job.meet();
         if among {
-            let all = circuit.plan.0.len() as u64;
-            let wide = circuit.mine.clone();
-            ensure_eq!(wide, [job.rank as usize], "participants of this rank");
+            let all = circuit.plan.gates.len() as u64;
+            ensure_eq!(circuit.mine, [job.rank as usize], "own participants");
             for round in 0..3 {
                 circuit
                     .integers(SUM, 2, |_| vec![1, round], &[all, all * round])
@@ -147,13 +141,8 @@ fn info(job: &Job<'_>) -> Verdict {
 
 fn free_and_again(job: &Job<'_>) -> Verdict {
     for round in 0..40 {
-        let plan = if round % 2 == 0 {
-            butterfly(2)
-        } else {
-            ring(2)
-        };
-        let spare = round % 7;
-        let circuit = Circuit::build_spare(job, plan, (round % 6) as u16, spare)?;
+        let plan = [butterfly(2), ring(2)][round % 2].clone();
+        let circuit = Circuit::build_spare(job, plan, (round % 6) as u16, round % 7)?;
         circuit.barrier()?;
         circuit.integers(SUM, 1, |_| vec![3], &[6])?;
         if round % 3 == 0 {

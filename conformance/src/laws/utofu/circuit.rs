@@ -51,13 +51,25 @@ pub(super) fn set_gates(settings: &[utofu_vbg_setting]) -> Verdict {
 
 /// Frees these gates, the gates of one allocation.
 pub(super) fn free_gates(ids: &[u64]) -> Verdict {
-    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), ids.len()));
-    Ok(())
+    done!(utofu_free_vbg(ids.as_ptr().cast_mut(), ids.len()))
 }
 
 /// Frees this gate, the only one of its allocation.
 pub(super) fn free_gate(id: u64) -> Verdict {
     free_gates(&[id])
+}
+
+/// Allocates the gates of one allocation.
+pub(super) fn gates<const N: usize>(tni: u16, flags: u64) -> Result<[u64; N], String> {
+    let mut ids = [0; N];
+    ok!(utofu_alloc_vbg(tni, N, flags, ids.as_mut_ptr()));
+    Ok(ids)
+}
+
+/// A barrier of the circuit of this gate.
+pub(super) fn one_barrier(end: u64) -> Verdict {
+    ok!(utofu_barrier(end, 0));
+    completed("a barrier", || c!(utofu_poll_barrier(end, 0)))
 }
 
 /// Polls a sum of integers until it succeeds.
@@ -85,7 +97,7 @@ pub(super) const ROW: usize = 16;
 /// Maximum number of participants of a circuit.
 pub(super) const ROWS: usize = 16;
 
-/// Bytes of memory that [`Circuit::build`] uses.
+/// Bytes of memory that [`Circuit::build`] uses, at its begin.
 pub(super) const TABLE: usize = ROWS * ROW * 8;
 
 /// The inputs and outputs of a gate. Local ones are gates of the same participant; remote ones are gates of any participant.
@@ -99,27 +111,34 @@ pub(super) struct Links {
 
 /// The plan of a circuit. Gate 0 of each participant starts and ends.
 #[derive(Clone)]
-pub(super) struct Plan(pub(super) Vec<Vec<Links>>);
+pub(super) struct Plan {
+    name: String,
+    /// By participant.
+    pub(super) gates: Vec<Vec<Links>>,
+}
 
 impl Plan {
-    pub(super) fn new(participants: usize) -> Plan {
-        Plan(vec![vec![Links::default()]; participants])
+    fn new(shape: &str, participants: usize) -> Plan {
+        Plan {
+            name: format!("{shape} of {participants}"),
+            gates: vec![vec![Links::default()]; participants],
+        }
     }
 
-    pub(super) fn gate(&mut self, (who, gate): (usize, usize)) -> &mut Links {
-        let gates = &mut self.0[who];
+    fn gate(&mut self, (who, gate): (usize, usize)) -> &mut Links {
+        let gates = &mut self.gates[who];
         if gates.len() <= gate {
             gates.resize(gate + 1, Links::default());
         }
         &mut gates[gate]
     }
 
-    pub(super) fn signal(&mut self, who: usize, from: usize, to: usize) {
+    fn signal(&mut self, who: usize, from: usize, to: usize) {
         assert!(self.gate((who, from)).dst_signal.replace(to).is_none());
         assert!(self.gate((who, to)).src_signal.replace(from).is_none());
     }
 
-    pub(super) fn packet(&mut self, from: (usize, usize), to: (usize, usize)) {
+    fn packet(&mut self, from: (usize, usize), to: (usize, usize)) {
         assert!(self.gate(from).dst_packet.replace(to).is_none());
         assert!(self.gate(to).src_packet.replace(from).is_none());
     }
@@ -128,7 +147,7 @@ impl Plan {
 /// A butterfly for a power of two, as the program of §5.2.1 sets it: the end gates take the last exchange.
 pub(super) fn butterfly(participants: usize) -> Plan {
     let steps = participants.ilog2() as usize;
-    let mut plan = Plan::new(participants);
+    let mut plan = Plan::new("butterfly", participants);
     for who in 0..participants {
         for step in 0..steps {
             let next = (step + 1) % steps;
@@ -143,49 +162,22 @@ pub(super) fn butterfly(participants: usize) -> Plan {
 pub(super) fn folded(participants: usize) -> Plan {
     let steps = participants.ilog2() as usize;
     let within = 1 << steps;
-    let mut plan = Plan::new(participants);
+    let mut plan = Plan::new("folded butterfly", participants);
+    // Gate 1 of a participant with a partner beyond takes its packet. The next gates do the exchanges.
+    let sender = |who: usize, step: usize| step + usize::from(who + within < participants);
     for who in 0..within {
-        let beyond = Some(who + within).filter(|beyond| *beyond < participants);
-        // Gate 1 takes the packet from beyond; gates 2, 3, ... do the exchanges.
-        let first = if beyond.is_some() { 1 } else { 0 };
-        if let Some(beyond) = beyond {
+        for step in 0..steps {
+            let (other, next) = (who ^ 1 << step, step + 1);
+            plan.signal(who, sender(who, step), sender(who, next));
+            plan.packet((who, sender(who, step)), (other, sender(other, next)));
+        }
+        let last = sender(who, steps);
+        plan.signal(who, last, 0);
+        let beyond = who + within;
+        if beyond < participants {
             plan.packet((beyond, 0), (who, 1));
             plan.signal(who, 0, 1);
-        }
-        let sender = |step: usize| if step == 0 { first } else { step + 1 };
-        for step in 0..steps {
-            let other = who ^ 1 << step;
-            plan.signal(who, sender(step), step + 2);
-            plan.packet((who, sender(step)), (other, step + 2));
-        }
-        plan.signal(who, steps + 1, 0);
-        if let Some(beyond) = beyond {
-            plan.packet((who, steps + 1), (beyond, 0));
-        }
-    }
-    // A participant without a partner beyond has no gate 1.
-    for gates in &mut plan.0[..within] {
-        if gates.len() > 1 && gates[1].src_packet.is_none() {
-            let less = |gate: usize| if gate > 1 { gate - 1 } else { gate };
-            gates.remove(1);
-            for links in gates.iter_mut() {
-                links.src_signal = links.src_signal.map(less);
-                links.dst_signal = links.dst_signal.map(less);
-            }
-        }
-    }
-    let has_one = |who: usize| who < within && who + within < participants;
-    let all: Vec<usize> = (0..participants).collect();
-    for who in all {
-        for links in &mut plan.0[who] {
-            for (other, gate) in [&mut links.src_packet, &mut links.dst_packet]
-                .into_iter()
-                .flatten()
-            {
-                if *other < within && !has_one(*other) && *gate > 1 {
-                    *gate -= 1;
-                }
-            }
+            plan.packet((who, last), (beyond, 0));
         }
     }
     plan
@@ -193,7 +185,7 @@ pub(super) fn folded(participants: usize) -> Plan {
 
 /// The first pass around the ring collects, the second pass announces the result.
 pub(super) fn ring(participants: usize) -> Plan {
-    let mut plan = Plan::new(participants);
+    let mut plan = Plan::new("ring", participants);
     let (collect, last) = (1, participants - 1);
     let tell = |who: usize| if who == 0 { 1 } else { 2 };
     plan.packet((0, 0), (1, collect));
@@ -216,12 +208,9 @@ pub(super) fn ring(participants: usize) -> Plan {
 
 /// Each participant sends to both neighbours in a ring, and waits for these two only.
 pub(super) fn neighbours(participants: usize) -> Plan {
-    let mut plan = Plan::new(participants);
+    let mut plan = Plan::new("neighbours", participants);
     for who in 0..participants {
-        let (left, right) = (
-            (who + participants - 1) % participants,
-            (who + 1) % participants,
-        );
+        let [left, right] = [participants - 1, 1].map(|far| (who + far) % participants);
         plan.packet((who, 0), (right, 0));
         plan.signal(who, 0, 1);
         plan.packet((who, 1), (left, 2));
@@ -232,7 +221,7 @@ pub(super) fn neighbours(participants: usize) -> Plan {
 
 /// Up a binary tree, and down again.
 pub(super) fn tree(participants: usize) -> Plan {
-    let mut plan = Plan::new(participants);
+    let mut plan = Plan::new("tree", participants);
     let children =
         |who: usize| (2 * who + 1..2 * who + 3).filter(move |child| *child < participants);
     // Gates 1 and 2 collect from the children; the next ones send them the result.
@@ -254,6 +243,36 @@ pub(super) fn tree(participants: usize) -> Plan {
     }
     plan.signal(0, top(0), 1 + top(0));
     plan
+}
+
+/// Runs the body with a circuit of this plan, and with memory of [`TABLE`] plus 256 bytes. The last argument is a gate to start with.
+pub(super) fn circuit(
+    ctx: &Ctx,
+    plan: Plan,
+    body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict,
+) -> Verdict {
+    with(ctx, TABLE + 256, |job| {
+        let name = plan.name.clone();
+        let circuit = Circuit::build(job, plan, TNI)?;
+        let end = circuit.ends().first().copied().unwrap_or(NULL);
+        body(job, &circuit, end).map_err(|e| format!("{name}: {e}"))?;
+        job.meet();
+        circuit.free()
+    })
+}
+
+/// As [`circuit`], for one plan after the other.
+pub(super) fn circuits(
+    ctx: &Ctx,
+    plans: impl IntoIterator<Item = Plan>,
+    body: impl Fn(&Job<'_>, &Circuit, u64) -> Verdict,
+) -> Verdict {
+    for_all(plans, |plan| circuit(ctx, plan, &body))
+}
+
+/// The usual plans for four ranks.
+pub(super) fn of_four() -> [Plan; 3] {
+    [butterfly(4), ring(4), tree(4)]
 }
 
 /// A built circuit. Rank p modulo the number of ranks plays participant p.
@@ -279,13 +298,13 @@ impl Circuit {
         spare: usize,
     ) -> Result<Circuit, String> {
         let ranks = job.size as usize;
-        let participants = plan.0.len();
+        let participants = plan.gates.len();
         assert!(participants <= ROWS);
         let mine: Vec<usize> = (0..participants)
             .filter(|who| who % ranks == job.rank as usize)
             .collect();
         for who in &mine {
-            let gates = plan.0[*who].len() + spare;
+            let gates = plan.gates[*who].len() + spare;
             assert!(gates <= ROW);
             let mut ids = [0u64; ROW];
             let tni = tni + (who / ranks) as u16;
@@ -301,7 +320,7 @@ impl Circuit {
         job.meet();
         let ids = (0..participants)
             .map(|who| {
-                let gates = plan.0[who].len() + spare;
+                let gates = plan.gates[who].len() + spare;
                 (0..gates)
                     .map(|gate| job.memory.get((who * ROW + gate) * 8))
                     .collect()
@@ -324,7 +343,7 @@ impl Circuit {
             let id = |gate: Option<usize>| gate.map_or(NULL, |gate| self.ids[*who][gate]);
             let far =
                 |end: Option<(usize, usize)>| end.map_or(NULL, |(who, gate)| self.ids[who][gate]);
-            let mut settings: Vec<utofu_vbg_setting> = self.plan.0[*who]
+            let mut settings: Vec<utofu_vbg_setting> = self.plan.gates[*who]
                 .iter()
                 .enumerate()
                 .map(|(gate, links)| utofu_vbg_setting {
@@ -362,13 +381,12 @@ impl Circuit {
         for end in self.ends() {
             ok!(utofu_barrier(end, 0));
         }
-        for end in self.ends() {
-            completed("utofu_poll_barrier", || c!(utofu_poll_barrier(end, 0)))?;
-        }
-        Ok(())
+        for_all(self.ends(), |end| {
+            completed("utofu_poll_barrier", || c!(utofu_poll_barrier(end, 0)))
+        })
     }
 
-    /// One reduction; `input` and `check` get the participant.
+    /// One reduction; `input` gets the participant. Any NaN matches a NaN.
     pub(super) fn integers(
         &self,
         op: u32,
@@ -377,59 +395,58 @@ impl Circuit {
         expected: &[u64],
     ) -> Verdict {
         for who in &self.mine {
-            let data = input(*who);
-            reduce_uint64(self.ids[*who][0], op, &data, count)?;
+            let code = start(self.ids[*who][0], op, &input(*who)[..count]);
+            code_is(code, SUCCESS, format!("starting operation {op}"))?;
         }
+        let is_nan = |bits: u64| op == BFPSUM && f64::from_bits(bits).is_nan();
         for who in &self.mine {
-            let mut result = [UNTOUCHED; 8];
-            let end = self.ids[*who][0];
-            completed("utofu_poll_reduce_uint64", || {
-                let code = c!(utofu_poll_reduce_uint64(end, 0, result.as_mut_ptr()));
+            let (end, mut result) = (self.ids[*who][0], [UNTOUCHED; 8]);
+            completed("polling a reduction", || {
+                let code = poll(end, op, &mut result);
                 assert!(code == SUCCESS || result == [UNTOUCHED; 8]);
                 code
             })?;
-            ensure_eq!(
-                result[..count],
-                expected[..count],
-                "operation {op} at participant {who}"
-            );
-            ensure!(
-                result[count..].iter().all(|word| *word == UNTOUCHED),
-                "operation {op} of {count} elements wrote behind them: {result:x?}"
-            );
+            let behind = std::iter::repeat(&UNTOUCHED);
+            let expected = expected[..count].iter().chain(behind);
+            for (nth, (seen, expected)) in result.iter().zip(expected).enumerate() {
+                ensure!(
+                    seen == expected || is_nan(*seen) && is_nan(*expected),
+                    "operation {op} of {count} at participant {who}: element {nth} is {seen:#x} instead of {expected:#x}"
+                );
+            }
         }
         Ok(())
     }
 
-    /// One sum. The bits of the result must be the expected ones; any NaN matches a NaN.
+    /// One sum, by the bits of the doubles.
     pub(super) fn doubles(
         &self,
         count: usize,
         input: impl Fn(usize) -> Vec<f64>,
         expected: &[f64],
     ) -> Verdict {
-        for who in &self.mine {
-            let data = input(*who);
-            reduce_double(self.ids[*who][0], BFPSUM, &data, count)?;
-        }
-        for who in &self.mine {
-            let mut result = [f64::from_bits(UNTOUCHED); 4];
-            let end = self.ids[*who][0];
-            finish_double(end, "utofu_poll_reduce_double", &mut result)?;
-            for (nth, (seen, expected)) in result.iter().zip(&expected[..count]).enumerate() {
-                ensure!(
-                    seen.to_bits() == expected.to_bits() || seen.is_nan() && expected.is_nan(),
-                    "element {nth} of a sum at participant {who}: {seen:e} instead of {expected:e}"
-                );
-            }
-            ensure!(
-                result[count..]
-                    .iter()
-                    .all(|word| word.to_bits() == UNTOUCHED),
-                "a sum of {count} elements wrote behind them"
-            );
-        }
-        Ok(())
+        let bits = |doubles: &[f64]| doubles.iter().map(|double| double.to_bits()).collect();
+        let expected: Vec<u64> = bits(expected);
+        self.integers(BFPSUM, count, |who| bits(&input(who)), &expected)
+    }
+}
+
+/// Starts an operation on these elements: 0 is a barrier, [`BFPSUM`] takes the bits of doubles.
+pub(super) fn start(end: u64, op: u32, data: &[u64]) -> i32 {
+    let (at, count) = (data.as_ptr().cast_mut(), data.len());
+    match op {
+        0 => c!(utofu_barrier(end, 0)),
+        BFPSUM => c!(utofu_reduce_double(end, op, at.cast(), count, 0)),
+        _ => c!(utofu_reduce_uint64(end, op, at, count, 0)),
+    }
+}
+
+/// Polls for the end of an operation that [`start`] has started; there is room for its elements.
+pub(super) fn poll(end: u64, op: u32, data: &mut [u64]) -> i32 {
+    match op {
+        0 => c!(utofu_poll_barrier(end, 0)),
+        BFPSUM => c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr().cast())),
+        _ => c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr())),
     }
 }
 

@@ -1,7 +1,5 @@
 //! §3.7.9.1 UTOFU_ONESIDED_FLAG_DELAY_START.
 
-use std::cell::Cell;
-
 use super::kit::*;
 
 laws! {
@@ -31,13 +29,10 @@ fn delayed(job: &Job<'_>, count: usize) -> Verdict {
 }
 
 fn completed(job: &Job<'_>, count: usize) -> Verdict {
-    for nth in 1..=count {
-        ensure_eq!(job.queue.tcq()?, nth, "cbdata");
-    }
-    for nth in 1..=count {
-        ensure_eq!(job.queue.mrq()?.edata, nth as u64, "edata");
-    }
-    Ok(())
+    job.queue.completes(1..=count)?;
+    for_all(1..=count, |nth| {
+        equal!(job.queue.mrq()?.edata, nth as u64, "edata")
+    })
 }
 
 fn by_the_next(job: &Job<'_>) -> Verdict {
@@ -47,8 +42,7 @@ fn by_the_next(job: &Job<'_>) -> Verdict {
         completed(job, 10)?;
     }
     job.meet();
-    ensure_eq!(job.memory.get(0), 80, "additions");
-    Ok(())
+    equal!(job.memory.get(0), 80, "additions")
 }
 
 fn by_post_toq(job: &Job<'_>) -> Verdict {
@@ -61,8 +55,7 @@ fn by_post_toq(job: &Job<'_>) -> Verdict {
     post::toq(job.hdl, null_mut::<u64>(), 0, 99)?;
     job.queue.tcq_is_empty()?;
     job.meet();
-    ensure_eq!(job.memory.get(0), 100, "additions");
-    Ok(())
+    equal!(job.memory.get(0), 100, "additions")
 }
 
 fn by_a_batch(job: &Job<'_>) -> Verdict {
@@ -79,38 +72,24 @@ fn by_a_batch(job: &Job<'_>) -> Verdict {
 
 fn full(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 10_000;
-    let next = Cell::new(1);
-    let mut verdict = Ok(());
-    let mut seen = |cbdata: usize| {
-        let expected = next.replace(next.get() + 1);
-        if cbdata != expected && verdict.is_ok() {
-            verdict = Err(format!("cbdata {cbdata} instead of {expected}"));
-        }
-    };
+    let mut seen = Vec::new();
     for nth in 1..=COUNT {
         let add = job.armw8(job.right(), 0, ADD, 1);
-        job.queue
-            .post_seen(&mut seen, || add.code(0, DELAY | TCQ, nth))?;
+        let post = || add.code(0, DELAY | TCQ, nth);
+        job.queue.post_seen(|cbdata| seen.push(cbdata), post)?;
     }
-    ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));
-    until("all additions of the left rank", || {
+    post::toq(job.hdl, null_mut::<u64>(), 0, 0)?;
+    // The last entries may come after the commands that they confirm.
+    until("all additions and entries", || {
         while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-            seen(cbdata);
+            seen.push(cbdata);
         }
-        job.memory.get(0) >= COUNT as u64
+        job.memory.get(0) >= COUNT as u64 && seen.len() >= COUNT
     })?;
     job.meet();
-    // The last entries may come after the commands that they confirm.
-    until("all entries of the TCQ", || {
-        while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
-            seen(cbdata);
-        }
-        next.get() > COUNT
-    })?;
-    verdict?;
-    ensure_eq!(next.get(), COUNT + 1, "entries of the TCQ");
-    ensure_eq!(job.memory.get(0), COUNT as u64, "additions");
-    Ok(())
+    let right = seen.iter().copied().eq(1..=COUNT);
+    ensure!(right, "cbdata in the order of the entries: {seen:?}");
+    equal!(job.memory.get(0), COUNT as u64, "additions")
 }
 
 fn no_effect_prepared(job: &Job<'_>) -> Verdict {

@@ -1,5 +1,6 @@
 //! Errors that queues report (§2.2.12, §3.1.2.1).
 
+use super::functions::{Call, Function};
 use super::kit::*;
 use super::wrong::TOO_LONG;
 use crate::library::{library, offered};
@@ -76,32 +77,31 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
     let (begin, fixed_there) = (job.at(job.right(), 0), stadd_of(right, 8)?);
     let end = begin + LEN as u64;
     let unused = stadd_of(right, 99)?;
-    let bytes = [1u8; 32];
-    const SAME: u64 = 0x3c3c_3c3c_3c3c_3c3c;
-    let (hdl, local) = (job.hdl, job.stadd);
-    let call = |name: &str, to: u64, flags: u64| match name {
-        "put" => post::put(hdl, right, local, to, 64).code(0xe1, flags, 4),
-        "put_piggyback" => {
-            post::put_piggyback(hdl, right, post::bytes(&bytes), to, 32).code(0xe1, flags, 4)
-        }
-        "put_piggyback8" => post::put_piggyback8(hdl, right, 1, to, 8).code(0xe1, flags, 4),
-        "get" => post::get(hdl, right, local, to, 64).code(0xe1, flags, 4),
-        "armw4" => post::armw4(hdl, right, ADD, 1, to).code(0xe1, flags, 4),
-        "armw8" => post::armw8(hdl, right, ADD, 1, to).code(0xe1, flags, 4),
-        "cswap4" => post::cswap4(hdl, right, SAME as u32, 1, to).code(0xe1, flags, 4),
-        _ => post::cswap8(hdl, right, SAME, 1, to).code(0xe1, flags, 4),
+    let data = [1u8; 32].as_ptr();
+    let to = |remote: u64, flags: u64| Call {
+        remote,
+        len: 64,
+        edata: 0xe1,
+        flags,
+        old: 0x3c3c_3c3c_3c3c_3c3c,
+        data,
+        cbdata: 4,
+        ..Call::to(job, job.right())
     };
-    // Name, notice type, bytes at the target, whether it writes there, whether the word must be aligned.
-    for (name, kind, bytes, writes, aligned) in [
-        ("put", LCL_PUT, 64, true, false),
-        ("put_piggyback", LCL_PUT, 32, true, false),
-        ("put_piggyback8", LCL_PUT, 8, true, false),
-        ("get", LCL_GET, 64, false, false),
-        ("armw4", LCL_ARMW, 4, true, true),
-        ("armw8", LCL_ARMW, 8, true, true),
-        ("cswap4", LCL_ARMW, 4, true, true),
-        ("cswap8", LCL_ARMW, 8, true, true),
+    // With the number of bytes at the target.
+    for (name, bytes) in [
+        ("utofu_put", 64),
+        ("utofu_put_piggyback", 32),
+        ("utofu_put_piggyback8", 8),
+        ("utofu_get", 64),
+        ("utofu_armw4", 4),
+        ("utofu_armw8", 8),
+        ("utofu_cswap4", 4),
+        ("utofu_cswap8", 8),
     ] {
+        let function = Function::named(name);
+        let kind = function.local_type();
+        let (writes, aligned) = (kind != LCL_GET, kind == LCL_ARMW);
         let mut cases = vec![
             (0, UTOFU_ERR_MRQ_RMT_STADD, "0"),
             (u64::MAX, UTOFU_ERR_MRQ_RMT_STADD, "all ones"),
@@ -115,9 +115,10 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
         if writes {
             cases.push((fixed_there, UTOFU_ERR_MRQ_RMT_MEMORY, "read-only memory"));
         }
-        for (to, code, what) in cases {
+        for (at, code, what) in cases {
             for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
-                ensure_eq!(call(name, to, flags), SUCCESS, "posting {name}");
+                let posted = function.post(&to(at, flags));
+                ensure_eq!(posted, SUCCESS, "posting {name}");
                 if flags & TCQ != 0 {
                     ensure_eq!(job.queue.tcq()?, 4, "cbdata of {name}: it was sent");
                 }
@@ -133,7 +134,8 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
         }
         if aligned {
             for off in 1..bytes {
-                ensure_eq!(call(name, begin + off, LOCAL), SUCCESS, "posting {name}");
+                let posted = function.post(&to(begin + off, LOCAL));
+                ensure_eq!(posted, SUCCESS, "posting {name}");
                 let (seen, notice) = job.queue.next_mrq()?;
                 let allowed = UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER;
                 code_in(seen, allowed, format!("{name} at a misaligned word"))?;
@@ -264,8 +266,7 @@ fn last_error(job: &Job<'_>) -> Verdict {
     let none = || {
         ensure_eq!(text_of_last_error()?, "no error", "without an error");
         job.queue.tcq_is_empty()?;
-        ensure_eq!(text_of_last_error()?, "no error", "after a poll in vain");
-        Ok(())
+        equal!(text_of_last_error()?, "no error", "after a poll in vain")
     };
     threads(1, |_| none())?;
     post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;

@@ -6,52 +6,30 @@ use super::circuit::*;
 use super::kit::*;
 
 laws! {
-    barrier_ends: "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
+    barrier_ends with_a_death(): "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
         "polling a barrier ends with an error within two seconds when a participant is killed";
-    barrier_ends_far_away: "failure.barrier.far", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
+    barrier_ends_far_away circuit(tree(4)): "failure.barrier.far", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
         "polling ends with an error also where nobody who is connected with the killed one calls anything";
-    reduction_ends: "failure.reduce", "§3.8.2", 4, [reduce_uint64, poll_reduce_uint64] + needs_kill,
+    reduction_ends with_a_death(): "failure.reduce", "§3.8.2", 4, [reduce_uint64, poll_reduce_uint64] + needs_kill,
         "a reduction that a killed participant has not started never succeeds";
-    killed_in_rounds: "failure.any-moment", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, alloc_vbg] + needs_kill + ordering,
+    killed_in_rounds with_a_death(): "failure.any-moment", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, alloc_vbg] + needs_kill + ordering,
         "a participant is killed at a moment of the seed's choice: no survivor hangs, and a circuit of the survivors works";
-    other_circuits: "failure.other-circuits", "§2.3.3", 4, [barrier, poll_barrier] + needs_kill,
+    other_circuits with_a_death(): "failure.other-circuits", "§2.3.3", 4, [barrier, poll_barrier] + needs_kill,
         "a circuit built after a death, without the dead process, waits for its participants as long as they take";
 }
 
 /// Rank 3 dies a moment later; the others continue with the circuit.
 fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict) -> Verdict {
-    let plan = if ctx.seed.is_multiple_of(2) {
-        ring(4)
-    } else {
-        butterfly(4)
-    };
-    with_a_death_in(ctx, plan, body)
-}
-
-/// [`with_a_death`] in a given circuit; the memory has 16 bytes behind [`TABLE`].
-fn with_a_death_in(
-    ctx: &Ctx,
-    plan: Plan,
-    body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict,
-) -> Verdict {
-    let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::new((TABLE + 16).next_multiple_of(256));
-    let stadd = queue.register_as(memory, STAG)?;
-    ctx.sync();
-    let job = Job {
+    let [butterfly, ring, _] = of_four();
+    circuit(
         ctx,
-        rank: ctx.rank,
-        size: ctx.size,
-        queue,
-        hdl: queue.hdl,
-        memory,
-        stadd,
-    };
-    let circuit = Circuit::build(&job, plan, TNI)?;
-    let end = circuit.ends()[0];
-    body(&job, &circuit, end)?;
-    ctx.sync();
-    Ok(())
+        if ctx.seed.is_multiple_of(2) {
+            ring
+        } else {
+            butterfly
+        },
+        body,
+    )
 }
 
 pub(super) fn is_barrier_error(code: i32) -> bool {
@@ -59,67 +37,58 @@ pub(super) fn is_barrier_error(code: i32) -> bool {
 }
 
 /// The code of a barrier: of its start, or of its end. A start fails if this process knows of a death already.
-fn whole_barrier(end: u64) -> Result<i32, String> {
+pub(super) fn whole_barrier(end: u64) -> Result<i32, String> {
     match c!(utofu_barrier(end, 0)) {
         SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0))),
         code => Ok(code),
     }
 }
 
-fn barrier_ends(ctx: &Ctx) -> Verdict {
-    with_a_death(ctx, |job, circuit, end| {
-        circuit.barrier()?;
-        job.meet();
-        if job.rank == 3 {
-            pause(120);
-            ctx.dies();
-        }
-        let code = whole_barrier(end)?;
-        failed(code, "a barrier")?;
-        // A later start fails, or its round ends without success.
-        let code = whole_barrier(end)?;
-        ensure!(code != SUCCESS, "a barrier succeeded without a participant");
-        Ok(())
-    })
+fn barrier_ends(job: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
+    circuit.barrier()?;
+    job.meet();
+    if job.rank == 3 {
+        pause(120);
+        job.ctx.dies();
+    }
+    failed(whole_barrier(end)?, "a barrier")?;
+    // A later start fails, or its round ends without success.
+    let code = whole_barrier(end)?;
+    ensure!(code != SUCCESS, "a barrier succeeded without a participant");
+    Ok(())
 }
 
-fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
-    // Rank 3 is a child of rank 1; rank 1 is a child of rank 0.
-    with_a_death_in(ctx, tree(4), |job, circuit, end| {
-        circuit.barrier()?;
-        job.meet();
-        if job.rank == 3 {
-            ctx.dies();
-        }
-        if job.rank != 0 {
-            let code = c!(utofu_barrier(end, 0));
-            let allowed = code == SUCCESS || is_barrier_error(code);
-            ensure!(allowed, "the start of a barrier gave {}", code_name(code));
-            return job.await_word(TABLE + 8, 1);
-        }
-        let code = whole_barrier(end)?;
-        failed(code, "a barrier")?;
-        job.write(1, TABLE + 8, 1)?;
-        job.write(2, TABLE + 8, 1)
-    })
+/// Rank 3 is a child of rank 1; rank 1 is a child of rank 0.
+fn barrier_ends_far_away(job: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
+    circuit.barrier()?;
+    job.meet();
+    if job.rank == 3 {
+        job.ctx.dies();
+    }
+    if job.rank != 0 {
+        let code = c!(utofu_barrier(end, 0));
+        let allowed = code == SUCCESS || is_barrier_error(code);
+        ensure!(allowed, "the start of a barrier gave {}", code_name(code));
+        return job.await_word(TABLE + 8, 1);
+    }
+    failed(whole_barrier(end)?, "a barrier")?;
+    job.write(1, TABLE + 8, 1)?;
+    job.write(2, TABLE + 8, 1)
 }
 
-fn reduction_ends(ctx: &Ctx) -> Verdict {
-    with_a_death(ctx, |job, _, end| {
-        if job.rank == 3 {
-            ctx.dies();
-        }
-        let mut data = [5u64; 2];
-        let code = match c!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, 0)) {
-            SUCCESS => ended("the reduction", || {
-                c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-            })?,
-            code => code,
-        };
-        failed(code, "a reduction")?;
-        ensure_eq!(data, [5; 2], "data of a reduction that failed");
-        Ok(())
-    })
+fn reduction_ends(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
+    if job.rank == 3 {
+        job.ctx.dies();
+    }
+    let mut data = [5u64; 2];
+    let code = match start_uint64(end, SUM, &data, 1) {
+        SUCCESS => ended("the reduction", || {
+            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
+        })?,
+        code => code,
+    };
+    failed(code, "a reduction")?;
+    equal!(data, [5; 2], "data of a reduction that failed")
 }
 
 /// Fails unless this code is the end of an operation that lost a participant.
@@ -134,8 +103,7 @@ fn failed(code: i32, what: &str) -> Verdict {
 
 /// A circuit of ranks 0 to 2, in which one rank starts late.
 fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
-    let mut ids = [0u64; 3];
-    ok!(utofu_alloc_vbg(5, 3, 0, ids.as_mut_ptr()));
+    let ids = gates::<3>(5, 0)?;
     for (nth, id) in ids.iter().enumerate() {
         job.memory.set((job.rank as usize * 3 + nth) * 8, *id);
     }
@@ -161,54 +129,47 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         if job.rank == 2 {
             pause(late);
         }
-        ok!(utofu_barrier(ids[0], 0));
-        completed("the survivors' barrier", || {
-            c!(utofu_poll_barrier(ids[0], 0))
-        })?;
+        one_barrier(ids[0])?;
         job.meet();
     }
     free_gates(&ids)
 }
 
-fn other_circuits(ctx: &Ctx) -> Verdict {
-    with_a_death(ctx, |job, _, _| {
-        if job.rank == 3 {
-            ctx.dies();
-        }
-        pause(50);
-        survivors_meet(job, 600)
-    })
+fn other_circuits(job: &Job<'_>, _: &Circuit, _: u64) -> Verdict {
+    if job.rank == 3 {
+        job.ctx.dies();
+    }
+    pause(50);
+    survivors_meet(job, 600)
 }
 
-fn killed_in_rounds(ctx: &Ctx) -> Verdict {
-    with_a_death(ctx, |job, circuit, end| {
-        let mut random = ctx.random(3);
-        let rounds = random.below(if ctx.is_quick() { 2000 } else { 100 });
-        // Without shared memory a packet may still be in its sender. The sender's death loses its packets of the last round.
-        // The sender ended that round, so all others had ended the round before.
-        let held = !ctx.backend.starts_with("shm");
-        let certain = rounds.saturating_sub(held.into());
-        let extra = random.below(300);
-        for round in 0.. {
-            if job.rank == 3 && round == rounds {
-                // During a round; the other ranks may be anywhere in it.
-                if random.below(2) == 0 {
-                    let _ = c!(utofu_barrier(end, 0));
-                }
-                let start = Instant::now();
-                while start.elapsed() < Duration::from_micros(extra) {}
-                ctx.dies();
+fn killed_in_rounds(job: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
+    let mut random = job.ctx.random(3);
+    let rounds = random.below(if job.ctx.is_quick() { 2000 } else { 100 });
+    // Without shared memory a packet may still be in its sender. The sender's death loses its packets of the last round.
+    // The sender ended that round, so all others had ended the round before.
+    let held = !job.ctx.backend.starts_with("shm");
+    let certain = rounds.saturating_sub(held.into());
+    let extra = random.below(300);
+    for round in 0.. {
+        if job.rank == 3 && round == rounds {
+            // During a round; the other ranks may be anywhere in it.
+            if random.below(2) == 0 {
+                let _ = c!(utofu_barrier(end, 0));
             }
-            let code = whole_barrier(end)?;
-            if code != SUCCESS {
-                ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
-                ensure!(round >= certain, "{round}/{rounds}: {}", code_name(code));
-                break;
-            }
-            ensure!(round <= rounds + 2, "barriers go on without rank 3");
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_micros(extra) {}
+            job.ctx.dies();
         }
-        ensure_eq!(circuit.ends().len(), 1, "VBGs to start with");
-        job.meet();
-        survivors_meet(job, 1)
-    })
+        let code = whole_barrier(end)?;
+        if code != SUCCESS {
+            ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
+            ensure!(round >= certain, "{round}/{rounds}: {}", code_name(code));
+            break;
+        }
+        ensure!(round <= rounds + 2, "barriers go on without rank 3");
+    }
+    ensure_eq!(circuit.ends().len(), 1, "VBGs to start with");
+    job.meet();
+    survivors_meet(job, 1)
 }

@@ -45,9 +45,7 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
                 }
             }
             ensure!(posted > 8, "BUSY after {posted} commands");
-            for expected in 1..=posted {
-                ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-            }
+            job.queue.completes(1..=posted)?;
             job.queue.tcq_is_empty()?;
         }
         // Ordered behind all the others.
@@ -56,11 +54,7 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
         job.queue.notice(LCL_PUT)?;
         job.meet();
         let theirs = job.memory.get(8);
-        until("all additions of the other process", || {
-            job.memory.get(0) >= theirs
-        })?;
-        job.meet();
-        ensure_eq!(job.memory.get(0), theirs, "additions");
+        job.sum_arrives(theirs)?;
         let value = 1 + job.left() as u8;
         job.memory.all(4096, LONG, value, "the put")?;
         job.queue.mrq_is_empty()
@@ -85,10 +79,9 @@ fn death(job: &Job<'_>) -> Verdict {
     }
     ensure!(posted > 8, "no room after {posted} commands");
     // Each command has a TCQ entry; its MRQ entry is a success or reports the death.
-    for expected in 1..=posted {
-        let (_, cbdata) = job.queue.next_tcq()?;
-        ensure_eq!(cbdata, expected, "cbdata");
-    }
+    for_all(1..=posted, |expected| {
+        equal!(job.queue.next_tcq()?.1, expected, "cbdata")
+    })?;
     for nth in 1..=posted {
         let (code, notice) = job.queue.next_mrq()?;
         one_of(code, &[SUCCESS, PEER], format!("command {nth} of {posted}"))?;
@@ -96,14 +89,10 @@ fn death(job: &Job<'_>) -> Verdict {
         ensure!(right, "command {nth} of {posted}: {notice:?}");
         ensure_eq!(notice.vcq_id, vcq, "the VCQ of the notice");
     }
-    let mut looks = Looks::for_the("MRQ_PEER");
-    while {
+    until_ok("MRQ_PEER", || {
         job.queue.post(|| put(1))?;
-        let (code, _) = job.queue.next_mrq()?;
-        code != PEER
-    } {
-        looks.again();
-    }
+        Ok(job.queue.next_mrq()?.0 == PEER)
+    })?;
     // The death affects no other peer.
     for nth in 1..=300u64 {
         let (vcq, to) = (job.vcq(other), job.at(other, 8));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::circuit::*;
 use super::kit::*;
 use crate::growth::stays_small;
-use crate::kit::child;
+use crate::kit::program;
 
 laws! {
     own_vcq: "growth.own-vcq", "§3.3.1.3", 1, [create_vcq_with_cmp_id, free_vcq, put_piggyback8],
@@ -57,8 +57,7 @@ fn own_vcq(_ctx: &Ctx) -> Verdict {
         let stadd = queue.register_as(memory, STAG)?;
         put_word(queue, queue.id, stadd, nth + 1)?;
         ensure_eq!(memory.get(0), nth + 1, "the word");
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })
 }
 
@@ -80,8 +79,7 @@ fn peers_vcq(ctx: &Ctx) -> Verdict {
         ctx.sync();
         if let Some((queue, stadd)) = fresh {
             ensure_eq!(memory.get(0), nth + 1, "the word");
-            queue.deregister(stadd)?;
-            queue.free()?;
+            queue.close(stadd)?;
         }
         Ok(())
     })?;
@@ -94,10 +92,6 @@ const STAGS: usize = 250;
 fn peers_memory(ctx: &Ctx) -> Verdict {
     const PART: usize = 256;
     with(ctx, STAGS * PART, |job| {
-        let part = |nth: usize| Memory {
-            base: job.memory.base.wrapping_add(nth * PART),
-            len: PART,
-        };
         // A leak of each of 50000 registrations would add up to 8 MiB.
         stays_small(200, 2 << 10, |round| {
             let stags = STAG + 1..STAG + 1 + STAGS as u32;
@@ -105,7 +99,10 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
             let mut registered = Vec::new();
             if job.rank == 0 {
                 for (nth, stag) in stags.clone().enumerate() {
-                    registered.push(job.queue.register_as(part(nth), stag)?);
+                    registered.push(
+                        job.queue
+                            .register_as(job.memory.part(nth * PART, PART), stag)?,
+                    );
                 }
             }
             job.meet();
@@ -126,6 +123,22 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
     })
 }
 
+/// Gets words of the program at rank 0's place until the first one is the mark of this life.
+fn await_mark(own: Queue, memory: Memory, offset: usize, life: u64) -> Verdict {
+    let here = own.register(memory)?;
+    let first = vcq_of(0, TNI, 0)?;
+    let there = stadd_of(first, STAG)? + offset as u64;
+    memory.set(0, 0);
+    until("the next program's mark", || {
+        let code = post::get(own.hdl, first, here, there, 24).code(0, LOCAL, 0);
+        let _ = (own.next_mrq(), own.poll_tcq());
+        pause(1);
+        code != SUCCESS || memory.get(0) == life
+    })?;
+    ensure_eq!(memory.get(0), life, "the mark");
+    own.deregister(here)
+}
+
 /// VCQs of each program: eight components on each of these TNIs.
 const TNIS: u16 = 4;
 
@@ -138,24 +151,13 @@ fn peers(ctx: &Ctx) -> Verdict {
     stays_small(16, 8 << 10, |nth| {
         let life = nth + 1;
         if let Some(own) = own {
-            let here = own.register(memory)?;
-            let first = vcq_of(0, TNI, 0)?;
-            let there = stadd_of(first, STAG)? + mark as u64;
-            memory.set(0, 0);
-            until("the next program's mark", || {
-                let code = post::get(own.hdl, first, here, there, 24).code(0, LOCAL, 0);
-                let _ = (own.next_mrq(), own.poll_tcq());
-                pause(1);
-                code != SUCCESS || memory.get(0) == life
-            })?;
-            ensure_eq!(memory.get(0), life, "the mark");
+            await_mark(own, memory, mark, life)?;
             for (index, (tni, component)) in places().enumerate() {
                 let vcq = vcq_of(0, tni, component)?;
                 put_word(own, vcq, stadd_of(vcq, STAG)? + 8 * index as u64, life)?;
             }
-            own.deregister(here)?;
         } else {
-            let (status, text) = child(&[], || {
+            program(&[], &format!("life {life}"), || {
                 memory.set(mark, life);
                 // The VCQ that the peer finds first is the last one created: then all exist.
                 for (tni, component) in places().collect::<Vec<_>>().into_iter().rev() {
@@ -165,7 +167,6 @@ fn peers(ctx: &Ctx) -> Verdict {
                     (0..places().count()).all(|index| memory.get(8 * index) == life)
                 })
             })?;
-            ensure_eq!((status, text), (0, String::new()), "life {life}");
         }
         ctx.sync();
         Ok(())
@@ -179,28 +180,13 @@ fn holdings() -> Result<usize, String> {
     Ok(maps.lines().count() + descriptors.count())
 }
 
-/// Connects the own VBG in a circuit with another one.
-fn gate_beside(own: u64, peer: u64) -> Verdict {
-    set_gates(&[beside(own, peer)])
-}
-
-fn allocate_first(tni: u16) -> Result<u64, String> {
-    let id = got!(utofu_alloc_vbg(tni, 1, 0));
-    Ok(id)
-}
-
-fn one_barrier(gate: u64) -> Verdict {
-    ok!(utofu_barrier(gate, 0));
-    completed("a barrier", || c!(utofu_poll_barrier(gate, 0)))
-}
-
 fn peers_gates(ctx: &Ctx) -> Verdict {
     const LIVES: u64 = 48;
     let words = Memory::new(4096);
     let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
     let mut gate = 0;
     if own.is_some() {
-        gate = allocate_first(TNI)?;
+        [gate] = gates(TNI, 0)?;
         ctx.tell(&gate.to_le_bytes());
     }
     ctx.sync();
@@ -209,30 +195,20 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
     let mut before = 0;
     for life in 1..=LIVES {
         if let Some(own) = own {
-            let here = own.register(words)?;
-            let first = vcq_of(0, TNI, 0)?;
-            let there = stadd_of(first, STAG)?;
-            words.set(0, 0);
-            until("the next program's mark", || {
-                let code = post::get(own.hdl, first, here, there, 24).code(0, LOCAL, 0);
-                let _ = (own.next_mrq(), own.poll_tcq());
-                std::thread::yield_now();
-                code != SUCCESS || words.get(0) == life
-            })?;
-            ensure_eq!(words.get(0), life, "the mark");
+            await_mark(own, words, 0, life)?;
             // The mark comes with the ID of the other gate.
-            gate_beside(gate, words.get(16))?;
-            put_word(own, first, there + 8, life)?;
+            set_gates(&[beside(gate, words.get(16))])?;
+            let first = vcq_of(0, TNI, 0)?;
+            put_word(own, first, stadd_of(first, STAG)? + 8, life)?;
             one_barrier(gate)?;
-            own.deregister(here)?;
             if life == LIVES / 4 {
                 before = holdings()?;
             }
         } else {
-            let (status, text) = child(&[], || {
+            program(&[], &format!("life {life}"), || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                let gate = allocate_first(TNI)?;
-                gate_beside(gate, gate_of_1)?;
+                let [gate] = gates(TNI, 0)?;
+                set_gates(&[beside(gate, gate_of_1)])?;
                 words.set(16, gate);
                 words.set(0, life);
                 words.set(8, 0);
@@ -240,7 +216,6 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
                 until("the peer's word", || words.get(8) == life)?;
                 one_barrier(gate)
             })?;
-            ensure_eq!((status, text), (0, String::new()), "life {life}");
         }
         ctx.sync();
     }
@@ -259,9 +234,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
 fn own_gates(_ctx: &Ctx) -> Verdict {
     // A leak of each of a thousand circuits would add up to at least 1 MiB.
     stays_small(1000, 512, |nth| {
-        let mut ids = [0; 3];
-        let tni = TNI + (nth % 6) as u16;
-        ok!(utofu_alloc_vbg(tni, 3, 0, ids.as_mut_ptr()));
+        let ids = gates::<3>(TNI + (nth % 6) as u16, 0)?;
         let gate =
             |at: usize, from: usize, to: usize| setting(ids[at], [ids[from], ids[to]], [NULL; 2]);
         set_gates(&[gate(0, 2, 1), gate(1, 0, 2), gate(2, 1, 0)])?;
@@ -317,11 +290,8 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                 while !done.load(Ordering::Relaxed) {
                     round += 1;
                     let code = try_word(queue, there, at + 8 * thread as u64, round)?;
-                    one_of(
-                        code,
-                        &[SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD],
-                        "a put",
-                    )?;
+                    let allowed = [SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD];
+                    one_of(code, &allowed, "a put")?;
                 }
                 Ok(())
             })

@@ -1,7 +1,7 @@
 //! §3.1.2.1: a program when the system runs out of resources.
 
 use super::kit::*;
-use crate::kit::Child;
+use crate::kit::program;
 
 laws! {
     no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
@@ -31,10 +31,8 @@ fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, Stri
 }
 
 fn no_descriptors(_: &Ctx) -> Verdict {
-    let child = Child::start(&[], || {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let known = Memory::new(4096);
-        let from = queue.register_as(known, STAG)?;
+    program(&[], "a program without descriptors", || {
+        let (queue, known, from) = Queue::with_memory(4096)?;
         let before = soft_limit(libc::RLIMIT_NOFILE, 0)?;
         for round in 0..3 {
             let memory = Memory::pages(1 << 16)?;
@@ -61,10 +59,8 @@ fn no_descriptors(_: &Ctx) -> Verdict {
         soft_limit(libc::RLIMIT_NOFILE, before)?;
         let memory = Memory::pages(1 << 16)?;
         let stadd = queue.register(memory)?;
-        queue.deregister(stadd)?;
-        queue.free()
-    })?;
-    child.succeeds("a program without descriptors")
+        queue.close(stadd)
+    })
 }
 
 /// Bytes of the process's address space in use.
@@ -77,10 +73,9 @@ fn mapped() -> Result<u64, String> {
 fn no_memory(_: &Ctx) -> Verdict {
     // KiB that are left.
     for room in [0, 64, 256, 1024, 2048, 4096, 5120, 16_384].map(|room| room << 10) {
-        let child = Child::start(&[], || {
-            let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(4096);
-            let from = queue.register_as(memory, STAG)?;
+        let what = format!("a program with {room} bytes left");
+        program(&[], &what, || {
+            let (queue, memory, from) = Queue::with_memory(4096)?;
             let mut more = Vec::with_capacity(6 * 48);
             let before = soft_limit(libc::RLIMIT_AS, mapped()? + room)?;
             let mut seen = [0; 2];
@@ -107,7 +102,6 @@ fn no_memory(_: &Ctx) -> Verdict {
             }
             Queue::create(TNI + 1, 0)?.free()
         })?;
-        child.succeeds(&format!("a program with {room} bytes left"))?;
     }
     Ok(())
 }
@@ -115,7 +109,8 @@ fn no_memory(_: &Ctx) -> Verdict {
 fn room_again(_: &Ctx) -> Verdict {
     const ENTRIES: u64 = 2048;
     for flags in [LOCAL, REMOTE, LOCAL | REMOTE] {
-        let child = Child::start(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
+        let what = format!("a program with an MRQ of {ENTRIES} entries");
+        program(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], &what, || {
             let queue = Queue::with_component(TNI, 0, 0)?;
             let stadd = queue.register_as(Memory::new(256), STAG)?;
             let each = if flags == LOCAL | REMOTE { 2 } else { 1 };
@@ -133,7 +128,6 @@ fn room_again(_: &Ctx) -> Verdict {
             }
             queue.free()
         })?;
-        child.succeeds(&format!("a program with an MRQ of {ENTRIES} entries"))?;
     }
     Ok(())
 }

@@ -13,12 +13,12 @@ laws! {
         "the VBGs of a TNI are its BGs, each once; BG ids are below 48, VBG ids differ between all TNIs";
     taken_apart with(TABLE + 8): "vbg.bits", "§3.1.1.1, §3.4.4.1", 2, [alloc_vbg, query_vbg_info, set_vbg, barrier, poll_barrier],
         "a VBG id is its BG, coordinates and TNI in the vendor's bits: programs that take ids apart and put others together build circuits";
-    foreign with(TABLE + 8): "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
+    foreign circuit(ring(2)): "vbg.foreign", "§3.4.1.2, §3.4.2.1, §3.8", 2,
         [free_vbg, set_vbg, barrier, reduce_uint64, reduce_double, poll_barrier, poll_reduce_uint64, poll_reduce_double],
         "a process cannot free, set, start or poll another one's VBGs, nor take signals from another TNI; circuits stay as they are";
     paths with(TABLE + 8): "vbg.paths", "§3.4.4.1, §3.5", 2, [set_vbg, barrier, poll_barrier],
         "the packets of a circuit may take any path, named by its A, B, C, or left open by a null A";
-    reductions_wait with(TABLE + 8): "barrier.not-before.reduce", "§3.8.2.2, §3.8.2.3", 3,
+    reductions_wait circuit(ring(3)): "barrier.not-before.reduce", "§3.8.2.2, §3.8.2.3", 3,
         [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "polling a reduction returns NOT_COMPLETED at once while a participant has not started, and leaves the data alone";
     by_threads with(TABLE + 8): "vbg.threads", "§3.4.5.1", 2,
@@ -46,9 +46,7 @@ fn all_gates(_: &Ctx) -> Verdict {
         }
         ensure!(gates.into_iter().eq(0..48), "BGs of TNI {tni}");
         free_gates(&ids[..33])?;
-        for id in &ids[33..] {
-            free_gate(*id)?;
-        }
+        for_all(&ids[33..], |id| free_gate(*id))?;
     }
     Ok(())
 }
@@ -77,8 +75,7 @@ fn put_together(at: [u8; 6], tni: u16, bg: u16) -> u64 {
 fn taken_apart(job: &Job<'_>) -> Verdict {
     for tni in 0..6 {
         // The other rank gets only the BG of the gate that starts here.
-        let mut ids = [0u64; 4];
-        ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
+        let ids = gates::<4>(tni, 0)?;
         for id in ids {
             let (at, _, bg) = vbg_info(id)?;
             ensure_eq!(at, coords(job.rank)?, "coordinates of {id:#x}");
@@ -92,8 +89,7 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
         set_gates(&[beside(ids[0], peer)])?;
         job.meet();
         for _ in 0..5 {
-            ok!(utofu_barrier(ids[0], 0));
-            completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
+            one_barrier(ids[0])?;
         }
         job.meet();
         free_gates(&ids)?;
@@ -101,9 +97,7 @@ fn taken_apart(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-fn foreign(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, ring(2), TNI)?;
-    let own = circuit.ends()[0];
+fn foreign(job: &Job<'_>, circuit: &Circuit, own: u64) -> Verdict {
     let elsewhere = got!(utofu_alloc_vbg(TNI + 1, 1, 0));
     job.write(job.right(), TABLE, own)?;
     job.meet();
@@ -155,9 +149,7 @@ fn foreign(job: &Job<'_>) -> Verdict {
         ok!(utofu_barrier(own, 0));
     }
     completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
-    job.meet();
-    free_gate(elsewhere)?;
-    circuit.free()
+    free_gate(elsewhere)
 }
 
 /// Two ranks with a VBG each exchange packets over this path.
@@ -187,39 +179,36 @@ fn paths(job: &Job<'_>) -> Verdict {
     let open = [[u8::MAX, 0, 0], [u8::MAX, 9, 200], [u8::MAX; 3]];
     for path in every_path().chain(open) {
         pair(job, 0, path, |id| {
-            for _ in 0..5 {
-                ok!(utofu_barrier(id, 0));
-                completed("a barrier", || c!(utofu_poll_barrier(id, 0)))
-                    .map_err(|e| format!("over {path:?}: {e}"))?;
-            }
-            Ok(())
+            for_all(0..5, |_| {
+                one_barrier(id).map_err(|e| format!("over {path:?}: {e}"))
+            })
         })?;
     }
     Ok(())
 }
 
-fn reductions_wait(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, ring(3), TNI)?;
-    let id = circuit.ends()[0];
-    for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
-        let start = || match wide {
-            true => start_uint64(id, SUM, &[1, 2], 2),
-            false => start_double(id, BFPSUM, &[0.25, 2.0], 2),
-        };
-        let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
-        let mut poll = || -> Result<i32, String> {
-            let code = if wide {
-                c!(utofu_poll_reduce_uint64(id, 0, integers.as_mut_ptr()))
+fn reductions_wait(job: &Job<'_>, _: &Circuit, id: u64) -> Verdict {
+    let doubles = |all: [f64; 2]| all.map(f64::to_bits);
+    let integers = (SUM, [1, 2], [3, 6]);
+    let halves = (BFPSUM, doubles([0.25, 2.0]), doubles([0.75, 6.0]));
+    for (late, (op, terms, [first, second])) in [
+        (0, integers),
+        (1, halves),
+        (2, integers),
+        (0, halves),
+        (1, integers),
+    ] {
+        let start = || start(id, op, &terms);
+        let mut data = [7u64; 6];
+        let mut poll = || {
+            let code = poll(id, op, &mut data);
+            let [first, second] = if code == SUCCESS {
+                [first, second]
             } else {
-                c!(utofu_poll_reduce_double(id, 0, doubles.as_mut_ptr()))
+                [7; 2]
             };
-            let expected = match (code == SUCCESS, wide) {
-                (true, true) => ([3, 6, 7, 7, 7, 7], [7.0; 3]),
-                (true, false) => ([7; 6], [0.75, 6.0, 7.0]),
-                _ => ([7; 6], [7.0; 3]),
-            };
-            ensure_eq!((integers, doubles), expected, "at {}", code_name(code));
-            Ok(code)
+            ensure_eq!(data, [first, second, 7, 7, 7, 7], "at {}", code_name(code));
+            Ok::<_, String>(code)
         };
         if job.rank != late {
             ensure_eq!(start(), SUCCESS, "starting");
@@ -232,51 +221,37 @@ fn reductions_wait(job: &Job<'_>) -> Verdict {
         if job.rank == late {
             ensure_eq!(start(), SUCCESS, "starting late");
         }
-        let mut looks = Looks::new();
-        while poll()? != SUCCESS {
-            looks.again();
-        }
+        until_ok("the result", || Ok(poll()? == SUCCESS))?;
         job.meet();
     }
-    circuit.free()
+    Ok(())
 }
 
-/// Starts a barrier, a reduction of an integer or of a double, unless the VBG is busy.
+/// A barrier, a reduction of an integer and of a double.
+const KINDS: [u32; 3] = [0, SUM, BFPSUM];
+
+/// Starts an operation of this kind, unless the VBG is busy.
 fn started(id: u64, kind: usize) -> Result<bool, String> {
-    let code = match kind {
-        0 => c!(utofu_barrier(id, 0)),
-        1 => start_uint64(id, SUM, &[21], 1),
-        _ => start_double(id, BFPSUM, &[0.75], 1),
-    };
+    let code = start(id, KINDS[kind], &[[0, 21, 0.75f64.to_bits()][kind]]);
     one_of(code, &[SUCCESS, BUSY], format!("starting kind {kind}"))?;
     Ok(code == SUCCESS)
 }
 
 /// Polls for the end. Returns whether it has come; checks the result of `ranks` ranks.
 fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
-    let (mut integer, mut double) = (0u64, 0f64);
-    let code = match kind {
-        0 => c!(utofu_poll_barrier(id, 0)),
-        1 => c!(utofu_poll_reduce_uint64(id, 0, &mut integer)),
-        _ => c!(utofu_poll_reduce_double(id, 0, &mut double)),
-    };
-    match code {
-        SUCCESS => {
-            let expected = [(0, 0.0), (21 * ranks, 0.0), (0, 0.75 * ranks as f64)][kind];
-            ensure_eq!((integer, double), expected, "the result of kind {kind}");
-            Ok(true)
-        }
-        // The others need the CPU core.
-        BUSY => {
-            std::thread::yield_now();
-            Ok(false)
-        }
-        code => {
-            let expected = UTOFU_ERR_NOT_COMPLETED;
-            ensure_eq!(code_name(code), code_name(expected), "polling kind {kind}");
-            Ok(false)
-        }
+    let mut data = [0];
+    let code = poll(id, KINDS[kind], &mut data);
+    let allowed = [SUCCESS, BUSY, NOT_COMPLETED];
+    one_of(code, &allowed, format!("polling kind {kind}"))?;
+    if code == SUCCESS {
+        let expected = [0, 21 * ranks, (0.75 * ranks as f64).to_bits()][kind];
+        ensure_eq!(data, [expected], "the result of kind {kind}");
     }
+    if code == BUSY {
+        // The others need the CPU core.
+        std::thread::yield_now();
+    }
+    Ok(code == SUCCESS)
 }
 
 fn by_threads(job: &Job<'_>) -> Verdict {
@@ -291,11 +266,10 @@ fn by_threads(job: &Job<'_>) -> Verdict {
                     Ok(())
                 };
                 for _ in 0..each {
-                    let mut looks = Looks::new();
-                    while !started(id, kind)? {
-                        look()?;
-                        looks.again();
-                    }
+                    until_ok("a start", || match started(id, kind)? {
+                        true => Ok(true),
+                        false => look().map(|()| false),
+                    })?;
                 }
                 until("the end of all rounds", || {
                     look().is_err() || ended.load(Ordering::Acquire) == THREADS * each
@@ -320,10 +294,7 @@ fn other_kinds(_: &Ctx) -> Verdict {
     threads(3, |thread| {
         if thread == 0 {
             for round in 0..ROUNDS {
-                let mut looks = Looks::new();
-                while !started(id, round % 3)? {
-                    looks.again();
-                }
+                until_ok("a start", || started(id, round % 3))?;
             }
         }
         let (mut turn, mut looks) = (thread, Looks::new());

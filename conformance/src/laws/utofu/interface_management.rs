@@ -44,8 +44,7 @@ fn is_a_share() -> Verdict {
         ensure!(caps.is_null() && hdl == 77, "something was written");
     }
     // All TNIs have VBGs: processes take them first come, first served.
-    ensure_eq!(tnis(true)?.len(), usize::from(TNIS), "TNIs with VBGs");
-    Ok(())
+    equal!(tnis(true)?.len(), usize::from(TNIS), "TNIs with VBGs")
 }
 
 fn shares(ctx: &Ctx) -> Verdict {
@@ -63,8 +62,7 @@ fn shares(ctx: &Ctx) -> Verdict {
 }
 
 fn handles(_: &Ctx) -> Verdict {
-    let mut own = [0; 6];
-    ok!(utofu_query_my_coords(own.as_mut_ptr()));
+    let own = my_coords()?;
     let mut all = Vec::new();
     for tni in 0..TNIS {
         for flags in [

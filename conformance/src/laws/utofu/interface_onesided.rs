@@ -68,9 +68,7 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                 }
             }
         }
-        for expected in 1..=posted {
-            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-        }
+        job.queue.completes(1..=posted)?;
         job.queue.tcq_is_empty()?;
         job.meet();
         job.queue.mrq_is_empty()?;
@@ -102,8 +100,7 @@ fn counts(job: &Job<'_>, flags: u64, commands: usize, notices: usize, cbdata: us
     }
     ensure_eq!(seen, [local, remote], "local and remote notices");
     job.meet();
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()?;
+    job.queue.has_nothing()?;
     job.meet();
     Ok(())
 }
@@ -228,6 +225,5 @@ fn quiet_too(job: &Job<'_>) -> Verdict {
     ok!(utofu_nop(job.hdl, TCQ, cb(5)));
     ensure_eq!(count()?, 1, "commands unread");
     ensure_eq!(job.queue.tcq()?, 5, "cbdata");
-    ensure_eq!(count()?, 0, "commands unread in the end");
-    Ok(())
+    equal!(count()?, 0, "commands unread in the end")
 }

@@ -22,8 +22,7 @@ fn unmap(memory: Memory) -> Verdict {
     // SAFETY:
     // - pages of `Memory::pages`; no user is left.
     let unmapped = unsafe { libc::munmap(memory.base.cast(), memory.len) };
-    ensure_eq!(unmapped, 0, "unmapping");
-    Ok(())
+    equal!(unmapped, 0, "unmapping")
 }
 
 fn sources_of_puts(job: &Job<'_>) -> Verdict {

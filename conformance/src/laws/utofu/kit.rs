@@ -6,15 +6,18 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 pub(crate) use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 pub(crate) use unipgas_utofu_sys::*;
 
 use super::network::Network;
 pub(crate) use super::post;
 
-pub(crate) use crate::kit::{Memory, given, pause, random_bytes, threads, until};
+pub(crate) use crate::kit::{
+    Memory, for_all, given, pause, random_bytes, threads, until, until_ok,
+};
 pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::stall::Looks;
-pub(crate) use crate::{ensure, ensure_eq};
+pub(crate) use crate::{ensure, ensure_eq, equal};
 
 /// `UTOFU_SUCCESS`.
 pub(crate) const SUCCESS: i32 = 0;
@@ -95,6 +98,14 @@ macro_rules! ok {
     };
 }
 
+/// As `ok!`, for the end of a body: gives the verdict.
+macro_rules! done {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        ok!($name($($arg),*));
+        Ok::<(), String>(())
+    }};
+}
+
 /// The value that a function writes through its last parameter, initially zeros; the law fails unless the call succeeds.
 macro_rules! got {
     ($name:ident($($arg:expr),* $(,)?)) => {{
@@ -135,7 +146,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, got, laws, ok};
+pub(crate) use {c, done, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -169,10 +180,16 @@ pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
     Ok(network.coords(rank / network.per_node))
 }
 
+/// Coordinates of this process.
+pub(crate) fn my_coords() -> Result<[u8; 6], String> {
+    let mut at = [u8::MAX; 6];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    Ok(at)
+}
+
 /// Place of this process if each process has a node to itself; otherwise the first place on its node.
 pub(crate) fn own_place() -> Result<u32, String> {
-    let mut at = [0; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let at = my_coords()?;
     let network = Network::from_env()?;
     let node = network.node(&at).ok_or("a place beyond the shape")?;
     Ok(node * network.per_node)
@@ -268,6 +285,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Component 0 on the first CQ of [`TNI`], with `len` bytes of zeros under [`STAG`], and their STADD.
+    pub(crate) fn with_memory(len: usize) -> Result<(Queue, Memory, u64), String> {
+        let (queue, memory) = (Queue::with_component(TNI, 0, 0)?, Memory::new(len));
+        Ok((queue, memory, queue.register_as(memory, STAG)?))
+    }
+
     /// Creates a VCQ with these flags, with a component ID of the library's choice.
     pub(crate) fn create(tni: u16, flags: u64) -> Result<Queue, String> {
         let hdl = got!(utofu_create_vcq(tni, flags));
@@ -293,6 +316,12 @@ impl Queue {
     pub(crate) fn free(self) -> Verdict {
         ok!(utofu_free_vcq(self.hdl));
         Ok(())
+    }
+
+    /// Deregisters the memory and frees the VCQ.
+    pub(crate) fn close(self, stadd: u64) -> Verdict {
+        self.deregister(stadd)?;
+        self.free()
     }
 
     /// Registers memory.
@@ -329,6 +358,17 @@ impl Queue {
         let mut notice = utofu_mrq_notice::default();
         let code = c!(utofu_poll_mrq(self.hdl, 0, &mut notice));
         (code, notice)
+    }
+
+    /// Puts a word until that succeeds: the target may not be there yet.
+    pub(crate) fn write_when_there(&self, to: u64, at: u64, value: u64) -> Verdict {
+        until_ok("the target of a put", || {
+            post::put_piggyback8(self.hdl, to, value, at, 8).ok(0, LOCAL, 0)?;
+            let _ = self.poll_tcq();
+            let is_there = self.next_mrq()?.0 == SUCCESS;
+            pause(u64::from(!is_there));
+            Ok(is_there)
+        })
     }
 
     /// The next entry of the TCQ, whatever its code.
@@ -409,6 +449,22 @@ impl Queue {
         Ok(())
     }
 
+    /// Fails if there is anything in the TCQ or the MRQ.
+    pub(crate) fn has_nothing(&self) -> Verdict {
+        self.tcq_is_empty()?;
+        self.mrq_is_empty()
+    }
+
+    /// Fails unless the next entries of the TCQ are successes with these cbdata.
+    pub(crate) fn completes(&self, all: impl IntoIterator<Item = usize>) -> Verdict {
+        for_all(all, |cbdata| equal!(self.tcq()?, cbdata, "cbdata"))
+    }
+
+    /// Takes a notice of this type for each of `all`.
+    pub(crate) fn notices<T>(&self, all: impl IntoIterator<Item = T>, kind: u8) -> Verdict {
+        for_all(all, |_| self.notice(kind))
+    }
+
     /// As [`post_seen`](Self::post_seen), for a queue without TCQ notices.
     pub(crate) fn post(&self, call: impl FnMut() -> i32) -> Verdict {
         self.post_seen(|_| (), call)
@@ -456,10 +512,7 @@ impl Queue {
         self.send_all(count, |nth| {
             post::put_piggyback8(self.hdl, self.id, nth, stadd, 8).code(0, flags | TCQ, 0)
         })?;
-        for _ in 0..count {
-            self.mrq()?;
-        }
-        Ok(())
+        for_all(0..count, |_| self.mrq())
     }
 }
 
@@ -526,6 +579,32 @@ impl Job<'_> {
         self.queue.post(|| put.code(0, LOCAL, 0))?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
+    }
+
+    /// Sends in each round from rank 0, which then waits until rank 1 has checked; the rounds count from 1.
+    pub(crate) fn rounds(
+        &self,
+        rounds: u64,
+        send: impl Fn(u64) -> Verdict,
+        check: impl Fn(u64) -> Verdict,
+    ) -> Verdict {
+        for_all(1..=rounds, |round| match self.rank {
+            0 => send(round).and_then(|()| self.await_word(0, round)),
+            _ => check(round).and_then(|()| self.put8(0, 0, round).ok(0, 0, 0)),
+        })
+    }
+
+    /// Waits until word 0 of the own memory is the sum of the left rank's additions, which all are posted; they leave it so.
+    pub(crate) fn sum_arrives(&self, sum: u64) -> Verdict {
+        until("all additions", || self.memory.get(0) >= sum)?;
+        self.meet();
+        self.memory.shows(0, sum, "additions of the left rank")
+    }
+
+    /// Waits until a byte of the own memory has this value.
+    pub(crate) fn await_byte(&self, at: usize, value: u8) -> Verdict {
+        let byte = &self.memory.bytes()[at];
+        until("the last byte", || byte.load(Ordering::Acquire) == value)
     }
 
     /// Waits until the word of the own memory at byte `offset` has this value. Does not poll the MRQ.

@@ -2,7 +2,8 @@
 //! other side end with the guide's codes, and the processes of one side continue.
 
 use super::circuit::*;
-use super::failure_gates::is_barrier_error;
+use super::failure_gates::{is_barrier_error, whole_barrier};
+use super::functions::{Call, Function};
 use super::kit::*;
 use crate::kit::{Lose, Sides};
 
@@ -25,25 +26,12 @@ laws! {
 
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 
-/// Posts a command: the VCQ, own memory, another VCQ, memory there, EDATA.
-type Command = fn(usize, u64, u64, u64, u64) -> i32;
-
-const COMMANDS: [(&str, Command); 5] = [
-    ("utofu_put", |hdl, own, to, at, edata| {
-        post::put(hdl, to, own, at, 256).code(edata, LOCAL, 0)
-    }),
-    ("utofu_put_piggyback8", |hdl, _, to, at, edata| {
-        post::put_piggyback8(hdl, to, 1, at, 8).code(edata, LOCAL, 0)
-    }),
-    ("utofu_get", |hdl, own, to, at, edata| {
-        post::get(hdl, to, own + 512, at, 256).code(edata, LOCAL, 0)
-    }),
-    ("utofu_armw8", |hdl, _, to, at, edata| {
-        post::armw8(hdl, to, ADD, 1, at).code(edata, LOCAL, 0)
-    }),
-    ("utofu_cswap8", |hdl, _, to, at, edata| {
-        post::cswap8(hdl, to, 1, 2, at).code(edata, LOCAL, 0)
-    }),
+const COMMANDS: [&str; 5] = [
+    "utofu_put",
+    "utofu_put_piggyback8",
+    "utofu_get",
+    "utofu_armw8",
+    "utofu_cswap8",
 ];
 
 /// Commands to the next process of this side, by a separate VCQ.
@@ -92,6 +80,13 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     with(ctx, WORD + 8, |job| {
         let near = Near::open(job)?;
         let lost = near.sides.lost().to_vec();
+        let functions = COMMANDS.map(Function::named);
+        let to = |rank: u32, edata: usize| Call {
+            len: 256,
+            edata: edata as u64,
+            flags: LOCAL,
+            ..Call::to(job, rank)
+        };
         // For each peer and kind: number in flight, and whether one has failed.
         let mut open = vec![[0usize; COMMANDS.len()]; lost.len()];
         let mut failed = vec![[false; COMMANDS.len()]; lost.len()];
@@ -101,16 +96,13 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             || failed.as_flattened().contains(&false)
         {
             for (peer, rank) in lost.iter().enumerate() {
-                for (kind, (name, command)) in COMMANDS.iter().enumerate() {
+                for (kind, function) in functions.iter().enumerate() {
                     if failed[peer][kind] || open[peer][kind] == MOST {
                         continue;
                     }
-                    let (to, at) = (job.vcq(*rank), job.at(*rank, 0));
-                    match command(job.hdl, job.stadd, to, at, kind as u64) {
-                        SUCCESS => open[peer][kind] += 1,
-                        BUSY => {}
-                        code => return Err(format!("{name} gave {}", code_name(code))),
-                    }
+                    let code = function.post(&to(*rank, kind));
+                    one_of(code, &[SUCCESS, BUSY], function.name)?;
+                    open[peer][kind] += usize::from(code == SUCCESS);
                 }
             }
             while job.queue.poll_tcq().0 == SUCCESS {}
@@ -123,7 +115,7 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 let kind = notice.edata as usize;
                 let place = peer.filter(|peer| kind < COMMANDS.len() && open[*peer][kind] > 0);
                 let peer = place.ok_or(format!("a notice of no command: {notice:?}"))?;
-                let what = format!("{} across the link", COMMANDS[kind].0);
+                let what = format!("{} across the link", COMMANDS[kind]);
                 one_of(code, &[SUCCESS, PEER], what)?;
                 open[peer][kind] -= 1;
                 failed[peer][kind] |= code == PEER;
@@ -134,12 +126,13 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         drop(looks);
         // Each later command fails, with one notice.
         for rank in &lost {
-            let (to, at) = (job.vcq(*rank), job.at(*rank, 0));
-            for (name, command) in COMMANDS {
-                ensure_eq!(command(job.hdl, job.stadd, to, at, 9), SUCCESS, "{name}");
+            for function in &functions {
+                let (name, call) = (function.name, to(*rank, 9));
+                ensure_eq!(function.post(&call), SUCCESS, "{name}");
                 let (code, notice) = job.queue.next_mrq()?;
                 ensure_eq!(code, PEER, "{name} after the cut");
-                ensure_eq!((notice.vcq_id, notice.edata), (to, 9), "notice of {name}");
+                let seen = (notice.vcq_id, notice.edata);
+                ensure_eq!(seen, (call.to, 9), "notice of {name}");
             }
         }
         job.queue.mrq_is_empty()?;
@@ -214,18 +207,17 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         job.meet();
         lose(&near.sides, ctx);
         let end = circuit.ends()[0];
-        let once = |end: u64| match c!(utofu_barrier(end, 0)) {
-            SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0))),
-            code => Ok(code),
-        };
         let code = loop {
-            match once(end)? {
+            match whole_barrier(end)? {
                 SUCCESS => {}
                 code => break code,
             }
         };
         ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
-        ensure!(once(end)? != SUCCESS, "a barrier across the link succeeds");
+        ensure!(
+            whole_barrier(end)? != SUCCESS,
+            "a barrier across the link succeeds"
+        );
         // One gate for each of the two ranks of this side.
         let own = got!(utofu_alloc_vbg(5, 1, 0));
         ctx.tell(&u64::to_le_bytes(own));
@@ -235,7 +227,7 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         set_gates(&[beside(own, other)])?;
         job.meet();
         for _ in 0..50 {
-            let code = once(own)?;
+            let code = whole_barrier(own)?;
             ensure_eq!(code, SUCCESS, "a barrier of one side's processes");
         }
         job.meet();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::circuit::free_gate;
 use super::kit::*;
-use crate::kit::{Child, child, shared_words};
+use crate::kit::{Child, shared_words};
 
 laws! {
     carrier_dies: "lives.carrier-dies", "§2.2.8", 3, [put, poll_mrq, poll_tcq] + needs_kill + ordering,
@@ -188,14 +188,13 @@ fn forked(ctx: &Ctx) -> Verdict {
         ctx.sync();
     }
     free_gate(vbg)?;
-    queue.deregister(stadd)?;
-    queue.free()
+    queue.close(stadd)
 }
 
 fn exits(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         for life in 1..=3u64 {
-            let (status, text) = child(&[], || {
+            let child = Child::start(&[], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
                 let memory = Memory::new(256);
                 memory.set(0, life);
@@ -203,13 +202,11 @@ fn exits(ctx: &Ctx) -> Verdict {
                 // It ends without freeing any of its objects.
                 until("the peer's word", || memory.get(8) == life)
             })?;
-            ensure_eq!((status, text), (0, String::new()), "life {life}");
+            child.succeeds(&format!("life {life}"))?;
             pause(400);
         }
     } else {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let memory = Memory::new(256);
-        let stadd = queue.register_as(memory, STAG)?;
+        let (queue, memory, stadd) = Queue::with_memory(256)?;
         let to = vcq_of(0, TNI, 0)?;
         let there = stadd_of(to, STAG)?;
         let look = || -> Result<i32, String> {
@@ -218,23 +215,18 @@ fn exits(ctx: &Ctx) -> Verdict {
             Ok(queue.next_mrq()?.0)
         };
         for life in 1..=3u64 {
-            let mut looks = Looks::new();
-            while look()? != SUCCESS || memory.get(0) != life {
-                looks.pause(Duration::from_millis(1));
-            }
+            until_ok("the next program", || {
+                pause(1);
+                Ok(look()? == SUCCESS && memory.get(0) == life)
+            })?;
             memory.set(16, life);
             post::put(queue.hdl, to, stadd + 16, there + 8, 8).noticed(0, 0)?;
-            let mut looks = Looks::new();
-            loop {
-                match look()? {
-                    SUCCESS => {}
-                    code => {
-                        ensure_eq!(code, PEER, "a get from a program that has ended");
-                        break;
-                    }
-                }
-                looks.pause(Duration::from_millis(1));
-            }
+            until_ok("the end of the program", || {
+                pause(1);
+                let code = look()?;
+                one_of(code, &[SUCCESS, PEER], "a get from the program")?;
+                Ok(code == PEER)
+            })?;
         }
     }
     ctx.sync();
@@ -281,12 +273,9 @@ impl Board {
 fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     let me = own_place()?;
     ensure!(me < size, "place {me} of {size} processes");
-    let mut at = [0; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let at = my_coords()?;
     ensure_eq!(at, coords(me)?, "coordinates of place {me}");
-    let queue = Queue::with_component(TNI, 0, 0)?;
-    let memory = Memory::new(256);
-    queue.register_as(memory, STAG)?;
+    let (queue, memory, _) = Queue::with_memory(256)?;
     for round in 1..=rounds {
         for rank in 0..size {
             let mut looks = Looks::new();

@@ -1,7 +1,8 @@
 //! Chapter 7: a barrier gate gets an input that it cannot keep.
 
-use super::circuit::{NULL, set_gates, setting};
+use super::circuit::{NULL, gates, set_gates, setting};
 use super::kit::*;
+use super::mrq_overflow::failed;
 use crate::kit::child;
 
 laws! {
@@ -16,7 +17,6 @@ laws! {
 /// In each rank's memory: bytes 0 to 7 hold a VBG ID of the other rank plus 1, then the ready word of the other rank.
 const ID: usize = 0;
 const READY: usize = 8;
-const BUSY: i32 = UTOFU_ERR_BUSY;
 /// More rounds than a gate keeps.
 const MANY: usize = 100;
 
@@ -29,9 +29,7 @@ struct Side {
 
 impl Side {
     fn new(rank: u32) -> Result<Side, String> {
-        let queue = Queue::with_component(TNI, 0, 0)?;
-        let memory = Memory::new(256);
-        queue.register_as(memory, STAG)?;
+        let (queue, memory, _) = Queue::with_memory(256)?;
         Ok(Side {
             other: 1 - rank,
             queue,
@@ -43,14 +41,7 @@ impl Side {
     fn tell(&self, at: usize, value: u64) -> Verdict {
         let to = vcq_of(self.other, TNI, 0)?;
         let stadd = stadd_of(to, STAG)? + at as u64;
-        until("the other's memory", || {
-            let posted =
-                post::put_piggyback8(self.queue.hdl, to, value, stadd, 8).code(0, TCQ | LOCAL, 0);
-            pause(1);
-            posted == SUCCESS
-                && self.queue.next_tcq().is_ok()
-                && self.queue.next_mrq().is_ok_and(|(code, _)| code == SUCCESS)
-        })
+        self.queue.write_when_there(to, stadd, value)
     }
 
     fn hear(&self, at: usize) -> Result<u64, String> {
@@ -81,8 +72,7 @@ enum Wrong {
 /// packets go to this gate.
 fn victim(gate: usize, wrong: Wrong) -> Verdict {
     let side = Side::new(1)?;
-    let mut ids = [0; 2];
-    ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
+    let ids = gates::<2>(TNI, 0)?;
     let peer = side.hear_id()?;
     let source = match wrong {
         Wrong::TooMany => peer,
@@ -124,14 +114,10 @@ fn runs_ahead(ctx: &Ctx, (gate, wrong): (usize, Wrong)) -> Verdict {
             format!("utofu: asynchronous error: Barrier Input Lost on TNI {TNI} BG {bg}\n"),
             "standard error of the program"
         );
-        ensure!(
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0,
-            "the program's status is {status:#x}"
-        );
+        failed(status)?;
     } else {
         let side = Side::new(0)?;
-        let mut ids = [0; 2];
-        ok!(utofu_alloc_vbg(TNI, 2, 0, ids.as_mut_ptr()));
+        let ids = gates::<2>(TNI, 0)?;
         ensure_eq!(ids[1] - ids[0], 16, "the relay after the first start/end");
         // The other rank derives the relay's ID from this start/end VBG.
         side.tell_id(ids[0])?;

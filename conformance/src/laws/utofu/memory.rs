@@ -95,38 +95,20 @@ fn same_region(job: &Job<'_>) -> Verdict {
 
 fn overlapping(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(64);
-    let part = |at: usize, len: usize| Memory {
-        // SAFETY:
-        // - within the 64 bytes.
-        base: unsafe { memory.base.add(at) },
-        len,
-    };
     let mut stadds = Vec::new();
     let parts = [(0usize, 64usize), (0, 32), (16, 32), (17, 8)];
     for (at, len) in parts {
-        stadds.push(job.queue.register(part(at, len))?);
+        stadds.push(job.queue.register(memory.part(at, len))?);
     }
     for (i, (at, len)) in parts.into_iter().enumerate() {
         let theirs = exchange(job, stadds[i])?;
         let peer = job.vcq(job.right());
         let last = theirs + len as u64 - 1;
         let value = 0x40 + i as u64;
-        puts(
-            job,
-            peer,
-            last,
-            value,
-            1,
-            &format!("a put to the end of part {i}"),
-        )?;
-        refuses(
-            job,
-            peer,
-            last,
-            0,
-            2,
-            &format!("a put over the end of part {i}"),
-        )?;
+        let what = format!("a put to the end of part {i}");
+        puts(job, peer, last, value, 1, &what)?;
+        let what = format!("a put over the end of part {i}");
+        refuses(job, peer, last, 0, 2, &what)?;
         job.meet();
         memory.holds(at + len - 1, &[0x40 + i as u8], &format!("part {i}"))?;
     }
@@ -155,9 +137,7 @@ fn offsets(job: &Job<'_>) -> Verdict {
         memory.holds(back as usize, &bytes, "what was got")?;
     }
     job.meet();
-    job.queue.deregister(stadd)?;
-    memory.free();
-    Ok(())
+    job.queue.deregister(stadd)
 }
 
 fn predictable(ctx: &Ctx) -> Verdict {
@@ -189,9 +169,7 @@ fn predictable(ctx: &Ctx) -> Verdict {
     for stadd in before {
         queue.deregister(stadd)?;
     }
-    queue.free()?;
-    memory.free();
-    Ok(())
+    queue.free()
 }
 
 fn used(job: &Job<'_>) -> Verdict {
@@ -265,15 +243,15 @@ fn read_only(job: &Job<'_>) -> Verdict {
     job.meet();
     job.memory.holds(128, &TEXT, "what was put")?;
     // As a target.
-    let memory = UTOFU_ERR_MRQ_RMT_MEMORY;
-    code_is(put_code(job, peer, theirs, 1, 8)?, memory, "a piggyback")?;
+    let fails = |code, what: &str| code_is(job.queue.next_mrq()?.0, code, what);
+    post::put_piggyback8(job.hdl, peer, 1, theirs, 8).ok(0, LOCAL, 0)?;
+    fails(UTOFU_ERR_MRQ_RMT_MEMORY, "a piggyback")?;
     post::put(job.hdl, peer, job.stadd, theirs, 8).ok(0, LOCAL, 0)?;
-    code_is(job.queue.next_mrq()?.0, memory, "a put")?;
+    fails(UTOFU_ERR_MRQ_RMT_MEMORY, "a put")?;
     post::armw8(job.hdl, peer, ADD, 1, theirs).ok(0, LOCAL, 0)?;
-    code_is(job.queue.next_mrq()?.0, memory, "an ARMW")?;
+    fails(UTOFU_ERR_MRQ_RMT_MEMORY, "an ARMW")?;
     post::get(job.hdl, peer, stadd, job.at(job.right(), 0), 8).ok(0, LOCAL, 0)?;
-    let local = UTOFU_ERR_MRQ_LCL_MEMORY;
-    code_is(job.queue.next_mrq()?.0, local, "a get")?;
+    fails(UTOFU_ERR_MRQ_LCL_MEMORY, "a get")?;
     job.meet();
     ensure!(TEXT.iter().all(|byte| *byte == 0x2a), "text changed");
     job.queue.deregister(stadd)
@@ -292,9 +270,7 @@ fn both_ways(job: &Job<'_>) -> Verdict {
     job.meet();
     ensure_eq!(memory.get(0), 2, "what was put");
     job.queue.deregister(writable)?;
-    job.queue.deregister(constant)?;
-    memory.free();
-    Ok(())
+    job.queue.deregister(constant)
 }
 
 fn two_vcqs(job: &Job<'_>) -> Verdict {
@@ -320,10 +296,7 @@ fn two_vcqs(job: &Job<'_>) -> Verdict {
     refuses(job, first, theirs, 4, 8, "a put to the one that has gone")?;
     job.meet();
     ensure_eq!(memory.get(0), 3, "the memory");
-    second.deregister(two)?;
-    second.free()?;
-    memory.free();
-    Ok(())
+    second.close(two)
 }
 
 fn unique(job: &Job<'_>) -> Verdict {
@@ -363,23 +336,14 @@ fn unique(job: &Job<'_>) -> Verdict {
         queue.deregister(stadd)?;
         memory.free();
     }
-    for queue in others {
-        queue.free()?;
-    }
-    Ok(())
+    others.into_iter().try_for_each(Queue::free)
 }
 
 fn many(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(4096 * 64);
     let mut stadds = Vec::new();
     for i in 0..4096 {
-        let part = Memory {
-            // SAFETY:
-            // - within the memory.
-            base: unsafe { memory.base.add(64 * i) },
-            len: 64,
-        };
-        stadds.push(job.queue.register(part)?);
+        stadds.push(job.queue.register(memory.part(64 * i, 64))?);
     }
     for i in [0usize, 1, 999, 4095] {
         let code = put_code(job, job.queue.id, stadds[i] + 8, i as u64 + 1, 8)?;
@@ -421,11 +385,7 @@ fn stale(job: &Job<'_>) -> Verdict {
 
 fn one_byte(job: &Job<'_>) -> Verdict {
     let memory = Memory::new(64);
-    let part = Memory {
-        base: memory.base.wrapping_add(13),
-        len: 1,
-    };
-    let stadd = job.queue.register(part)?;
+    let stadd = job.queue.register(memory.part(13, 1))?;
     let theirs = exchange(job, stadd)?;
     let peer = job.vcq(job.right());
     puts(job, peer, theirs, 0x11, 1, "a put of a byte")?;
@@ -438,7 +398,5 @@ fn one_byte(job: &Job<'_>) -> Verdict {
     memory.all(0, 13, 0, "before the byte")?;
     memory.all(13, 1, 0x11, "the byte")?;
     memory.all(14, 50, 0, "behind the byte")?;
-    job.queue.deregister(stadd)?;
-    memory.free();
-    Ok(())
+    job.queue.deregister(stadd)
 }

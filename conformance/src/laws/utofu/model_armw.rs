@@ -52,8 +52,7 @@ fn own_bits(
     }
     // In the end all are 0 again.
     let old = step(AND, !mask)?;
-    ensure_eq!(old & mask, expected, "own bits in the end");
-    Ok(())
+    equal!(old & mask, expected, "own bits in the end")
 }
 
 fn bits(job: &Job<'_>) -> Verdict {
@@ -124,8 +123,7 @@ fn half_bits(job: &Job<'_>) -> Verdict {
     } else {
         0
     };
-    ensure_eq!(job.memory.get(64), count, "both halves in the end");
-    Ok(())
+    equal!(job.memory.get(64), count, "both halves in the end")
 }
 
 fn tokens(job: &Job<'_>) -> Verdict {
@@ -310,8 +308,7 @@ fn own(_: &Ctx) -> Verdict {
     }
     for (queue, stadd) in [(one, first), (two, second)] {
         queue.mrq_is_empty()?;
-        queue.deregister(stadd)?;
-        queue.free()?;
+        queue.close(stadd)?;
     }
     memory.free();
     Ok(())

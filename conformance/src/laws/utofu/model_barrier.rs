@@ -9,15 +9,15 @@ use crate::law::Random;
 laws! {
     both_inputs with(256): "barrier.both-inputs", "§2.3.1", 2, [set_vbg, reduce_uint64, poll_reduce_uint64],
         "a relay sends when both its signal and its packet have come, in either order, and sends both";
-    one_node with(TABLE + 8): "barrier.one-node", "§2.3.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier],
+    one_node circuits([ring(6), butterfly(4), tree(5)]): "barrier.one-node", "§2.3.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier],
         "packets go between the TNIs of a node: a circuit through all six in one process ends when all six have started";
     signals with(256): "barrier.signals", "§2.3.1, §2.3.2", 2, [alloc_vbg, set_vbg],
         "a signal to or from a VBG of another TNI or node is refused; a packet may have any";
     same_bits with(TABLE + 256): "barrier.reduce_double.same-bits", "§2.3.4", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM gives the same bits at everybody, whoever contributes what, in whatever circuit and order of starts";
-    elements with(TABLE + 8): "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
+    elements circuit(butterfly(4)): "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "elements are reduced with those at the same place alone, for every number of elements; pairs with the pair";
-    returns with(TABLE + 256): "barrier.returns", "§2.3.3", 2, [barrier, poll_barrier, reduce_uint64, put_piggyback8],
+    returns circuit(butterfly(2)): "barrier.returns", "§2.3.3", 2, [barrier, poll_barrier, reduce_uint64, put_piggyback8],
         "starting returns at once, and one-sided communication goes on while a barrier is under way";
 }
 
@@ -45,7 +45,7 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         let mut data = [round + 1 + u64::from(job.rank)];
         let late = round as u32 % 2;
         let addend = data;
-        let start = || start_uint64(ids[0], SUM, &addend, 1);
+        let start = || start(ids[0], SUM, &addend);
         if job.rank != late {
             ensure_eq!(start(), SUCCESS, "starting");
             // The relay has one of its two inputs.
@@ -69,37 +69,29 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
     free_gates(&ids[..own])
 }
 
-fn one_node(job: &Job<'_>) -> Verdict {
-    for plan in [ring(6), butterfly(4), tree(5)] {
-        // One participant on each TNI.
-        let circuit = Circuit::build(job, plan, TNI)?;
-        let ends = circuit.ends();
-        for round in 0..30 {
-            let late = round % ends.len();
-            for (nth, end) in ends.iter().enumerate() {
-                if nth != late {
-                    ok!(utofu_barrier(*end, 0));
-                }
-            }
-            for (nth, end) in ends.iter().enumerate() {
-                if nth != late {
-                    gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(*end, 0));
-                }
-            }
-            ok!(utofu_barrier(ends[late], 0));
-            for end in &ends {
-                completed("a barrier", || c!(utofu_poll_barrier(*end, 0)))?;
-            }
+/// One participant on each TNI.
+fn one_node(_: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
+    let ends = circuit.ends();
+    for round in 0..30 {
+        let late = ends[round % ends.len()];
+        let others = || ends.iter().copied().filter(|end| *end != late);
+        for end in others() {
+            ok!(utofu_barrier(end, 0));
         }
-        circuit.free()?;
+        for end in others() {
+            gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
+        }
+        ok!(utofu_barrier(late, 0));
+        for end in &ends {
+            completed("a barrier", || c!(utofu_poll_barrier(*end, 0)))?;
+        }
     }
     Ok(())
 }
 
 fn signals(job: &Job<'_>) -> Verdict {
-    let (mut here, mut elsewhere) = ([0u64; 2], 0);
-    ok!(utofu_alloc_vbg(TNI, 2, 0, here.as_mut_ptr()));
-    ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
+    let here = gates::<2>(TNI, 0)?;
+    let [elsewhere] = gates(TNI + 1, 0)?;
     job.write(job.right(), 0, here[1])?;
     job.meet();
     let theirs = job.memory.get(0);
@@ -134,7 +126,7 @@ fn any_double(random: &mut Random) -> f64 {
 }
 
 fn same_bits(job: &Job<'_>) -> Verdict {
-    let circuits = [butterfly(4), ring(4), tree(4)]
+    let circuits = of_four()
         .into_iter()
         .zip(0..)
         .map(|(plan, tni)| Circuit::build(job, plan, tni))
@@ -171,9 +163,7 @@ fn same_bits(job: &Job<'_>) -> Verdict {
     circuits.into_iter().try_for_each(Circuit::free)
 }
 
-fn elements(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, butterfly(4), TNI)?;
-    let end = circuit.ends()[0];
+fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     let rank = u64::from(job.rank);
     for count in 1..=6usize {
         // Each element has a separate sum.
@@ -210,19 +200,14 @@ fn elements(job: &Job<'_>) -> Verdict {
             ensure_eq!(sum, expected, "element {nth} of {count}");
         }
     }
-    job.meet();
-    circuit.free()
+    Ok(())
 }
 
-fn returns(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, butterfly(2), TNI)?;
-    let end = circuit.ends()[0];
+fn returns(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     for round in 1..=20u64 {
         let late = round as u32 % 2;
-        let start = || match round % 4 < 2 {
-            true => code_is(c!(utofu_barrier(end, 0)), SUCCESS, "utofu_barrier"),
-            false => reduce_uint64(end, SUM, &[round], 1),
-        };
+        let op = if round % 4 < 2 { 0 } else { SUM };
+        let start = || code_is(start(end, op, &[round]), SUCCESS, "starting");
         if job.rank != late {
             // The late rank starts after a word that this process's own communication sends.
             start()?;
@@ -232,12 +217,8 @@ fn returns(job: &Job<'_>) -> Verdict {
             start()?;
         }
         let mut sum = [0u64];
-        completed("the end", || match round % 4 < 2 {
-            true => c!(utofu_poll_barrier(end, 0)),
-            false => c!(utofu_poll_reduce_uint64(end, 0, sum.as_mut_ptr())),
-        })?;
-        ensure!(round % 4 < 2 || sum == [2 * round], "a sum of {sum:?}");
+        completed("the end", || poll(end, op, &mut sum))?;
+        ensure!(op == 0 || sum == [2 * round], "a sum of {sum:?}");
     }
-    job.meet();
-    circuit.free()
+    Ok(())
 }

@@ -36,12 +36,10 @@ fn apart(job: &Job<'_>) -> Verdict {
     ok!(utofu_query_num_unread_mrq(job.hdl, &mut unread));
     ensure_eq!(unread, 0, "unread notices of the first VCQ");
     job.queue.mrq_is_empty()?;
-    for _ in 0..posted {
-        ensure_eq!(job.queue.tcq()?, 7, "cbdata of the first VCQ");
-    }
+    job.queue
+        .completes(std::iter::repeat_n(7, posted as usize))?;
     job.queue.tcq_is_empty()?;
-    other.tcq_is_empty()?;
-    other.mrq_is_empty()?;
+    other.has_nothing()?;
     until("all additions", || job.memory.get(0) >= posted)?;
     job.meet();
     let sums = (job.memory.get(0), job.memory.get(8));
@@ -96,6 +94,5 @@ fn foreign(job: &Job<'_>) -> Verdict {
     let code = set_code(&[setting(vbg, [NULL; 2], [NULL; 2])]);
     code_is(code, UTOFU_ERR_INVALID_VBG_ID, "setting a foreign gate")?;
     job.meet();
-    ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
-    Ok(())
+    equal!(job.memory.get(256), 0, "what was put from foreign memory")
 }

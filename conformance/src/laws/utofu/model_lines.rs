@@ -1,8 +1,9 @@
 //! §2.2.10: transfers of several cache lines without strong order. The target awaits each line by polling memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::kit::*;
+use super::model_order::beside_gets;
 use super::session::{Session, session};
 
 laws! {
@@ -62,40 +63,34 @@ fn lines_arrive(job: &Job<'_>, at: usize, len: usize, value: u8) -> Verdict {
 }
 
 fn of_put(job: &Job<'_>) -> Verdict {
-    for round in 1..=60u64 {
-        let (at, len) = SHAPES[round as usize % SHAPES.len()];
-        let value = round as u8;
-        if job.rank == 0 {
-            job.memory.fill_range(32_768, len, value);
-            job.put(1, 32_768, at, len).ok(0, 0, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            lines_arrive(job, at, len, value)?;
-            job.write(0, 0, round)?;
-        }
-    }
-    Ok(())
+    let shape = |round| SHAPES[round as usize % SHAPES.len()];
+    let send = |round| {
+        let (at, len) = shape(round);
+        job.memory.fill_range(32_768, len, round as u8);
+        job.put(1, 32_768, at, len).ok(0, 0, 0)
+    };
+    job.rounds(60, send, |round| {
+        let (at, len) = shape(round);
+        lines_arrive(job, at, len, round as u8)
+    })
 }
 
 fn of_stride(job: &Job<'_>) -> Verdict {
     const BLOCKS: usize = 4;
     const STRIDE: usize = 2048;
-    for round in 1..=30u64 {
-        let (at, len) = [(256, 1024), (300, 700), (511, 1500)][round as usize % 3];
-        let value = round as u8;
-        if job.rank == 0 {
-            job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
-            job.put_stride(1, 32_768, at, len, STRIDE, BLOCKS)
-                .ok(0, 0, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            for block in 0..BLOCKS {
-                lines_arrive(job, at + block * STRIDE, len, value)?;
-            }
-            job.write(0, 0, round)?;
-        }
-    }
-    Ok(())
+    let shape = |round| [(256, 1024), (300, 700), (511, 1500)][round as usize % 3];
+    let send = |round| {
+        let (at, len) = shape(round);
+        job.memory.fill_range(32_768, BLOCKS * STRIDE, round as u8);
+        job.put_stride(1, 32_768, at, len, STRIDE, BLOCKS)
+            .ok(0, 0, 0)
+    };
+    job.rounds(30, send, |round| {
+        let (at, len) = shape(round);
+        for_all(0..BLOCKS, |block| {
+            lines_arrive(job, at + block * STRIDE, len, round as u8)
+        })
+    })
 }
 
 fn of_get(job: &Job<'_>) -> Verdict {
@@ -108,32 +103,16 @@ fn of_get(job: &Job<'_>) -> Verdict {
         // Leaves the CPU cores to the threads of rank 0.
         return Ok(());
     }
-    let posted = AtomicU64::new(0);
-    let looked = AtomicU64::new(0);
-    threads(2, |thread| {
-        for round in 1..=rounds {
-            let (at, len) = SHAPES[(round / 2) as usize % SHAPES.len()];
-            let half = round % 2;
-            if thread == 1 {
-                until("the get", || {
-                    (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
-                })?;
-                let whole = lines_arrive(job, at, len, 1 + half as u8);
-                // After a failure the other thread continues alone.
-                let next = if whole.is_ok() { round } else { u64::MAX };
-                looked.store(next, Ordering::Release);
-                whole?;
-                continue;
-            }
-            job.memory.fill_range(256, 32_768, 0);
-            posted.store(round, Ordering::Release);
-            job.get(1, at, 65_536 + 32_768 * half as usize, len)
-                .noticed(0, 0)?;
-            until("the other thread", || {
-                (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
-            })?;
-        }
-        Ok(())
+    let shape = |round: u64| SHAPES[(round / 2) as usize % SHAPES.len()];
+    let get = |round| {
+        let ((at, len), half) = (shape(round), round as usize % 2);
+        job.get(1, at, 65_536 + 32_768 * half, len)
+            .noticed(0, 0)
+            .map(drop)
+    };
+    beside_gets(job, 32_768, rounds, get, |round| {
+        let (at, len) = shape(round);
+        lines_arrive(job, at, len, 1 + round as u8 % 2)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::functions::{Call, functions};
 use super::kit::*;
 use super::tcq::fill;
 
@@ -17,51 +18,12 @@ laws! {
         "with the local notice of a put its data are in the target's memory: a third process reads them there";
 }
 
-type Post = fn(&Job<'_>, u64, usize) -> i32;
-
-/// Each kind, with the number of its commands and the type of its local notices.
-const KINDS: [(&str, usize, u8, Post); 11] = [
-    ("put", 1, LCL_PUT, |job, flags, cbdata| {
-        job.put(job.right(), 0, 512, 300).code(5, flags, cbdata)
-    }),
-    ("put_gap", 1, LCL_PUT, |job, flags, cbdata| {
-        job.put_gap(job.right(), 0, 512, 9, 256, 1)
-            .code(5, flags, cbdata)
-    }),
-    ("put_stride", 3, LCL_PUT, |job, flags, cbdata| {
-        job.put_stride(job.right(), 0, 512, 8, 32, 3)
-            .code(5, flags, cbdata)
-    }),
-    ("put_piggyback", 1, LCL_PUT, |job, flags, cbdata| {
-        job.put_piggyback(job.right(), &[3; 32], 512, 32)
-            .code(5, flags, cbdata)
-    }),
-    ("put_piggyback8", 1, LCL_PUT, |job, flags, cbdata| {
-        job.put8(job.right(), 512, 1).code(5, flags, cbdata)
-    }),
-    ("get", 1, LCL_GET, |job, flags, cbdata| {
-        job.get(job.right(), 1024, 512, 300).code(5, flags, cbdata)
-    }),
-    ("get_stride", 3, LCL_GET, |job, flags, cbdata| {
-        job.get_stride(job.right(), 1024, 512, 8, 32, 3)
-            .code(5, flags, cbdata)
-    }),
-    ("armw4", 1, LCL_ARMW, |job, flags, cbdata| {
-        job.armw4(job.right(), 512, XOR, 1).code(5, flags, cbdata)
-    }),
-    ("armw8", 1, LCL_ARMW, |job, flags, cbdata| {
-        job.armw8(job.right(), 512, SWAP, 1).code(5, flags, cbdata)
-    }),
-    ("cswap4", 1, LCL_ARMW, |job, flags, cbdata| {
-        job.cswap4(job.right(), 512, 0, 1).code(5, flags, cbdata)
-    }),
-    ("cswap8", 1, LCL_ARMW, |job, flags, cbdata| {
-        job.cswap8(job.right(), 512, 0, 1).code(5, flags, cbdata)
-    }),
-];
-
 fn chosen(job: &Job<'_>) -> Verdict {
-    for (nth, (name, commands, kind, post)) in KINDS.into_iter().enumerate() {
+    let all = functions();
+    for (nth, function) in all.iter().filter(|f| f.name != "utofu_nop").enumerate() {
+        let (name, kind) = (function.name, function.local_type());
+        let (commands, _) = function.counts(3);
+        let from = if kind == LCL_GET { 1024 } else { 0 };
         for choice in 0..8u64 {
             let mut flags = 0;
             for (bit, flag) in [TCQ, LOCAL, REMOTE].into_iter().enumerate() {
@@ -69,7 +31,20 @@ fn chosen(job: &Job<'_>) -> Verdict {
             }
             let what = format!("{name} with flags {flags:#x}");
             let cbdata = 100 * nth + choice as usize + 1;
-            ensure_eq!(post(job, flags, cbdata), SUCCESS, "{what}");
+            let code = function.post(&Call {
+                local: job.stadd + from,
+                remote: job.at(job.right(), 512),
+                len: if commands == 1 { 300 } else { 8 },
+                edata: 5,
+                flags,
+                mtu: 256,
+                gap: 1,
+                stride: 32,
+                blocks: 3,
+                cbdata,
+                ..Call::to(job, job.right())
+            });
+            ensure_eq!(code, SUCCESS, "{what}");
             // An end marker behind the posted command: when it has completed, the command has too.
             let end = STRONG_ORDER | TCQ | LOCAL | REMOTE;
             job.put8(job.right(), 1536, 1).ok(99, end, 99_999)?;
@@ -100,8 +75,7 @@ fn chosen(job: &Job<'_>) -> Verdict {
             job.meet();
         }
     }
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }
 
 fn nops(job: &Job<'_>) -> Verdict {
@@ -111,9 +85,7 @@ fn nops(job: &Job<'_>) -> Verdict {
         let posted = fill(|nth| c!(utofu_nop(job.hdl, flags, cb(nth))))?;
         job.put8(job.right(), 0, 1).gives(BUSY, 0, LOCAL, 0)?;
         if flags == TCQ {
-            for nth in 1..=posted {
-                ensure_eq!(job.queue.tcq()?, nth, "cbdata");
-            }
+            job.queue.completes(1..=posted)?;
         }
         until("an empty TOQ", || {
             job.queue.poll_tcq().0 == NOT_FOUND && job.queue.unread_tcq() == Ok(0)

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::kit::*;
+use super::order::within_a_line;
 
 laws! {
     line_of_get with(2048): "order.line.get", "§2.2.10", 2, [get] + ordering,
@@ -19,7 +20,7 @@ laws! {
 
 fn line_of_get(job: &Job<'_>) -> Verdict {
     for round in 1..=60u64 {
-        let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
+        let (at, words) = within_a_line(round);
         for word in 0..words {
             job.memory.set(1024 + 8 * word, round);
         }
@@ -32,6 +33,39 @@ fn line_of_get(job: &Job<'_>) -> Verdict {
         job.meet();
     }
     Ok(())
+}
+
+/// Clears the bytes from 256 on, posts a get to them and waits for its end in each round; another thread looks at them meanwhile.
+pub(super) fn beside_gets(
+    job: &Job<'_>,
+    cleared: usize,
+    rounds: u64,
+    get: impl Fn(u64) -> Verdict + Sync,
+    look: impl Fn(u64) -> Verdict + Sync,
+) -> Verdict {
+    let (posted, looked) = (AtomicU64::new(0), AtomicU64::new(0));
+    // Many polls: a copy has its beginning but not its end only for a moment.
+    let reaches = |word: &AtomicU64, round| {
+        until("the other thread", || {
+            (0..3000).any(|_| word.load(Ordering::Acquire) >= round)
+        })
+    };
+    threads(2, |thread| {
+        for_all(1..=rounds, |round| {
+            if thread == 0 {
+                job.memory.fill_range(256, cleared, 0);
+                posted.store(round, Ordering::Release);
+                get(round)?;
+                return reaches(&looked, round);
+            }
+            reaches(&posted, round)?;
+            let whole = look(round);
+            // After a failure the other thread continues alone.
+            let next = if whole.is_ok() { round } else { u64::MAX };
+            looked.store(next, Ordering::Release);
+            whole
+        })
+    })
 }
 
 fn other_thread(job: &Job<'_>) -> Verdict {
@@ -50,40 +84,20 @@ fn other_thread(job: &Job<'_>) -> Verdict {
         // Leaves the CPU cores to the threads of rank 0.
         return Ok(());
     }
-    let posted = AtomicU64::new(0);
-    let looked = AtomicU64::new(0);
-    threads(2, |thread| {
-        for round in 1..=rounds {
-            let (to, len, flags) = shapes[(round % 4) as usize];
-            let half = round / 4 % 2;
-            let value = 1 + half as u8;
-            let end = &job.memory.bytes()[to + len - 1];
-            if thread == 0 {
-                job.memory.fill_range(256, 4096, 0);
-                posted.store(round, Ordering::Release);
-                let from = job.at(job.right(), 8192 + 4096 * half as usize);
-                let here = job.stadd + to as u64;
-                let vcq = job.vcq(job.right());
-                post::get(job.hdl, vcq, here, from, len).noticed(0, flags)?;
-                until("the other thread", || {
-                    (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
-                })?;
-                continue;
-            }
-            until("the get", || {
-                (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
-            })?;
-            until("the end of the get", || {
-                // Many polls: a copy has its beginning but not its end only for a moment.
-                (0..3000).any(|_| end.load(Ordering::Acquire) == value)
-            })?;
-            let whole = job.memory.all(to, len, value, "a get whose end was seen");
-            // After a failure the other thread continues alone.
-            let next = if whole.is_ok() { round } else { u64::MAX };
-            looked.store(next, Ordering::Release);
-            whole?;
-        }
-        Ok(())
+    let shape = |round: u64| (shapes[(round % 4) as usize], (round / 4 % 2) as usize);
+    let get = |round| {
+        let ((to, len, flags), half) = shape(round);
+        let get = job.get(1, to, 8192 + 4096 * half, len);
+        get.noticed(0, flags).map(drop)
+    };
+    beside_gets(job, 4096, rounds, get, |round| {
+        let ((to, len, _), half) = shape(round);
+        let (value, end) = (1 + half as u8, &job.memory.bytes()[to + len - 1]);
+        until("the end of the get", || {
+            (0..3000).any(|_| end.load(Ordering::Acquire) == value)
+        })?;
+        let what = "a get whose end was seen";
+        job.memory.all(to, len, value, what)
     })
 }
 
@@ -134,8 +148,7 @@ fn with_errors(job: &Job<'_>) -> Verdict {
         let (code, notice) = job.queue.next_mrq()?;
         ensure_eq!((code, notice.edata), expected, "a local notice");
     }
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }
 
 fn unread(job: &Job<'_>) -> Verdict {

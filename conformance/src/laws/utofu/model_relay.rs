@@ -1,7 +1,5 @@
 //! §2.2.8 session mode: rings, several starters of one queue, and the visibility of relayed data.
 
-use std::sync::atomic::Ordering;
-
 use super::kit::*;
 use super::session::{Session, session};
 
@@ -40,8 +38,7 @@ fn round_and_round(job: &Job<'_>, session: &Session) -> Verdict {
     }
     job.meet();
     ensure_eq!(job.memory.get(0), 0xabcd, "what has gone round");
-    session.queue.tcq_is_empty()?;
-    session.queue.mrq_is_empty()
+    session.queue.has_nothing()
 }
 
 /// Ranks 1 to 3 start the commands of rank 0, which count up at rank 1.
@@ -114,14 +111,9 @@ fn last_byte(job: &Job<'_>, session: &Session) -> Verdict {
             session.begin(job, 1, (0, 8), 8, sps(1))?;
         }
         if job.rank == 2 {
-            let last = &job.memory.bytes()[to + length - 1];
-            until("the last byte", || last.load(Ordering::Acquire) == value)?;
-            job.memory.all(
-                to,
-                length,
-                value,
-                &format!("a relayed put of {length} whose last byte was seen"),
-            )?;
+            job.await_byte(to + length - 1, value)?;
+            let what = format!("a relayed put of {length} whose last byte was seen");
+            job.memory.all(to, length, value, &what)?;
         }
         job.meet();
         if job.rank == 1 {

@@ -40,8 +40,8 @@ fn set_off(
 }
 
 fn only_puts(job: &Job<'_>, session: &Session) -> Verdict {
+    session.answers(job, 1)?;
     if job.rank == 1 {
-        session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
         job.memory.set(0, 7);
     }
     job.meet();
@@ -83,40 +83,28 @@ fn every_put(job: &Job<'_>, session: &Session) -> Verdict {
     for round in 0..7 {
         // The number of commands that each way starts, in pairs.
         let blocks = [1, 1, 3, 3, 3, 1, 2][round];
-        if job.rank == 1 {
-            for _ in 0..2 * blocks + 1 {
-                session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-            }
-        }
+        session.answers(job, 2 * blocks + 1)?;
         job.meet();
         if job.rank == 0 {
             let (hdl, vcq) = (job.hdl, session.ids[1]);
             let (from, to) = (job.stadd, session.at(1, 1024)?);
             let mut desc = [0u64; 8 * 3];
             let place = desc.as_mut_ptr();
+            let strided = || post::put_stride(hdl, vcq, from, to, 8, 16, 3);
+            let put = || post::put(hdl, vcq, from, to, 8);
             match round {
                 0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
                 1 => post::put_gap(hdl, vcq, from, to, 8, 1920, 9).ok(0, flags, 0)?,
-                2 => post::put_stride(hdl, vcq, from, to, 8, 16, 3).ok(0, flags, 0)?,
+                2 => strided().ok(0, flags, 0)?,
                 3 => post::put_stride_gap(hdl, vcq, from, to, 8, 16, 3, 64, 9).ok(0, flags, 0)?,
-                4 => {
-                    let size =
-                        post::put_stride(hdl, vcq, from, to, 8, 16, 3).prepare(0, flags, place)?;
-                    post::toq(hdl, place, size, 0)?;
-                }
-                5 => {
-                    let size = post::put(hdl, vcq, from, to, 8).prepare(0, flags, place)?;
-                    post::toq(hdl, place, size, 0)?;
-                }
+                4 => post::toq(hdl, place, strided().prepare(0, flags, place)?, 0)?,
+                5 => post::toq(hdl, place, put().prepare(0, flags, place)?, 0)?,
                 _ => {
-                    let delayed = flags | DELAY;
-                    post::put(hdl, vcq, from, to, 8).ok(0, delayed, 0)?;
-                    post::put(hdl, vcq, from, to, 8).ok(0, flags, 0)?;
+                    put().ok(0, flags | DELAY, 0)?;
+                    put().ok(0, flags, 0)?;
                 }
             }
-            for _ in 0..2 * blocks {
-                job.queue.notice(RMT_PUT)?;
-            }
+            job.queue.notices(0..2 * blocks, RMT_PUT)?;
             pause(1);
             job.queue.mrq_is_empty()?;
             // Starts the remaining command, which prepares the next round.
@@ -149,8 +137,7 @@ fn nops(job: &Job<'_>, session: &Session) -> Verdict {
                 if let Some(nth) = entry {
                     ensure_eq!(session.queue.tcq()?, first + nth, "cbdata of a NOP");
                 }
-                session.queue.tcq_is_empty()?;
-                session.queue.mrq_is_empty()?;
+                session.queue.has_nothing()?;
             }
         }
         job.queue.mrq_is_empty()?;
@@ -187,8 +174,7 @@ fn bad_source(job: &Job<'_>, session: &Session) -> Verdict {
         }
     }
     job.meet();
-    session.queue.tcq_is_empty()?;
-    session.queue.mrq_is_empty()
+    session.queue.has_nothing()
 }
 
 /// 0 begins and 1 relays to 2. The command of 2 goes back to 0.

@@ -7,7 +7,7 @@ use super::kit::*;
 use crate::kit::Child;
 
 laws! {
-    for_another with(TABLE.next_multiple_of(256) + 256): "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
+    for_another circuit(butterfly(2)): "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
         "what one thread has started another one finds completed: TCQ, MRQ and barriers, without a thread-safe flag";
     several_cqs with(256): "threads.several-cqs", "§2.5", 2, [create_vcq_with_cmp_id, put, armw8, reg_mem, dereg_mem] + ordering,
         "threads use VCQs without flags, on a CQ each, at the same time: they communicate, and register the same memory";
@@ -22,35 +22,26 @@ laws! {
         "a thread-safe VCQ is used by threads while another one uses a VCQ without the flag on the same CQ";
 }
 
-fn for_another(job: &Job<'_>) -> Verdict {
-    let circuit = Circuit::build(job, butterfly(2), TNI)?;
-    let end = circuit.ends()[0];
-    let (vcq, word) = (job.vcq(job.right()), TABLE.next_multiple_of(256));
+fn for_another(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
+    let peer = job.right();
     // A separate thread makes each step, and ends before the next step.
     let apart = |work: &(dyn Fn() -> Verdict + Sync)| threads(1, |_| work());
     for round in 1..=20u64 {
         apart(&|| {
-            let (to, from) = (job.at(job.right(), word), job.stadd + word as u64 + 64);
-            post::armw8(job.hdl, vcq, ADD, 1, to).ok(1, LOCAL | TCQ, 1)?;
-            let to = job.at(job.right(), word + 8);
-            post::put(job.hdl, vcq, from, to, 8).ok(2, LOCAL | TCQ, 2)?;
-            ok!(utofu_barrier(end, 0));
-            Ok(())
+            job.armw8(peer, TABLE, ADD, 1).ok(1, LOCAL | TCQ, 1)?;
+            job.put(peer, TABLE + 64, TABLE + 8, 8)
+                .ok(2, LOCAL | TCQ, 2)?;
+            done!(utofu_barrier(end, 0))
         })?;
-        apart(&|| {
-            ensure_eq!((job.queue.tcq()?, job.queue.tcq()?), (1, 2), "cbdata");
-            Ok(())
-        })?;
+        apart(&|| equal!((job.queue.tcq()?, job.queue.tcq()?), (1, 2), "cbdata"))?;
         apart(&|| {
             let (first, second) = (job.queue.mrq()?, job.queue.mrq()?);
             ensure_eq!((first.edata, second.edata), (1, 2), "edata");
-            ensure_eq!(first.rmt_value, round - 1, "the value before");
-            Ok(())
+            equal!(first.rmt_value, round - 1, "the value before")
         })?;
         apart(&|| completed("the barrier", || c!(utofu_poll_barrier(end, 0))))?;
     }
-    job.meet();
-    circuit.free()
+    Ok(())
 }
 
 fn several_cqs(job: &Job<'_>) -> Verdict {
@@ -67,11 +58,7 @@ fn several_cqs(job: &Job<'_>) -> Verdict {
         for round in 1..=EACH {
             // All threads register the same memory, and parts of it.
             let stadd = queue.register(shared)?;
-            let part = Memory {
-                base: shared.base.wrapping_add(256 * nth),
-                len: 512,
-            };
-            let also = queue.register(part)?;
+            let also = queue.register(shared.part(256 * nth, 512))?;
             shared.set(256 * nth, round);
             post::armw8(queue.hdl, vcq, ADD, 1, sum).ok(1, LOCAL | TCQ, 1)?;
             let to = job.at(peer, 64 + 8 * nth);
@@ -82,8 +69,7 @@ fn several_cqs(job: &Job<'_>) -> Verdict {
             queue.deregister(stadd)?;
             queue.deregister(also)?;
         }
-        queue.tcq_is_empty()?;
-        queue.mrq_is_empty()
+        queue.has_nothing()
     })?;
     job.meet();
     ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
@@ -105,8 +91,7 @@ fn managing(job: &Job<'_>) -> Verdict {
                 job.put(peer, 64, 8, 8)
                     .ok(round % 256, LOCAL | TCQ, round as usize)?;
                 ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
-                ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
-                Ok(())
+                equal!(job.queue.mrq()?.edata, round % 256, "edata")
             });
             done.store(true, Ordering::Release);
             return result;
@@ -118,8 +103,7 @@ fn managing(job: &Job<'_>) -> Verdict {
             let (at, tni, cq, _) = vcq_info(queue.id)?;
             ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
             got!(utofu_get_path_id(job.vcq(peer), null_mut()));
-            let mut vbgs = [0u64; 3];
-            ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
+            let vbgs = gates::<3>(TNI, 0)?;
             ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
             stadd_of(queue.id, 3)?;
             free_gates(&vbgs)?;
@@ -129,8 +113,7 @@ fn managing(job: &Job<'_>) -> Verdict {
     })?;
     job.meet();
     ensure_eq!(job.memory.get(8), 300, "the last put");
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }
 
 fn first(_: &Ctx) -> Verdict {
@@ -155,8 +138,7 @@ fn first(_: &Ctx) -> Verdict {
                 if nth == 1 {
                     free_gate(vbg)?;
                 }
-                queue.deregister(stadd)?;
-                queue.free()
+                queue.close(stadd)
             })
         })?
         .succeeds("four threads")?;
@@ -189,9 +171,7 @@ fn counting(ctx: &Ctx) -> Verdict {
         done.store(true, Ordering::Release);
         result
     })?;
-    for nth in 1..=3 {
-        ensure_eq!(queue.tcq()?, nth, "cbdata");
-    }
+    queue.completes(1..=3)?;
     queue.free()
 }
 
@@ -219,8 +199,7 @@ fn beside_a_safe_one(job: &Job<'_>) -> Verdict {
     ensure_eq!(seen.into_inner(), 3 * EACH, "completions");
     ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
     for queue in [safe, alone] {
-        queue.tcq_is_empty()?;
-        queue.mrq_is_empty()?;
+        queue.has_nothing()?;
         queue.free()?;
     }
     Ok(())

@@ -94,8 +94,5 @@ fn vbgs(job: &Job<'_>) -> Verdict {
         Ok(())
     })?;
     job.meet();
-    for id in &ids {
-        free_gate(*id)?;
-    }
-    Ok(())
+    for_all(&ids, |id| free_gate(*id))
 }

@@ -1,7 +1,7 @@
 //! §2.2.1.3, §3.7.4.2, §3.7.6: MRQ notices.
 
+use super::functions::{Call, Function};
 use super::kit::*;
-use crate::kit::until_ok;
 
 laws! {
     fields with(256): "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
@@ -18,67 +18,57 @@ laws! {
         "the number of notices not looked at counts them";
 }
 
-/// Posts one kind of command to a VCQ and a STADD.
-type Post = fn(&Job<'_>, u64, u64) -> i32;
-
 pub(super) const FLAGS: u64 = LOCAL | REMOTE;
 
 fn fields(job: &Job<'_>) -> Verdict {
     const DATA: [u8; 32] = [3; 32];
-    let kinds: [(&str, u8, u64, Post); 8] = [
-        ("put", RMT_PUT, 24, |job, vcq, to| {
-            post::put(job.hdl, vcq, job.stadd + 128, to, 24).code(200, FLAGS, 0)
-        }),
-        ("put_piggyback", RMT_PUT, 31, |job, vcq, to| {
-            post::put_piggyback(job.hdl, vcq, post::bytes(&DATA), to, 31).code(200, FLAGS, 0)
-        }),
-        ("put_piggyback8", RMT_PUT, 5, |job, vcq, to| {
-            post::put_piggyback8(job.hdl, vcq, 1, to, 5).code(200, FLAGS, 0)
-        }),
-        ("get", RMT_GET, 24, |job, vcq, to| {
-            post::get(job.hdl, vcq, job.stadd + 128, to, 24).code(200, FLAGS, 0)
-        }),
-        ("armw4", RMT_ARMW, 0, |job, vcq, to| {
-            post::armw4(job.hdl, vcq, SWAP, 1, to).code(200, FLAGS, 0)
-        }),
-        ("armw8", RMT_ARMW, 0, |job, vcq, to| {
-            post::armw8(job.hdl, vcq, SWAP, 1, to).code(200, FLAGS, 0)
-        }),
-        ("cswap4", RMT_ARMW, 0, |job, vcq, to| {
-            post::cswap4(job.hdl, vcq, 1, 1, to).code(200, FLAGS, 0)
-        }),
-        ("cswap8", RMT_ARMW, 0, |job, vcq, to| {
-            post::cswap8(job.hdl, vcq, 1, 1, to).code(200, FLAGS, 0)
-        }),
-    ];
-    for (name, remote, distance, post) in kinds {
+    // With the bytes of a transfer.
+    for (name, len) in [
+        ("utofu_put", 24),
+        ("utofu_put_piggyback", 31),
+        ("utofu_put_piggyback8", 5),
+        ("utofu_get", 24),
+        ("utofu_armw4", 0),
+        ("utofu_armw8", 0),
+        ("utofu_cswap4", 0),
+        ("utofu_cswap8", 0),
+    ] {
+        let function = Function::named(name);
+        let local = function.local_type();
         job.memory.set(8, 0xaaaa_bbbb_cccc_dddd);
         job.meet();
         // With another path in the ID: notices contain the default one.
         let mut vcq = job.vcq(job.right());
         set_path(&mut vcq, &[0u8, 2, 1])?;
-        let code = post(job, vcq, job.at(job.right(), 8));
+        let code = function.post(&Call {
+            to: vcq,
+            local: job.stadd + 128,
+            remote: job.at(job.right(), 8),
+            len,
+            edata: 200,
+            flags: FLAGS,
+            op: SWAP,
+            old: 1,
+            data: DATA.as_ptr(),
+            ..Call::to(job, job.right())
+        });
         ensure_eq!(code, SUCCESS, "{name}");
         let mut seen = [false; 2];
         for _ in 0..2 {
             let notice = job.queue.mrq()?;
-            let is_remote = notice.notice_type == remote;
-            ensure!(
-                is_remote || notice.notice_type == remote - 1,
-                "{name}: type {}",
-                notice.notice_type
-            );
+            let kind = notice.notice_type;
+            let is_remote = kind == local + 1;
+            ensure!(is_remote || kind == local, "{name}: type {kind}");
             seen[usize::from(is_remote)] = true;
             ensure_eq!(notice.edata, 200, "{name}: edata");
             let peer = if is_remote { job.left() } else { job.right() };
             ensure_eq!(notice.vcq_id, job.vcq(peer), "{name}: peer");
-            let kind = notice.notice_type;
-            let end = distance
-                + if is_remote {
-                    job.stadd + 8
-                } else {
-                    job.at(peer, 8)
-                };
+            let begin = if is_remote {
+                job.stadd + 8
+            } else {
+                job.at(peer, 8)
+            };
+            let end = begin + len as u64;
             let old = match name.ends_with('4') {
                 true => 0xcccc_dddd,
                 false => 0xaaaa_bbbb_cccc_dddd,

@@ -48,8 +48,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
         queue.deregister(stadd_of(queue.id, 40)?)?;
         queue.free()?;
     }
-    own.deregister(from)?;
-    own.free()?;
+    own.close(from)?;
     source.free();
     memory.free();
     ctx.sync();

@@ -1,7 +1,5 @@
 //! Chapter 7: an MRQ that overflows ends its process.
 
-use std::time::Duration;
-
 use super::failure::PEER;
 use super::kit::*;
 use crate::kit::child;
@@ -15,6 +13,13 @@ laws! {
         "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
 }
 
+/// Fails unless a program has ended by itself with this status, a failure.
+pub(super) fn failed(status: i32) -> Verdict {
+    let failed = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0;
+    ensure!(failed, "the program's status is {status:#x}");
+    Ok(())
+}
+
 /// Fails unless the text on standard error is the message of chapter 7 for TNI 0, CQ 0, and the status is a failure.
 fn is_overflow(ended: &(i32, String)) -> Verdict {
     let (status, text) = ended;
@@ -23,11 +28,7 @@ fn is_overflow(ended: &(i32, String)) -> Verdict {
         "utofu: asynchronous error: MRQ Overflow on TNI 0 CQ 0\n",
         "standard error of the program"
     );
-    ensure!(
-        libc::WIFEXITED(*status) && libc::WEXITSTATUS(*status) != 0,
-        "the program's status is {status:#x}"
-    );
-    Ok(())
+    failed(*status)
 }
 
 fn overflow(_ctx: &Ctx) -> Verdict {
@@ -56,17 +57,13 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             ("UTOFU_NUM_MRQ_ENTRIES_SESSION", "2Ki"),
         ];
         let (status, text) = child(&environment, || {
-            let plain = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(256);
-            let here = plain.register_as(memory, STAG)?;
+            let (plain, memory, here) = Queue::with_memory(256)?;
             let session = Queue::create(TNI, SESSION_MODE)?;
             let there = session.register_as(memory, STAG)?;
             plain.send_all(posted, |_| {
                 post::put(plain.hdl, session.id, here, there, 8).code(0, TCQ | REMOTE, 0)
             })?;
-            for _ in 0..posted {
-                session.notice(RMT_PUT)?;
-            }
+            session.notices(0..posted, RMT_PUT)?;
             session.mrq_is_empty()
         })?;
         if !overflows {
@@ -81,10 +78,7 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             cq.is_some_and(|cq| (1..9).contains(&cq)) && text.lines().count() == 1,
             "standard error of the program: {text:?}"
         );
-        ensure!(
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0,
-            "the program's status is {status:#x}"
-        );
+        failed(status)?;
     }
     Ok(())
 }
@@ -92,14 +86,9 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
 fn overflow_by_others(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2048")], || {
-            let queue = Queue::with_component(TNI, 0, 0)?;
-            let memory = Memory::new(256);
-            queue.register_as(memory, STAG)?;
+            let (queue, memory, _) = Queue::with_memory(256)?;
             until("the last of the peer's puts", || memory.get(8) == 1)?;
-            for _ in 0..6000 {
-                queue.mrq()?;
-            }
-            Ok(())
+            for_all(0..6000, |_| queue.mrq())
         })?;
         is_overflow(&ended)?;
     } else {
@@ -107,30 +96,22 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
         let to = vcq_of(0, TNI, 0)?;
         let remote = stadd_of(to, STAG)?;
         let send = |offset: u64, flags: u64| -> Result<i32, String> {
-            let posted = post::put_piggyback8(queue.hdl, to, 1, remote + offset, 8).code(
-                0,
-                flags | LOCAL,
-                0,
-            );
-            ensure_eq!(posted, SUCCESS, "posting");
+            let put = post::put_piggyback8(queue.hdl, to, 1, remote + offset, 8);
+            put.ok(0, flags | LOCAL, 0)?;
             Ok(queue.next_mrq()?.0)
         };
-        // Waits for the peer.
-        let mut looks = Looks::new();
-        while send(0, 0)? != SUCCESS {
-            looks.pause(Duration::from_millis(1));
-        }
+        queue.write_when_there(to, remote, 1)?;
         for _ in 0..3000 {
             ensure_eq!(send(0, REMOTE)?, SUCCESS, "a put to an idle peer");
             while queue.poll_tcq().0 == SUCCESS {}
         }
         ensure_eq!(send(8, 0)?, SUCCESS, "the last put");
         // The owner of the MRQ ends.
-        let mut looks = Looks::new();
-        while send(0, 0)? == SUCCESS {
+        until_ok("the end of the owner", || {
             while queue.poll_tcq().0 == SUCCESS {}
-            looks.pause(Duration::from_millis(1));
-        }
+            pause(1);
+            Ok(send(0, 0)? != SUCCESS)
+        })?;
         ensure_eq!(send(0, 0)?, PEER, "a put to the program that has ended");
     }
     ctx.sync();

@@ -1,7 +1,5 @@
 //! §2.2.10 ordering, §6.1.3.1 strong order, §2.2.11 cache injection.
 
-use std::sync::atomic::Ordering;
-
 use super::kit::*;
 
 laws! {
@@ -73,50 +71,43 @@ fn several_peers(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
+/// Bytes of a put before the command that the target sees first.
+const LENGTH: usize = 3000;
+
 fn strong_writes(job: &Job<'_>) -> Verdict {
-    const LENGTH: usize = 3000;
-    for round in 1..=40u64 {
-        if job.rank == 0 {
-            let here = 8192;
-            job.memory.fill_range(here, LENGTH, round as u8);
-            job.put(1, here, 64, LENGTH).ok(0, 0, 0)?;
-            job.put_stride(1, here, 4096, 8, 64, 20).ok(0, 0, 0)?;
-            job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            job.await_word(0, round)?;
-            let what = "a put before the one that was seen";
-            job.memory.all(64, LENGTH, round as u8, what)?;
-            for block in 0..20 {
-                let what = "a block before the put that was seen";
-                job.memory.all(4096 + 64 * block, 8, round as u8, what)?;
-            }
-            job.put8(0, 0, round).ok(0, 0, 0)?;
-        }
-    }
-    Ok(())
+    let send = |round| {
+        let here = 8192;
+        job.memory.fill_range(here, LENGTH, round as u8);
+        job.put(1, here, 64, LENGTH).ok(0, 0, 0)?;
+        job.put_stride(1, here, 4096, 8, 64, 20).ok(0, 0, 0)?;
+        job.put8(1, 0, round).ok(0, STRONG_ORDER, 0)
+    };
+    job.rounds(40, send, |round| {
+        job.await_word(0, round)?;
+        let what = "a put before the one that was seen";
+        job.memory.all(64, LENGTH, round as u8, what)?;
+        for_all(0..20, |block| {
+            let what = "a block before the put that was seen";
+            job.memory.all(4096 + 64 * block, 8, round as u8, what)
+        })
+    })
 }
 
 fn last_byte(job: &Job<'_>) -> Verdict {
-    let lengths = [255usize, 256, 300, 4097, 20_000];
-    for round in 1..=40u64 {
-        let length = lengths[round as usize % lengths.len()];
-        if job.rank == 0 {
-            job.memory.fill_range(32_768, length, round as u8);
-            job.put(1, 32_768, 256, length).ok(0, STRONG_ORDER, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            let last = &job.memory.bytes()[256 + length - 1];
-            until("the last byte", || {
-                last.load(Ordering::Acquire) == round as u8
-            })?;
-            job.memory
-                .all(256, length, round as u8, "a put whose last byte was seen")?;
-            job.memory.fill(0);
-            job.put8(0, 0, round).ok(0, 0, 0)?;
-        }
-    }
-    Ok(())
+    let length = |round| [255, 256, 300, 4097, 20_000][round as usize % 5];
+    let send = |round| {
+        let length = length(round);
+        job.memory.fill_range(32_768, length, round as u8);
+        job.put(1, 32_768, 256, length).ok(0, STRONG_ORDER, 0)
+    };
+    job.rounds(40, send, |round| {
+        let (length, value) = (length(round), round as u8);
+        job.await_byte(256 + length - 1, value)?;
+        let what = "a put whose last byte was seen";
+        job.memory.all(256, length, value, what)?;
+        job.memory.fill(0);
+        Ok(())
+    })
 }
 
 fn last_byte_of_get(job: &Job<'_>) -> Verdict {
@@ -129,8 +120,7 @@ fn last_byte_of_get(job: &Job<'_>) -> Verdict {
         job.memory.fill_range(0, 32_768, 0);
         job.get(peer, at, 32_768 + round, length)
             .ok(0, STRONG_ORDER, 0)?;
-        let last = &job.memory.bytes()[at + length - 1];
-        until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
+        job.await_byte(at + length - 1, theirs)?;
         job.memory
             .all(at, length, theirs, "a get whose last byte was seen")?;
     }
@@ -138,45 +128,40 @@ fn last_byte_of_get(job: &Job<'_>) -> Verdict {
 }
 
 fn strong_armw(job: &Job<'_>) -> Verdict {
-    const LENGTH: usize = 3000;
-    for round in 1..=30u64 {
-        if job.rank == 0 {
-            job.memory.fill_range(8192, LENGTH, round as u8);
-            job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
-            job.armw8(1, 0, ADD, 1).ok(0, STRONG_ORDER, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            job.await_word(0, round)?;
-            let what = "a put before the addition that was seen";
-            job.memory.all(64, LENGTH, round as u8, what)?;
-            job.put8(0, 0, round).ok(0, 0, 0)?;
-        }
-    }
-    Ok(())
+    let send = |round| {
+        job.memory.fill_range(8192, LENGTH, round as u8);
+        job.put(1, 8192, 64, LENGTH).ok(0, 0, 0)?;
+        job.armw8(1, 0, ADD, 1).ok(0, STRONG_ORDER, 0)
+    };
+    job.rounds(30, send, |round| {
+        job.await_word(0, round)?;
+        let what = "a put before the addition that was seen";
+        job.memory.all(64, LENGTH, round as u8, what)
+    })
+}
+
+/// The place and the words of a transfer within a cache line: a whole line of 256 bytes, or a part of it.
+pub(super) fn within_a_line(round: u64) -> (usize, usize) {
+    [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4]
 }
 
 fn one_line(job: &Job<'_>) -> Verdict {
-    for round in 1..=60u64 {
-        // A whole line of 256 bytes, or a part of it.
-        let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
-        if job.rank == 0 {
-            for word in 0..words {
-                job.memory.set(512 + 8 * word, round);
-            }
-            job.put(1, 512, at, 8 * words).ok(0, 0, 0)?;
-            job.await_word(0, round)?;
-        } else {
-            // Any word may be polled: the line arrives in one write.
-            let last = at + 8 * (words - 1);
-            until("the last word", || job.memory.get(last) == round)?;
-            for word in 0..words {
-                let what = format!("word {word} of a line of {words}");
-                job.memory.shows(at + 8 * word, round, what)?;
-            }
-            job.put8(0, 0, round).ok(0, 0, 0)?;
+    let send = |round| {
+        let (at, words) = within_a_line(round);
+        for word in 0..words {
+            job.memory.set(512 + 8 * word, round);
         }
-    }
-    Ok(())
+        job.put(1, 512, at, 8 * words).ok(0, 0, 0)
+    };
+    job.rounds(60, send, |round| {
+        // Any word may be polled: the line arrives in one write.
+        let (at, words) = within_a_line(round);
+        job.await_word(at + 8 * (words - 1), round)?;
+        for_all(0..words, |word| {
+            let what = format!("word {word} of a line of {words}");
+            job.memory.shows(at + 8 * word, round, what)
+        })
+    })
 }
 
 fn hints(job: &Job<'_>) -> Verdict {
@@ -196,9 +181,7 @@ fn hints(job: &Job<'_>) -> Verdict {
         job.put(peer, 0, 2048, 8).ok(1, flags, 2)?;
         job.get(peer, 8, 0, 8).ok(2, flags, 3)?;
         job.armw8(peer, 3072, ADD, 9).ok(3, flags, 4)?;
-        for cbdata in 1..=4 {
-            ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
-        }
+        job.queue.completes(1..=4)?;
         let mut count = 0;
         for _ in 0..8 {
             count += job.queue.mrq()?.edata;

@@ -121,6 +121,5 @@ fn flags_before_id(job: &Job<'_>) -> Verdict {
     let notice = post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).noticed(0, path(id))?;
     ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
     job.meet();
-    ensure_eq!(job.memory.get(8), 5, "what was put");
-    Ok(())
+    equal!(job.memory.get(8), 5, "what was put")
 }

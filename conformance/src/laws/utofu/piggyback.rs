@@ -51,19 +51,16 @@ fn reusable(ctx: &Ctx) -> Verdict {
             job.queue.post(|| put.code(0, LOCAL, 0))?;
             data.fill(0xff);
         }
-        for _ in 0..PUTS {
-            job.queue.notice(LCL_PUT)?;
-        }
+        job.queue.notices(0..PUTS, LCL_PUT)?;
         job.meet();
-        for i in 0..PUTS {
+        for_all(0..PUTS, |i| {
             job.memory.all(
                 32 * i,
                 32,
                 i as u8,
                 "a piggyback whose source was overwritten",
-            )?;
-        }
-        Ok(())
+            )
+        })
     })
 }
 
@@ -146,7 +143,6 @@ fn too_long(job: &Job<'_>) -> Verdict {
     }
     pause(2);
     job.meet();
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()?;
+    job.queue.has_nothing()?;
     job.memory.all(0, 256, 0, "after refusals")
 }

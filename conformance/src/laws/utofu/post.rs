@@ -37,16 +37,11 @@ where
     #[track_caller]
     pub(crate) fn noticed(&self, edata: u64, flags: u64) -> Result<utofu_mrq_notice, String> {
         self.ok(edata, flags | LOCAL, 0)?;
-        let kind = match self.name {
-            name if name.contains("put") => LCL_PUT,
-            name if name.contains("get") => LCL_GET,
-            _ => LCL_ARMW,
-        };
         let queue = Queue {
             hdl: self.hdl,
             id: 0,
         };
-        queue.notice(kind)
+        queue.notice(local_type(self.name))
     }
 
     /// As [`noticed`](Self::noticed), with the value before an ARMW operation.
@@ -101,8 +96,6 @@ commands! {
     get: utofu_get, utofu_prepare_get(local: u64, remote: u64, len: usize);
     get_gap: utofu_get_gap, utofu_prepare_get_gap(local: u64, remote: u64, len: usize; mtu, gap);
     get_stride: utofu_get_stride, utofu_prepare_get_stride(local: u64, remote: u64, len: usize, stride: usize, blocks: usize);
-    get_stride_gap: utofu_get_stride_gap, utofu_prepare_get_stride_gap(
-        local: u64, remote: u64, len: usize, stride: usize, blocks: usize; mtu, gap);
     armw4: utofu_armw4, utofu_prepare_armw4(op: u32, value: u32, remote: u64);
     armw8: utofu_armw8, utofu_prepare_armw8(op: u32, value: u64, remote: u64);
     cswap4: utofu_cswap4, utofu_prepare_cswap4(old: u32, new: u32, remote: u64);
@@ -145,6 +138,15 @@ of_jobs! {
     cswap8(job, rank, there: usize, old: u64, new: u64) => cswap8(job.hdl, job.vcq(rank), old, new, job.at(rank, there));
     put8(job, rank, there: usize, value: u64) =>
         put_piggyback8(job.hdl, job.vcq(rank), value, job.at(rank, there), 8);
+}
+
+/// The type of the local notices of a function.
+pub(crate) fn local_type(function: &str) -> u8 {
+    match function {
+        name if name.contains("put") => LCL_PUT,
+        name if name.contains("get") => LCL_GET,
+        _ => LCL_ARMW,
+    }
 }
 
 /// Posts the descriptors in these bytes.

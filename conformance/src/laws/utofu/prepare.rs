@@ -1,7 +1,6 @@
 //! §3.7.2 preparation, §3.7.3.1 batch start.
 
-use std::ffi::c_void;
-
+use super::functions::{Call, functions};
 use super::kit::*;
 use super::tcq::fill;
 
@@ -26,102 +25,82 @@ laws! {
 const BLOCKS: usize = 5;
 
 fn every_kind(job: &Job<'_>) -> Verdict {
-    const FLAGS: u64 = TCQ | LOCAL;
     const DATA: [u8; 32] = [6; 32];
     let peer = job.right();
-    let (hdl, vcq) = (job.hdl, job.vcq(peer));
     // Sources: bytes 0 to 1023, the same on all ranks. Targets: gets write here at 1024 and up, puts write there at 4096 and up.
     let bytes = random_bytes(&mut job.ctx.random(1), 1024);
     job.memory.store(0, &bytes);
     job.meet();
-    let here = |at: usize| job.stadd + at as u64;
-    let there = |at: usize| job.at(peer, at);
-    let mut desc = [0u64; 8 * BLOCKS];
-    let desc = desc.as_mut_ptr().cast::<c_void>();
-    for kind in 0..15usize {
-        let to = 4096 + 256 * kind;
-        let back = 1024 + 256 * (kind % 8);
-        let size = match kind {
-            0 => job.put(peer, 3, to, 77).prepare(1, FLAGS, desc)?,
-            1 => job
-                .put_gap(peer, 3, to, 77, 64, 8)
-                .prepare(1, FLAGS, desc)?,
-            2 => job
-                .put_stride(peer, 3, to, 7, 20, BLOCKS)
-                .prepare(1, FLAGS, desc)?,
-            3 => post::put_stride_gap(hdl, vcq, here(3), there(to), 7, 20, BLOCKS, 64, 8)
-                .prepare(1, FLAGS, desc)?,
-            4 => job
-                .put_piggyback(peer, &DATA, to, 29)
-                .prepare(1, FLAGS, desc)?,
-            5 => {
-                post::put_piggyback8(hdl, vcq, 0x0605_0403, there(to), 3).prepare(1, FLAGS, desc)?
-            }
-            6 => job.get(peer, back, 3, 77).prepare(1, FLAGS, desc)?,
-            7 => job
-                .get_gap(peer, back, 3, 77, 64, 8)
-                .prepare(1, FLAGS, desc)?,
-            8 => job
-                .get_stride(peer, back, 3, 7, 20, BLOCKS)
-                .prepare(1, FLAGS, desc)?,
-            9 => post::get_stride_gap(hdl, vcq, here(back), there(3), 7, 20, BLOCKS, 64, 8)
-                .prepare(1, FLAGS, desc)?,
-            10 => job.armw4(peer, to, ADD, 5).prepare(1, FLAGS, desc)?,
-            11 => job.armw8(peer, to, OR, 5 << 40).prepare(1, FLAGS, desc)?,
-            12 => job.cswap4(peer, to, 0, 9).prepare(1, FLAGS, desc)?,
-            13 => job.cswap8(peer, to, 0, 9 << 40).prepare(1, FLAGS, desc)?,
-            _ => got!(utofu_prepare_nop(hdl, FLAGS, desc)),
+    let (mut desc, mut size) = ([0u64; 8 * BLOCKS], 0);
+    let desc = desc.as_mut_ptr().cast::<u8>();
+    for (kind, function) in functions().into_iter().enumerate() {
+        let (name, gets) = (function.name, function.local_type() == LCL_GET);
+        let strided = function.takes.contains("blocks");
+        let at = if gets { 1024 } else { 4096 } + 256 * kind;
+        let (here, there) = if gets { (at, 3) } else { (3, at) };
+        let wide = name.ends_with('8');
+        let len = match name {
+            "utofu_put_piggyback" => 29,
+            "utofu_put_piggyback8" => 3,
+            _ if strided => 7,
+            _ => 77,
         };
-        let strided = matches!(kind, 2 | 3 | 8 | 9);
-        let commands = if strided { BLOCKS } else { 1 };
-        ensure!((1..=DESC * commands).contains(&size), "{kind}: {size}");
-        job.queue.tcq_is_empty()?;
-        job.queue.mrq_is_empty()?;
+        let code = (function.prepare)(&Call {
+            local: job.stadd + here as u64,
+            remote: job.at(peer, there),
+            len,
+            edata: 1,
+            flags: TCQ | LOCAL,
+            op: OR,
+            value: if wide { 0x0506_0504_0003 } else { 5 },
+            mtu: 64,
+            gap: 8,
+            stride: 20,
+            blocks: BLOCKS,
+            data: DATA.as_ptr(),
+            desc,
+            size: &mut size,
+            ..Call::to(job, peer)
+        });
+        code_is(code, SUCCESS, format!("preparing {name}"))?;
+        let (commands, notices) = function.counts(BLOCKS);
+        ensure!((1..=DESC * commands).contains(&size), "{name}: {size}");
+        job.queue.has_nothing()?;
         job.meet();
         job.memory
-            .all(to, 256, 0, "what is prepared, before it is posted")?;
+            .all(at, 256, 0, "what is prepared, before it is posted")?;
         job.meet();
-        post::toq(hdl, desc, size, kind + 1)?;
-        for _ in 0..commands {
-            ensure_eq!(job.queue.tcq()?, kind + 1, "cbdata");
-            if kind < 14 {
-                let notice = job.queue.mrq()?;
-                let expected = match kind {
-                    ..6 => LCL_PUT,
-                    6..10 => LCL_GET,
-                    _ => LCL_ARMW,
-                };
-                let seen = (notice.notice_type, notice.edata);
-                ensure_eq!(seen, (expected, 1), "type and EDATA of kind {kind}");
-            }
+        post::toq(job.hdl, desc, size, kind + 1)?;
+        job.queue
+            .completes(std::iter::repeat_n(kind + 1, commands))?;
+        for _ in 0..notices {
+            let notice = job.queue.notice(function.local_type())?;
+            ensure_eq!(notice.edata, 1, "EDATA of {name}");
         }
         job.meet();
-        let at = if (6..10).contains(&kind) { back } else { to };
         let mut expected = vec![0; 100];
-        match kind {
-            0 | 1 | 6 | 7 => expected[..77].copy_from_slice(&bytes[3..80]),
-            2 | 3 | 8 | 9 => {
-                for block in 0..BLOCKS {
-                    let at = 20 * block;
-                    expected[at..at + 7].copy_from_slice(&bytes[3 + at..10 + at]);
+        match name {
+            "utofu_nop" => {}
+            "utofu_put_piggyback" => expected[..len].copy_from_slice(&DATA[..len]),
+            "utofu_put_piggyback8" => expected[..len].copy_from_slice(&[3, 0, 4]),
+            _ if strided => {
+                for block in (0..BLOCKS).map(|block| 20 * block) {
+                    expected[block..block + 7].copy_from_slice(&bytes[3 + block..10 + block]);
                 }
             }
-            4 => expected[..29].copy_from_slice(&DATA[..29]),
-            5 => expected[..3].copy_from_slice(&[3, 4, 5]),
-            10 => expected[0] = 5,
-            11 => expected[5] = 5,
-            12 => expected[0] = 9,
-            13 => expected[5] = 9,
-            _ => {}
+            _ if function.local_type() != LCL_ARMW => {
+                expected[..len].copy_from_slice(&bytes[3..80])
+            }
+            _ if wide => expected[..6].copy_from_slice(&[3, 0, 4, 5, 6, 5]),
+            _ => expected[0] = 5,
         }
         job.memory
-            .holds(at, &expected, &format!("what kind {kind} has written"))?;
+            .holds(at, &expected, &format!("what {name} has written"))?;
         job.meet();
         job.memory.store(at, &[0; 256]);
         job.meet();
     }
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }
 
 fn batch(job: &Job<'_>) -> Verdict {
@@ -145,9 +124,7 @@ fn batch(job: &Job<'_>) -> Verdict {
         total += get.prepare(4, strong, at(total))?;
         job.meet();
         post::toq(hdl, base, total, round)?;
-        for _ in 0..7 {
-            ensure_eq!(job.queue.tcq()?, round, "cbdata");
-        }
+        job.queue.completes(std::iter::repeat_n(round, 7))?;
         for edata in [1, 2, 3, 3, 3, 4] {
             ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
         }
@@ -155,8 +132,7 @@ fn batch(job: &Job<'_>) -> Verdict {
         job.meet();
         ensure_eq!(job.memory.get(520), round as u64, "additions");
     }
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()
+    job.queue.has_nothing()
 }
 
 fn reusable(job: &Job<'_>) -> Verdict {
@@ -181,8 +157,7 @@ fn reusable(job: &Job<'_>) -> Verdict {
     ensure!(desc == before, "posting has changed the descriptors");
     job.meet();
     let seen = job.memory.words([0, 16]);
-    ensure_eq!(seen, [100, 100], "additions and the last put");
-    Ok(())
+    equal!(seen, [100, 100], "additions and the last put")
 }
 
 fn source_later(job: &Job<'_>) -> Verdict {
@@ -203,8 +178,7 @@ fn source_later(job: &Job<'_>) -> Verdict {
     job.meet();
     ensure_eq!(data[0], 2, "the data");
     ensure_eq!(job.memory.get(16), 2, "the put");
-    ensure_eq!(job.memory.get(24), 0x0101_0101_0101_0101, "the piggyback");
-    Ok(())
+    equal!(job.memory.get(24), 0x0101_0101_0101_0101, "the piggyback")
 }
 
 fn busy(job: &Job<'_>) -> Verdict {
@@ -221,19 +195,12 @@ fn busy(job: &Job<'_>) -> Verdict {
     let post = |nth| c!(utofu_post_toq(job.hdl, descs, total, cb(nth)));
     let posted = fill(post)?;
     for batch in 1..=posted {
-        for _ in 0..BATCH {
-            ensure_eq!(job.queue.tcq()?, batch, "cbdata");
-        }
+        job.queue.completes(std::iter::repeat_n(batch, BATCH))?;
     }
     job.queue.tcq_is_empty()?;
     ensure_eq!(post(7), SUCCESS, "the code when there is room again");
     let expected = ((posted + 1) * BATCH) as u64;
-    until("all additions of the left rank", || {
-        job.memory.get(0) >= expected
-    })?;
-    job.meet();
-    ensure_eq!(job.memory.get(0), expected, "additions of the left rank");
-    Ok(())
+    job.sum_arrives(expected)
 }
 
 /// The words of the room for descriptors at first.

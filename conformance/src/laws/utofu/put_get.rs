@@ -1,23 +1,24 @@
 //! §2.2.3 Put, §2.2.4 Get, §2.2.9 packets, §3.7.1.1 to §3.7.1.4, §3.7.1.7 to §3.7.1.10.
 
+use super::functions::{Call, Function};
 use super::kit::*;
 
 laws! {
-    puts: "put", "§2.2.3, §3.7.1.1", 2, [put, poll_mrq] + ordering,
+    sweep given((true, false)): "put", "§2.2.3, §3.7.1.1", 2, [put, poll_mrq] + ordering,
         "a put of any length and alignment writes those bytes and no others, and leaves its source alone";
-    gets: "get", "§2.2.4, §3.7.1.7", 2, [get, poll_mrq] + ordering,
+    sweep given((false, false)): "get", "§2.2.4, §3.7.1.7", 2, [get, poll_mrq] + ordering,
         "a get of any length and alignment reads those bytes, writes no others, and leaves its source alone";
     longest: "put-get.longest", "§3.2.2.1, table 6.4", 2, [put, get],
         "16777215 bytes go in one put and one get, at odd addresses";
     nothing with(256): "put-get.empty", "§3.7.1.1", 2, [put, get, put_piggyback, put_piggyback8],
         "a length of 0 changes nothing and is notified like any other";
-    put_gaps: "put-gap", "§2.2.9, §3.7.1.2", 2, [put_gap],
+    sweep given((true, true)): "put-gap", "§2.2.9, §3.7.1.2", 2, [put_gap],
         "MTU and transmission gap change when packets go, and not what arrives";
-    get_gaps: "get-gap", "§2.2.9, §3.7.1.8", 2, [get_gap],
+    sweep given((false, true)): "get-gap", "§2.2.9, §3.7.1.8", 2, [get_gap],
         "MTU and transmission gap change when packets go, and not what arrives";
-    put_strides: "put-stride", "§3.7, §3.7.1.3", 2, [put_stride, put_stride_gap] + ordering,
+    strides given(true): "put-stride", "§3.7, §3.7.1.3", 2, [put_stride, put_stride_gap] + ordering,
         "block i comes from and goes to i strides behind the first one; nothing between is touched";
-    get_strides: "get-stride", "§3.7, §3.7.1.9", 2, [get_stride, get_stride_gap] + ordering,
+    strides given(false): "get-stride", "§3.7, §3.7.1.9", 2, [get_stride, get_stride_gap] + ordering,
         "block i comes from and goes to i strides behind the first one; nothing between is touched";
     overlapping_blocks with(1024): "put-stride.small-strides", "§3.7.1.3", 2, [put_stride, get_stride],
         "the stride may be 0, or less than the length";
@@ -33,14 +34,11 @@ const LENGTHS: [usize; 27] = [
 ];
 const SPACE: usize = 160 * 1024;
 
-/// Runs `transfer(local offset, remote offset, length)` for lengths and alignments and checks both ends.
-fn sweep(
-    ctx: &Ctx,
-    put: bool,
-    transfer: impl Fn(&Job<'_>, usize, usize, usize) -> Verdict,
-) -> Verdict {
+/// Puts or gets each length at random alignments, with MTUs and gaps or without, and checks both ends.
+fn sweep(ctx: &Ctx, (put, gaps): (bool, bool)) -> Verdict {
+    let packets = [(1920, 0), (1, 255), (64, 8), (1919, 24), (100, 1)];
     with(ctx, 2 * SPACE, |job| {
-        let mut random = ctx.random(1);
+        let (mut random, peer) = (ctx.random(1), job.right());
         for (round, length) in LENGTHS.into_iter().enumerate() {
             let (from, to) = (random.below(70) as usize, random.below(70) as usize);
             let bytes = random_bytes(&mut random, length);
@@ -48,11 +46,17 @@ fn sweep(
             job.memory.fill(round as u8);
             job.memory.store(from, &bytes);
             job.meet();
-            if put {
-                transfer(job, from, SPACE + to, length)?;
-            } else {
-                transfer(job, SPACE + to, from, length)?;
-            }
+            let (mtu, gap) = packets[round % packets.len()];
+            match (put, gaps) {
+                (true, false) => job.put(peer, from, SPACE + to, length).noticed(3, 0)?,
+                (false, false) => job.get(peer, SPACE + to, from, length).noticed(3, 0)?,
+                (true, true) => job
+                    .put_gap(peer, from, SPACE + to, length, mtu, gap)
+                    .noticed(3, 0)?,
+                (false, true) => job
+                    .get_gap(peer, SPACE + to, from, length, mtu, gap)
+                    .noticed(3, 0)?,
+            };
             job.meet();
             let what = format!("{length} bytes from {from} to {to}");
             let source = format!("the source of {what}");
@@ -61,48 +65,6 @@ fn sweep(
             job.memory.only(SPACE, target, round as u8, &what)?;
             job.meet();
         }
-        Ok(())
-    })
-}
-
-fn puts(ctx: &Ctx) -> Verdict {
-    sweep(ctx, true, |job, from, to, length| {
-        let peer = job.right();
-        job.put(peer, from, to, length).noticed(3, 0)?;
-        Ok(())
-    })
-}
-
-fn gets(ctx: &Ctx) -> Verdict {
-    sweep(ctx, false, |job, to, from, length| {
-        let peer = job.right();
-        job.get(peer, to, from, length).noticed(3, 0)?;
-        Ok(())
-    })
-}
-
-fn put_gaps(ctx: &Ctx) -> Verdict {
-    let shapes = [(1920, 0), (1, 255), (64, 8), (1919, 24), (100, 1)];
-    let turn = std::cell::Cell::new(0);
-    sweep(ctx, true, |job, from, to, length| {
-        let peer = job.right();
-        let (mtu, gap) = shapes[turn.get() % shapes.len()];
-        turn.set(turn.get() + 1);
-        job.put_gap(peer, from, to, length, mtu, gap)
-            .noticed(3, 0)?;
-        Ok(())
-    })
-}
-
-fn get_gaps(ctx: &Ctx) -> Verdict {
-    let shapes = [(1920, 0), (1, 255), (64, 8), (1919, 24), (100, 1)];
-    let turn = std::cell::Cell::new(0);
-    sweep(ctx, false, |job, to, from, length| {
-        let peer = job.right();
-        let (mtu, gap) = shapes[turn.get() % shapes.len()];
-        turn.set(turn.get() + 1);
-        job.get_gap(peer, to, from, length, mtu, gap)
-            .noticed(3, 0)?;
         Ok(())
     })
 }
@@ -133,16 +95,12 @@ fn longest(ctx: &Ctx) -> Verdict {
 fn nothing(job: &Job<'_>) -> Verdict {
     job.memory.fill(7);
     job.meet();
-    let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-    let flags = LOCAL | REMOTE | TCQ;
-    post::put(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 1)?;
-    post::put_piggyback8(job.hdl, peer, 0, to, 0).ok(1, flags, 2)?;
-    let byte = [0u8; 32];
-    post::put_piggyback(job.hdl, peer, post::bytes(&byte), to, 0).ok(1, flags, 3)?;
-    post::get(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 4)?;
-    for cbdata in 1..=4 {
-        ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
-    }
+    let (peer, flags) = (job.right(), LOCAL | REMOTE | TCQ);
+    job.put(peer, 0, 8, 0).ok(1, flags, 1)?;
+    post::put_piggyback8(job.hdl, job.vcq(peer), 0, job.at(peer, 8), 0).ok(1, flags, 2)?;
+    job.put_piggyback(peer, &[0; 32], 8, 0).ok(1, flags, 3)?;
+    job.get(peer, 0, 8, 0).ok(1, flags, 4)?;
+    job.queue.completes(1..=4)?;
     let mut seen = [0; 4];
     for _ in 0..8 {
         let notice = job.queue.mrq()?;
@@ -154,11 +112,8 @@ fn nothing(job: &Job<'_>) -> Verdict {
     job.memory.all(0, 256, 7, "after nothing was written")
 }
 
-fn strides(
-    ctx: &Ctx,
-    put: bool,
-    transfer: impl Fn(&Job<'_>, (u64, u64), (usize, usize, usize), bool) -> Verdict,
-) -> Verdict {
+/// Puts or gets blocks, with MTU and gap in every second round.
+fn strides(ctx: &Ctx, put: bool) -> Verdict {
     const HALF: usize = 16 * 1024;
     let shapes = [
         (1, 3, 40),
@@ -168,72 +123,53 @@ fn strides(
         (1000, 1001, 16),
         (5, 17, 1),
     ];
+    let name = if put {
+        "utofu_put_stride"
+    } else {
+        "utofu_get_stride"
+    };
+    let functions = [name.to_owned(), format!("{name}_gap")].map(|name| Function::named(&name));
     with(ctx, 2 * HALF, |job| {
         let mut random = ctx.random(3);
-        for (round, (length, stride, blocks)) in shapes.into_iter().enumerate() {
+        for (round, (len, stride, blocks)) in shapes.into_iter().enumerate() {
             let bytes = random_bytes(&mut random, HALF);
             let (from, to) = (random.below(9) as usize, random.below(9) as usize);
             job.memory.store(0, &bytes);
             job.memory.fill_range(HALF, HALF, 0xee);
             job.meet();
-            let places = if put {
-                (job.stadd + from as u64, job.at(job.right(), HALF + to))
+            let (here, there) = if put {
+                (from, HALF + to)
             } else {
-                (job.stadd + (HALF + to) as u64, job.at(job.right(), from))
+                (HALF + to, from)
             };
-            transfer(job, places, (length, stride, blocks), round % 2 == 1)?;
-            for _ in 0..blocks {
-                job.queue.notice(if put { LCL_PUT } else { LCL_GET })?;
-            }
+            let function = functions[round % 2];
+            let code = function.post(&Call {
+                local: job.stadd + here as u64,
+                remote: job.at(job.right(), there),
+                len,
+                flags: LOCAL,
+                mtu: 256,
+                gap: 8,
+                stride,
+                blocks,
+                ..Call::to(job, job.right())
+            });
+            ensure_eq!(code, SUCCESS, "{}", function.name);
+            job.queue.notices(0..blocks, function.local_type())?;
             job.queue.mrq_is_empty()?;
             job.meet();
             let mut expected = vec![0xee; HALF];
-            for block in 0..blocks {
-                let at = block * stride;
-                expected[to + at..to + at + length]
-                    .copy_from_slice(&bytes[from + at..from + at + length]);
+            for at in (0..blocks).map(|block| block * stride) {
+                expected[to + at..to + at + len]
+                    .copy_from_slice(&bytes[from + at..from + at + len]);
             }
-            let what = format!("{blocks} blocks of {length}, {stride} apart");
+            let what = format!("{blocks} blocks of {len}, {stride} apart");
             job.memory.holds(HALF, &expected, &what)?;
             job.memory.holds(0, &bytes, "the source")?;
             job.meet();
         }
         Ok(())
     })
-}
-
-fn put_strides(ctx: &Ctx) -> Verdict {
-    strides(
-        ctx,
-        true,
-        |job, (from, to), (length, stride, blocks), gap| {
-            let (hdl, peer) = (job.hdl, job.vcq(job.right()));
-            if gap {
-                post::put_stride_gap(hdl, peer, from, to, length, stride, blocks, 256, 8)
-                    .ok(0, LOCAL, 0)?;
-            } else {
-                post::put_stride(hdl, peer, from, to, length, stride, blocks).ok(0, LOCAL, 0)?;
-            }
-            Ok(())
-        },
-    )
-}
-
-fn get_strides(ctx: &Ctx) -> Verdict {
-    strides(
-        ctx,
-        false,
-        |job, (to, from), (length, stride, blocks), gap| {
-            let (hdl, peer) = (job.hdl, job.vcq(job.right()));
-            if gap {
-                post::get_stride_gap(hdl, peer, to, from, length, stride, blocks, 256, 8)
-                    .ok(0, LOCAL, 0)?;
-            } else {
-                post::get_stride(hdl, peer, to, from, length, stride, blocks).ok(0, LOCAL, 0)?;
-            }
-            Ok(())
-        },
-    )
 }
 
 fn overlapping_blocks(job: &Job<'_>) -> Verdict {
@@ -266,16 +202,17 @@ fn overlapping_blocks(job: &Job<'_>) -> Verdict {
 fn own_vcq(job: &Job<'_>) -> Verdict {
     let bytes = random_bytes(&mut job.ctx.random(u64::from(job.rank)), 100);
     job.memory.store(0, &bytes);
+    let types = |kind: u8| {
+        let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+        types.sort();
+        equal!(types, [kind, kind + 1], "types of the notices")
+    };
     let flags = LOCAL | REMOTE;
-    post::put(job.hdl, job.queue.id, job.stadd, job.stadd + 101, 100).ok(0, flags, 0)?;
-    let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-    types.sort();
-    ensure_eq!(types, [LCL_PUT, RMT_PUT], "types of the notices of a put");
+    job.put(job.rank, 0, 101, 100).ok(0, flags, 0)?;
+    types(LCL_PUT)?;
     job.memory.holds(101, &bytes, "the put")?;
-    post::get(job.hdl, job.queue.id, job.stadd + 301, job.stadd + 101, 100).ok(0, flags, 0)?;
-    let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-    types.sort();
-    ensure_eq!(types, [LCL_GET, RMT_GET], "types of the notices of a get");
+    job.get(job.rank, 301, 101, 100).ok(0, flags, 0)?;
+    types(LCL_GET)?;
     job.memory.holds(301, &bytes, "the get")
 }
 
@@ -284,8 +221,7 @@ fn all_pairs(job: &Job<'_>) -> Verdict {
     for round in 1..=ROUNDS {
         job.memory.set(2048, round << 8 | u64::from(job.rank));
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-            let to = job.at(peer, 8 * job.rank as usize);
-            let put = post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8);
+            let put = job.put(peer, 2048, 8 * job.rank as usize, 8);
             put.ok(round, LOCAL | REMOTE, 0)?;
         }
         let mut seen = [0; 2];

@@ -6,13 +6,13 @@ use super::kit::*;
 use crate::law::Random;
 
 laws! {
-    integers with(TABLE + 8): "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
+    integers circuits(shapes(4)): "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
         "BAND, BOR, BXOR, MAX, MAXLOC and SUM of 1 to 6 integers give the same right values everywhere and change no element more";
-    ties with(TABLE + 8): "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
+    ties circuits(of_four()): "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
         "MAXLOC takes pairs: of equal values the smaller location wins, whoever has it";
-    doubles with(TABLE + 8): "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
+    doubles circuits(shapes(4)): "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM of 1 to 3 doubles is the exact sum rounded once, the same bits everywhere and in every circuit";
-    special_doubles with(TABLE + 8): "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],
+    special_doubles circuits(of_four()): "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],
         "BFPSUM cancels exactly, keeps subnormal numbers, and gives infinities and NaN where they belong";
 }
 
@@ -56,59 +56,43 @@ fn reduced(op: u32, inputs: &[Vec<u64>]) -> Vec<u64> {
     result
 }
 
-fn integers(job: &Job<'_>) -> Verdict {
-    let mut round = 0;
-    for (name, plan) in shapes(4) {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        for op in [BAND, BOR, BXOR, MAX, MAXLOC, SUM] {
-            for count in (1..=6).filter(|count| op != MAXLOC || count % 2 == 0) {
-                round += 1;
-                let inputs: Vec<Vec<u64>> = (0..circuit.participants())
-                    .map(|who| contribution(job.ctx, round, who))
-                    .collect();
-                let expected = reduced(op, &inputs);
-                circuit
-                    .integers(op, count, |who| inputs[who].clone(), &expected)
-                    .map_err(|e| format!("{name}: {e}"))?;
-            }
+fn integers(job: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
+    for op in [BAND, BOR, BXOR, MAX, MAXLOC, SUM] {
+        for count in (1..=6).filter(|count| op != MAXLOC || count % 2 == 0) {
+            let round = u64::from(op) << 8 | count as u64;
+            let inputs: Vec<Vec<u64>> = (0..circuit.participants())
+                .map(|who| contribution(job.ctx, round, who))
+                .collect();
+            let expected = reduced(op, &inputs);
+            circuit.integers(op, count, |who| inputs[who].clone(), &expected)?;
         }
-        circuit.free()?;
-        job.meet();
     }
     Ok(())
 }
 
-fn ties(job: &Job<'_>) -> Verdict {
-    for plan in [butterfly(4), ring(4), tree(4)] {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        for winner in 0..4 {
-            let input = |who: usize| {
-                let far = (who + 4 - winner) as u64 % 4;
-                // All equal; one greater at the winner; equal at all but the winner.
-                let below = u64::from(who == winner);
-                vec![
-                    9,
-                    100 + far,
-                    u64::from(who == winner),
-                    u64::MAX - far,
-                    u64::MAX - below,
-                    10 * far,
-                ]
-            };
-            let expected = [9, 100, 1, u64::MAX, u64::MAX, 10];
-            circuit.integers(MAXLOC, 6, input, &expected)?;
-        }
-        // An odd number has no pairs.
-        for end in circuit.ends() {
-            let data = [1u64; 6];
-            for count in [1, 3, 5] {
-                gives! { UTOFU_ERR_INVALID_NUMBER:
-                    utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0);
-                }
-            }
-        }
-        circuit.free()?;
-        job.meet();
+fn ties(_: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
+    for winner in 0..4 {
+        let input = |who: usize| {
+            let far = (who + 4 - winner) as u64 % 4;
+            let wins = u64::from(who == winner);
+            // All equal; one greater at the winner; equal at all but the winner.
+            [
+                9,
+                100 + far,
+                wins,
+                u64::MAX - far,
+                u64::MAX - wins,
+                10 * far,
+            ]
+            .to_vec()
+        };
+        let expected = [9, 100, 1, u64::MAX, u64::MAX, 10];
+        circuit.integers(MAXLOC, 6, input, &expected)?;
+    }
+    // An odd number has no pairs.
+    for count in [1, 3, 5] {
+        let code = start_uint64(end, MAXLOC, &[1; 6], count);
+        code_is(code, UTOFU_ERR_INVALID_NUMBER, format!("MAXLOC of {count}"))?;
     }
     Ok(())
 }
@@ -120,41 +104,26 @@ fn wide_integer(random: &mut Random) -> i128 {
     if random.below(2) == 0 { value } else { -value }
 }
 
-fn doubles(job: &Job<'_>) -> Verdict {
-    for (index, (name, plan)) in shapes(4).into_iter().enumerate() {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        for round in 0..if job.ctx.is_quick() { 30u64 } else { 9 } {
-            let count = 1 + (round % 3) as usize;
-            // Sums of integers that i128 holds exactly; its conversion rounds once, to even. Scaling by a power of two is exact.
-            let scale = 2f64.powi(job.ctx.random(round).below(1000) as i32 - 500);
-            let inputs: Vec<Vec<i128>> = (0..circuit.participants())
-                .map(|who| {
-                    let mut random = job
-                        .ctx
-                        .random((index as u64) << 32 | round << 8 | who as u64);
-                    (0..3).map(|_| wide_integer(&mut random)).collect()
-                })
-                .collect();
-            let expected: Vec<f64> = (0..3)
-                .map(|nth| inputs.iter().map(|input| input[nth]).sum::<i128>() as f64 * scale)
-                .collect();
-            let input = |who: usize| {
-                inputs[who]
-                    .iter()
-                    .map(|value| *value as f64 * scale)
-                    .collect()
-            };
-            circuit
-                .doubles(count, input, &expected)
-                .map_err(|e| format!("{name}: {e}"))?;
-        }
-        circuit.free()?;
-        job.meet();
+fn doubles(job: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
+    let all = circuit.participants() as u64;
+    for round in 0..if job.ctx.is_quick() { 30u64 } else { 9 } {
+        let count = 1 + (round % 3) as usize;
+        // Sums of integers that i128 holds exactly; its conversion rounds once, to even. Scaling by a power of two is exact.
+        let scale = 2f64.powi(job.ctx.random(round).below(1000) as i32 - 500);
+        let inputs: Vec<[i128; 3]> = (0..all)
+            .map(|who| {
+                let mut random = job.ctx.random(all << 32 | round << 8 | who);
+                [(); 3].map(|()| wide_integer(&mut random))
+            })
+            .collect();
+        let scaled = |integers: [i128; 3]| integers.map(|integer| integer as f64 * scale);
+        let sums = [0, 1, 2].map(|nth| inputs.iter().map(|input| input[nth]).sum());
+        circuit.doubles(count, |who| scaled(inputs[who]).to_vec(), &scaled(sums))?;
     }
     Ok(())
 }
 
-fn special_doubles(job: &Job<'_>) -> Verdict {
+fn special_doubles(job: &Job<'_>, circuit: &Circuit, _: u64) -> Verdict {
     let (big, tiny, inf) = (f64::MAX, f64::from_bits(1), f64::INFINITY);
     let cases = [
         ([big, big, -big, -big], 0.0),
@@ -178,21 +147,16 @@ fn special_doubles(job: &Job<'_>) -> Verdict {
         ([-0.0, 0.0, -0.0, -0.0], 0.0),
         ([1e-300, 1e300, -1e300, 0.0], 1e-300),
     ];
-    for plan in [butterfly(4), ring(4), tree(4)] {
-        let circuit = Circuit::build(job, plan, TNI)?;
-        for (nth, (terms, sum)) in cases.iter().enumerate() {
-            // If rounds take long, only one rank has the first term; the seed selects it.
-            let turns = if job.ctx.is_quick() { 4 } else { 1 };
-            for turn in (nth + (job.ctx.seed % 4) as usize..).take(turns) {
-                // A sum of very different magnitudes between simple ones.
-                let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
-                circuit
-                    .doubles(3, input, &[6.0, *sum, -1.0])
-                    .map_err(|e| format!("case {nth}, {terms:?}: {e}"))?;
-            }
+    for (nth, (terms, sum)) in cases.iter().enumerate() {
+        // If rounds take long, only one rank has the first term; the seed selects it.
+        let turns = if job.ctx.is_quick() { 4 } else { 1 };
+        for turn in (nth + (job.ctx.seed % 4) as usize..).take(turns) {
+            // A sum of very different magnitudes between simple ones.
+            let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
+            circuit
+                .doubles(3, input, &[6.0, *sum, -1.0])
+                .map_err(|e| format!("case {nth}, {terms:?}: {e}"))?;
         }
-        circuit.free()?;
-        job.meet();
     }
     Ok(())
 }

@@ -28,8 +28,8 @@ pub(super) fn whereabouts(id: u64) -> Result<(u16, u16, u16), String> {
     Ok((tni, cq, component))
 }
 
-/// Creates VCQs until no more are available; returns the last code too.
-pub(super) fn exhaust(tni: u16, flags: u64) -> Result<(Vec<Queue>, i32), String> {
+/// Creates VCQs until no more are available, for which the code is the one of these flags.
+pub(super) fn exhaust(tni: u16, flags: u64) -> Result<Vec<Queue>, String> {
     let mut all = Vec::new();
     loop {
         let mut hdl = UNTOUCHED;
@@ -40,7 +40,16 @@ pub(super) fn exhaust(tni: u16, flags: u64) -> Result<(Vec<Queue>, i32), String>
             }
             code => {
                 ensure_eq!(hdl, UNTOUCHED, "the handle after an error");
-                return Ok((all, code));
+                let expected = match flags & (EXCLUSIVE | SESSION_MODE) {
+                    0 => UTOFU_ERR_FULL,
+                    _ => UTOFU_ERR_NOT_AVAILABLE,
+                };
+                code_is(
+                    code,
+                    expected,
+                    format!("the VCQ after the last of TNI {tni}"),
+                )?;
+                return Ok(all);
             }
         }
         ensure!(all.len() < 1000, "VCQs without end");
@@ -58,8 +67,7 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
     for round in 0..2 {
         let mut all = Vec::new();
         for tni in 0..6 {
-            let (mut queues, code) = exhaust(tni, 0)?;
-            ensure_eq!(code, UTOFU_ERR_FULL, "the VCQ after the last of TNI {tni}");
+            let mut queues = exhaust(tni, 0)?;
             ensure_eq!(queues.len(), 6 * 8, "VCQs of TNI {tni}, round {round}");
             // Frees one and creates it again, with its component.
             let again = queues.swap_remove(round * 17 + usize::from(tni));
@@ -111,8 +119,7 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
     let mut all: Vec<Queue> = (0..4)
         .map(|component| Queue::with_component(0, component, 0))
         .collect::<Result<_, _>>()?;
-    let (more, _) = exhaust(0, 0)?;
-    all.extend(more);
+    all.extend(exhaust(0, 0)?);
     let ids: BTreeSet<u64> = all.iter().map(|queue| queue.id).collect();
     ensure_eq!(ids.len(), 48, "VCQs with and without component ids");
     free_all(all)
@@ -120,11 +127,9 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
 
 fn exclusive_ends(_ctx: &Ctx) -> Verdict {
     let shared = Queue::create(0, 0)?;
-    let (exclusive, code) = exhaust(0, EXCLUSIVE)?;
-    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the last exclusive");
+    let exclusive = exhaust(0, EXCLUSIVE)?;
     ensure!(!exclusive.is_empty(), "no CQ-exclusive VCQ at all");
-    let (others, code) = exhaust(0, 0)?;
-    ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
+    let others = exhaust(0, 0)?;
     let mut cqs = BTreeSet::new();
     for queue in &exclusive {
         ensure!(cqs.insert(whereabouts(queue.id)?.1), "two VCQs on a CQ");
@@ -135,11 +140,11 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
     // A freed VCQ can be shared again.
     let count = exclusive.len();
     free_all(exclusive)?;
-    let (more, _) = exhaust(0, 0)?;
+    let more = exhaust(0, 0)?;
     ensure_eq!(more.len(), count * 8, "VCQs on CQs that were exclusive");
     free_all(more)?;
     free_all(others)?;
-    let (again, _) = exhaust(0, EXCLUSIVE | THREAD_SAFE)?;
+    let again = exhaust(0, EXCLUSIVE | THREAD_SAFE)?;
     ensure_eq!(again.len(), count, "exclusive VCQs once more");
     free_all(again)?;
     shared.free()
@@ -147,15 +152,12 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
 
 fn session_ends(_ctx: &Ctx) -> Verdict {
     for tni in 0..6 {
-        let (queues, code) = exhaust(tni, SESSION_MODE)?;
-        ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the last session VCQ");
+        let queues = exhaust(tni, SESSION_MODE)?;
         ensure_eq!(queues.len(), 3 * 8, "session mode VCQs of TNI {tni}");
         let free = Queue::create(tni, 0)?;
+        let cq = whereabouts(free.id)?.1;
         for queue in &queues {
-            ensure!(
-                whereabouts(queue.id)?.1 != whereabouts(free.id)?.1,
-                "a session mode VCQ on a free mode CQ"
-            );
+            ensure!(whereabouts(queue.id)?.1 != cq, "both modes on CQ {cq}");
         }
         free.free()?;
         free_all(queues)?;
@@ -238,9 +240,7 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
         }
     }
     one.free()?;
-    other.free()?;
-    memory.free();
-    Ok(())
+    other.free()
 }
 
 fn stadds_end(_ctx: &Ctx) -> Verdict {
@@ -270,10 +270,6 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
     let end = memory.at((1 << 16) - 1);
     let again = got!(utofu_reg_mem(queue.hdl, end.cast(), 1, 0));
     queue.deregister(again)?;
-    for stadd in stadds {
-        queue.deregister(stadd)?;
-    }
-    queue.free()?;
-    memory.free();
-    Ok(())
+    for_all(stadds, |stadd| queue.deregister(stadd))?;
+    queue.free()
 }

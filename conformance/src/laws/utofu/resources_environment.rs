@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::circuit::free_gate;
 use super::kit::*;
 use super::resources::{exhaust, whereabouts};
-use crate::kit::{Child, child};
+use crate::kit::{child, program};
 
 laws! {
     environment: "resources.environment", "§4.3.2.1", 1, [create_vcq] + bare,
@@ -27,20 +27,11 @@ laws! {
         "with UNIPGAS_TOFU_PPN processes share a node: its coordinates, CQs and VBGs, no id twice; they reach each other";
 }
 
-/// A child that must succeed without output.
-fn succeeds(environment: &[(&str, &str)], body: impl FnOnce() -> Verdict) -> Verdict {
-    Child::start(environment, body)?.succeeds(&format!("with {environment:?}"))
-}
-
 /// The free mode, session mode and exclusive VCQs of TNI 2.
 fn kinds() -> Result<[usize; 3], String> {
-    let (session, code) = exhaust(2, SESSION_MODE)?;
-    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the session mode VCQs");
-    let (free, code) = exhaust(2, 0)?;
-    ensure_eq!(code, UTOFU_ERR_FULL, "after the free mode VCQs");
-    let (exclusive, code) = exhaust(2, EXCLUSIVE)?;
-    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the exclusive VCQs");
-    Ok([free.len(), session.len(), exclusive.len()])
+    let session = exhaust(2, SESSION_MODE)?.len();
+    let free = exhaust(2, 0)?.len();
+    Ok([free, session, exhaust(2, EXCLUSIVE)?.len()])
 }
 
 fn environment(_ctx: &Ctx) -> Verdict {
@@ -57,9 +48,8 @@ fn environment(_ctx: &Ctx) -> Verdict {
             ("UTOFU_NUM_EXCLUSIVE_CQS", exclusive),
             ("UTOFU_NUM_SESSION_MODE_CQS", session),
         ];
-        succeeds(&variables, || {
-            ensure_eq!(kinds()?, expected, "free, session, exclusive VCQs");
-            Ok(())
+        program(&variables, &format!("{variables:?}"), || {
+            equal!(kinds()?, expected, "free, session, exclusive VCQs")
         })?;
     }
     Ok(())
@@ -112,7 +102,7 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
         ("17", true),
         ("-3", true),
     ] {
-        succeeds(&[("UTOFU_SWAP_PROTECT", value)], || {
+        program(&[("UTOFU_SWAP_PROTECT", value)], value, || {
             let queue = Queue::create(0, 0)?;
             let other = Queue::create(0, 0)?;
             let before = locked()?;
@@ -127,10 +117,7 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
                 Ok(())
             };
             let memory = Memory::new(1 << 20);
-            let part = Memory {
-                len: 1 << 18,
-                ..memory
-            };
+            let part = memory.part(0, 1 << 18);
             let stadd = queue.register(memory)?;
             more(1024, "the registration")?;
             queue.register(memory)?;
@@ -152,16 +139,12 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
 }
 
 fn own_locks(_ctx: &Ctx) -> Verdict {
-    succeeds(&[("UTOFU_SWAP_PROTECT", "1")], || {
+    program(&[("UTOFU_SWAP_PROTECT", "1")], "own locks", || {
         let queue = Queue::create(0, 0)?;
         let before = locked()?;
         let memory = Memory::pages(64 << 12)?;
         // The program locks the second of four parts, and half of the third.
-        let part = |from: usize, pages: usize| Memory {
-            // In bounds.
-            base: memory.base.wrapping_add(from << 12),
-            len: pages << 12,
-        };
+        let part = |from: usize, pages: usize| memory.part(from << 12, pages << 12);
         let own = part(16, 24);
         // SAFETY:
         // - mapped memory of this process.
@@ -238,8 +221,7 @@ fn no_locks(_ctx: &Ctx) -> Verdict {
         post::put_piggyback8(queue.hdl, queue.id, 5, stadd, 8).noticed(0, 0)?;
         ensure_eq!(memory.get(0), 5, "the word");
         queue.deregister(other)?;
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })?;
     ensure!(
         status == 0
@@ -331,10 +313,14 @@ fn shape(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
+/// TNI, CQ and component of all VCQs that two TNIs of a node may have.
+fn places() -> impl Iterator<Item = (u16, u16, u16)> {
+    (0..2 * 9 * 8).map(|place| (place / 72, place / 8 % 9, place % 8))
+}
+
 fn shared_node(ctx: &Ctx) -> Verdict {
     set("UNIPGAS_TOFU_PPN", "2");
-    let mut at = [0u8; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let at = my_coords()?;
     ensure_eq!(at, coords(ctx.rank)?, "coordinates of the node");
     let partner = coords(ctx.rank ^ 1)?;
     ensure_eq!(at, partner, "coordinates of the other process of the node");
@@ -345,8 +331,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     let mut all = Vec::new();
     // Two TNIs are enough.
     for tni in 0..2 {
-        let (queues, code) = exhaust(tni, 0)?;
-        ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
+        let queues = exhaust(tni, 0)?;
         for queue in &queues {
             mine.insert(whereabouts(queue.id)?);
         }
@@ -362,8 +347,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     for node in 0..2 {
         let at = coords(2 * node)?;
         let mut reached = 0;
-        for place in 0..2 * 9 * 8u16 {
-            let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
+        for (tni, cq, component) in places() {
             let id = vcq_id(&at, tni, cq, component)?;
             let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
             post::armw8(queue.hdl, id, ADD, 1, to).ok(0, LOCAL | TCQ, 0)?;
@@ -377,10 +361,10 @@ fn shared_node(ctx: &Ctx) -> Verdict {
                 }
             }
         }
+        let own = all.len();
         ensure!(
-            reached > all.len(),
-            "{reached} VCQs at node {node}, {} are own",
-            all.len()
+            reached > own,
+            "{reached} VCQs at node {node}, {own} are own"
         );
     }
     ctx.sync();
@@ -404,20 +388,14 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     }
     ctx.sync();
     // Sends the number of own VBGs to the other process of the node.
-    let peer = ctx.rank ^ 1;
     let count = ids.len() as u64;
-    ensure!(count <= 16, "{count} VBGs of one process");
     ctx.sync();
     memory.set(1024, count);
     ctx.sync();
     let stadd = stadd_of(queue.id, STAG)?;
     // A VCQ of the other process: the first that answers and is not own.
     let mut theirs = None;
-    for place in 0..2 * 9 * 8u16 {
-        let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
-        if mine.contains(&(tni, cq, component)) {
-            continue;
-        }
+    for (tni, cq, component) in places().filter(|place| !mine.contains(place)) {
         let id = vcq_id(&at, tni, cq, component)?;
         post::get(queue.hdl, id, stadd + 2048, stadd_of(id, STAG)? + 1024, 8).ok(0, LOCAL, 0)?;
         if queue.next_mrq()?.0 == SUCCESS {
@@ -425,16 +403,10 @@ fn shared_node(ctx: &Ctx) -> Verdict {
             break;
         }
     }
-    ensure_eq!(
-        theirs.map(|theirs| theirs + count),
-        Some(16),
-        "VBGs that start, of ranks {} and {peer}",
-        ctx.rank
-    );
+    let both = theirs.map(|theirs| theirs + count);
+    ensure_eq!(both, Some(16), "VBGs that start, of both processes");
     ctx.sync();
-    for id in &ids {
-        free_gate(*id)?;
-    }
+    for_all(ids, free_gate)?;
     ctx.sync();
     Ok(())
 }

@@ -55,8 +55,7 @@ pub(super) fn session(
         let session = Session { queue, stadd, ids };
         body(job, &session)?;
         job.meet();
-        queue.deregister(stadd)?;
-        queue.free()
+        queue.close(stadd)
     })
 }
 
@@ -76,6 +75,14 @@ impl Session {
         flags: u64,
     ) -> Verdict {
         post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)
+    }
+
+    /// Rank 1 posts this number of puts to rank 0. They wait for arrivals, and come with a remote notice.
+    pub(super) fn answers(&self, job: &Job<'_>, number: u64) -> Verdict {
+        let own = if job.rank == 1 { number } else { 0 };
+        for_all(0..own, |_| {
+            self.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)
+        })
     }
 
     /// A put from the free mode VCQ to a rank's session mode VCQ; waits for completion.
@@ -107,41 +114,26 @@ fn waits(job: &Job<'_>, session: &Session) -> Verdict {
     if job.rank == 0 {
         for (steps, there) in [(0, 0), (3, 3), (2, 5)] {
             session.begin(job, 1, (0, 8), 8, sps(steps))?;
-            until("the puts that were started", || {
-                job.memory.get(512 + 8 * 4) != 0 || there < 5
-            })?;
-            if there == 3 {
-                job.await_word(528, 3)?;
+            if there > 0 {
+                job.await_word(504 + 8 * there as usize, there)?;
             }
             pause(2);
-            for i in 0..5u64 {
-                let expected = if i < there { i + 1 } else { 0 };
-                ensure_eq!(
-                    job.memory.get(512 + 8 * i as usize),
-                    expected,
-                    "put {i} after {there} steps"
-                );
-            }
+            let seen = job.memory.words([512, 520, 528, 536, 544]);
+            let expected = [1, 2, 3, 4, 5].map(|nth| if nth <= there { nth } else { 0 });
+            ensure_eq!(seen, expected, "puts after {there} steps");
         }
     }
     Ok(())
 }
 
 fn steps(job: &Job<'_>, session: &Session) -> Verdict {
-    let total: u64 = (0..16).sum();
-    if job.rank == 1 {
-        for _ in 0..total {
-            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-        }
-    }
+    session.answers(job, (0..16).sum())?;
     job.meet();
     if job.rank == 0 {
         for steps in 0..16u64 {
             // An SPS of 0 in the flags has the same effect as no SPS.
             session.begin(job, 1, (0, 8), 8, sps(steps))?;
-            for _ in 0..steps {
-                job.queue.notice(RMT_PUT)?;
-            }
+            job.queue.notices(0..steps, RMT_PUT)?;
             session.begin(job, 1, (0, 8), 8, 0)?;
             job.queue.mrq_is_empty()?;
         }
@@ -201,7 +193,7 @@ fn joins(job: &Job<'_>, session: &Session) -> Verdict {
             }
             2 => {
                 job.queue.notice(RMT_PUT)?;
-                let words = [0, 8, 16].map(|at| job.memory.get(at));
+                let words = job.memory.words([0, 8, 16]);
                 ensure_eq!(words, [round; 3], "what three puts have brought");
                 job.queue.mrq_is_empty()?;
             }
@@ -284,9 +276,7 @@ fn afterwards(job: &Job<'_>, session: &Session) -> Verdict {
             session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
             session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;
         } else {
-            for _ in 0..5 {
-                job.queue.notice(RMT_PUT)?;
-            }
+            job.queue.notices(0..5, RMT_PUT)?;
             ensure_eq!(job.memory.get(528), round, "the last put that was started");
         }
         job.meet();
@@ -313,14 +303,9 @@ fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
         }
     }
     job.meet();
-    if job.rank == 1 {
-        for _ in 0..=STEPS {
-            session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-        }
-    } else {
-        for _ in 0..STEPS {
-            job.queue.notice(RMT_PUT)?;
-        }
+    session.answers(job, STEPS + 1)?;
+    if job.rank == 0 {
+        job.queue.notices(0..STEPS, RMT_PUT)?;
         pause(2);
         job.queue.mrq_is_empty()?;
     }
@@ -329,8 +314,8 @@ fn lacking(job: &Job<'_>, session: &Session) -> Verdict {
 
 fn free_mode(job: &Job<'_>) -> Verdict {
     for steps in 0..16 {
-        job.put(job.right(), 8, 0, 8)
-            .ok(steps, LOCAL | REMOTE | sps(steps), 0)?;
+        let flags = LOCAL | REMOTE | sps(steps);
+        job.put(job.right(), 8, 0, 8).ok(steps, flags, 0)?;
         for _ in 0..2 {
             ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
         }
@@ -340,9 +325,7 @@ fn free_mode(job: &Job<'_>) -> Verdict {
 }
 
 fn errors(job: &Job<'_>, session: &Session) -> Verdict {
-    if job.rank == 1 {
-        session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
-    }
+    session.answers(job, 1)?;
     job.meet();
     if job.rank == 0 {
         let nowhere = stadd_of(session.ids[1], 99)?;
@@ -368,8 +351,7 @@ fn completions(job: &Job<'_>, session: &Session) -> Verdict {
                 let put = post::put(hdl, vcq, from, job.at(0, 512), 16);
                 put.ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
             }
-            session.queue.tcq_is_empty()?;
-            session.queue.mrq_is_empty()?;
+            session.queue.has_nothing()?;
         }
         job.meet();
         if job.rank == 0 {
@@ -380,23 +362,18 @@ fn completions(job: &Job<'_>, session: &Session) -> Verdict {
                 ensure_eq!(notice.rmt_stadd, job.at(0, 528), "the data's end");
             }
         } else {
-            let mut next = 1;
-            let mut arrived = 0;
+            let (mut started, mut arrived) = (Vec::new(), 0);
             for _ in 0..4 {
                 let notice = session.queue.mrq()?;
-                if notice.notice_type == RMT_PUT {
-                    ensure_eq!(notice.vcq_id, job.vcq(0), "who has put");
-                    arrived += 1;
-                    continue;
-                }
-                ensure_eq!((notice.notice_type, notice.edata), (LCL_PUT, next), "it");
                 ensure_eq!(notice.vcq_id, job.vcq(0), "the peer");
-                next += 1;
+                match notice.notice_type {
+                    LCL_PUT => started.push(notice.edata),
+                    kind => arrived += u64::from(kind == RMT_PUT),
+                }
             }
-            ensure_eq!((arrived, next), (1, 4), "remote and local notices");
-            for nth in 1..=3 {
-                ensure_eq!(session.queue.tcq()?, 10 * round + nth, "cbdata");
-            }
+            ensure_eq!((arrived, started), (1, vec![1, 2, 3]), "notices");
+            let first = 10 * round + 1;
+            session.queue.completes(first..first + 3)?;
         }
         job.meet();
     }

@@ -26,23 +26,14 @@ laws! {
 fn in_order(job: &Job<'_>) -> Verdict {
     const COMMANDS: usize = 300;
     let mut random = job.ctx.random(u64::from(job.rank));
-    let mut seen = 0;
-    let check = |cbdata: usize, seen: &mut usize| {
-        *seen += 1;
-        if cbdata == *seen {
-            Ok(())
-        } else {
-            Err(format!("cbdata {cbdata} as entry {seen}"))
-        }
-    };
-    let mut verdict = Ok(());
+    let mut seen = Vec::new();
     for nth in 1..=COMMANDS {
         let peer = random.below(u64::from(job.size)) as u32;
         let (vcq, to, here) = (job.vcq(peer), job.at(peer, 64), job.stadd + 2048);
         let kind = random.below(5);
         let length = random.below(1500) as usize;
         job.queue.post_seen(
-            |cbdata| verdict = verdict.clone().and(check(cbdata, &mut seen)),
+            |cbdata| seen.push(cbdata),
             || match kind {
                 0 => post::put(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
                 1 => post::get(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
@@ -52,11 +43,11 @@ fn in_order(job: &Job<'_>) -> Verdict {
             },
         )?;
     }
-    while seen < COMMANDS {
-        let cbdata = job.queue.tcq()?;
-        verdict = verdict.and(check(cbdata, &mut seen));
+    while seen.len() < COMMANDS {
+        seen.push(job.queue.tcq()?);
     }
-    verdict?;
+    let right = seen.iter().copied().eq(1..=COMMANDS);
+    ensure!(right, "cbdata in the order of the entries: {seen:?}");
     job.queue.tcq_is_empty()
 }
 
@@ -74,9 +65,7 @@ fn wanted_only(job: &Job<'_>) -> Verdict {
             job.put8(job.right(), 0, 1).ok(0, flags, nth)?;
         }
     }
-    for expected in wanted {
-        ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-    }
+    job.queue.completes(wanted)?;
     pause(2);
     job.queue.tcq_is_empty()
 }
@@ -87,9 +76,8 @@ fn per_block(job: &Job<'_>) -> Verdict {
     ok!(utofu_nop(job.hdl, TCQ, cb(2)));
     job.get_stride(job.right(), 1024, 2048, 4, 9, 30)
         .ok(0, TCQ, 3)?;
-    for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
-        ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-    }
+    job.queue
+        .completes([vec![1; 50], vec![2], vec![3; 30]].concat())?;
     job.queue.tcq_is_empty()
 }
 
@@ -116,9 +104,7 @@ fn overwritable(ctx: &Ctx) -> Verdict {
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
         job.memory.fill_range(source, LENGTH, 0xff);
-        for _ in 0..ROUNDS {
-            job.queue.notice(LCL_PUT)?;
-        }
+        job.queue.notices(0..ROUNDS, LCL_PUT)?;
         job.meet();
         for round in 0..ROUNDS {
             let what = "a put whose source was overwritten";
@@ -148,21 +134,14 @@ fn busy(job: &Job<'_>) -> Verdict {
         ensure!(posted > 0, "BUSY with an empty queue");
         pause(2);
         // Still full: completed commands make no room without a poll.
-        let code = job.put8(job.right(), 0, 0).code(0, TCQ, posted + 1);
-        ensure_eq!(code, BUSY, "the code when nothing was polled");
+        job.put8(job.right(), 0, 0)
+            .gives(BUSY, 0, TCQ, posted + 1)?;
         gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
-        for expected in 1..=posted {
-            ensure_eq!(job.queue.tcq()?, expected, "cbdata");
-        }
+        job.queue.completes(1..=posted)?;
         job.queue.tcq_is_empty()?;
         total += posted as u64;
     }
-    until("all additions of the left rank", || {
-        job.memory.get(0) >= total
-    })?;
-    job.meet();
-    ensure_eq!(job.memory.get(0), total, "additions of the left rank");
-    Ok(())
+    job.sum_arrives(total)
 }
 
 fn busy_and_quiet(job: &Job<'_>) -> Verdict {
@@ -183,11 +162,7 @@ fn busy_and_quiet(job: &Job<'_>) -> Verdict {
     job.write(job.right(), 8, total)?;
     job.meet();
     let theirs = job.memory.get(8);
-    until("all additions of the left rank", || {
-        job.memory.get(0) >= theirs
-    })?;
-    job.meet();
-    ensure_eq!(job.memory.get(0), theirs, "additions of the left rank");
+    job.sum_arrives(theirs)?;
     job.queue.mrq_is_empty()
 }
 
@@ -206,13 +181,9 @@ fn unread(_: &Ctx) -> Verdict {
     }
     ensure_eq!((count(&one)?, count(&two)?), (15, 15), "entries of the CQ");
     ensure_eq!(count(&elsewhere)?, 0, "entries of another CQ");
-    for expected in 1..=10 {
-        ensure_eq!(one.tcq()?, expected, "cbdata");
-    }
+    one.completes(1..=10)?;
     ensure_eq!(count(&one)?, 5, "entries of the other VCQ");
-    for expected in 1..=5 {
-        ensure_eq!(two.tcq()?, expected, "cbdata");
-    }
+    two.completes(1..=5)?;
     two.tcq_is_empty()?;
     ensure_eq!((count(&one)?, count(&two)?), (0, 0), "entries in the end");
     elsewhere.free()?;

@@ -43,17 +43,13 @@ fn one_vcq(job: &Job<'_>) -> Verdict {
     let seen = seen.into_inner();
     let wrong = seen.iter().find(|seen| **seen != 1);
     ensure_eq!(wrong, None, "entries of a command, other than one");
-    for _ in 0..THREADS * EACH / 2 {
-        job.queue.notice(LCL_PUT)?;
-    }
-    job.queue.tcq_is_empty()?;
-    job.queue.mrq_is_empty()?;
+    job.queue.notices(0..THREADS * EACH / 2, LCL_PUT)?;
+    job.queue.has_nothing()?;
     job.meet();
     until("all additions", || {
         job.memory.get(0) >= (THREADS * EACH / 2) as u64
     })?;
-    ensure_eq!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions");
-    Ok(())
+    equal!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions")
 }
 
 /// Each thread uses a separate VCQ to add to the word of the right rank.
@@ -72,8 +68,7 @@ fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
                 ensure_eq!(queue.tcq()?, nth as usize + 1, "cbdata");
                 ensure_eq!(queue.notice(LCL_ARMW)?.edata, nth % 256, "edata");
             }
-            queue.tcq_is_empty()?;
-            queue.mrq_is_empty()
+            queue.has_nothing()
         })?;
         job.meet();
         ensure_eq!(job.memory.get(0), 2 * EACH, "additions");

@@ -1,5 +1,6 @@
 //! §3.2 TNI query, §3.9 supplemental features, tables 6.1 to 6.5.
 
+use super::circuit::{free_gates, gates};
 use super::kit::*;
 
 laws! {
@@ -41,6 +42,24 @@ pub(super) fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     Ok(tnis)
 }
 
+/// The capabilities of one-sided communication.
+fn onesided(tni: u16) -> Result<&'static utofu_onesided_caps, String> {
+    let mut caps = null_mut();
+    ok!(utofu_query_onesided_caps(tni, &mut caps));
+    // SAFETY:
+    // - memory that the implementation manages and keeps (see `managed`).
+    Ok(unsafe { &*caps })
+}
+
+/// The capabilities of barrier communication.
+fn barrier(tni: u16) -> Result<&'static utofu_barrier_caps, String> {
+    let mut caps = null_mut();
+    ok!(utofu_query_barrier_caps(tni, &mut caps));
+    // SAFETY:
+    // - as in `onesided`.
+    Ok(unsafe { &*caps })
+}
+
 /// The TNIs of a process with a node to itself.
 fn all_tnis(barrier: bool) -> Result<Vec<u16>, String> {
     let tnis = tnis(barrier)?;
@@ -50,8 +69,7 @@ fn all_tnis(barrier: bool) -> Result<Vec<u16>, String> {
 
 fn onesided_tnis(_: &Ctx) -> Verdict {
     for tni in all_tnis(false)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_onesided_caps(tni, &mut caps));
+        onesided(tni)?;
         Queue::create(tni, 0)?.free()?;
     }
     Ok(())
@@ -59,22 +77,15 @@ fn onesided_tnis(_: &Ctx) -> Verdict {
 
 fn barrier_tnis(_: &Ctx) -> Verdict {
     for tni in all_tnis(true)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_barrier_caps(tni, &mut caps));
-        let mut vbgs = [0];
-        ok!(utofu_alloc_vbg(tni, 1, 0, vbgs.as_mut_ptr()));
-        ok!(utofu_free_vbg(vbgs.as_mut_ptr(), 1));
+        barrier(tni)?;
+        free_gates(&gates::<1>(tni, 0)?)?;
     }
     Ok(())
 }
 
 fn onesided_caps(_: &Ctx) -> Verdict {
     for tni in all_tnis(false)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_onesided_caps(tni, &mut caps));
-        // SAFETY:
-        // - memory that the implementation manages and keeps (see `managed`).
-        let caps = unsafe { &*caps };
+        let caps = onesided(tni)?;
         ensure_eq!(caps.flags, 0b11, "flags: session mode and ARMW");
         ensure_eq!(caps.armw_ops, 0b11_1111, "ARMW operations");
         ensure_eq!(caps.num_cmp_ids, 8, "component ids");
@@ -93,11 +104,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
 
 fn barrier_caps(_: &Ctx) -> Verdict {
     for tni in all_tnis(true)? {
-        let mut caps = null_mut();
-        ok!(utofu_query_barrier_caps(tni, &mut caps));
-        // SAFETY:
-        // - memory that the implementation manages and keeps (see `managed`).
-        let caps = unsafe { &*caps };
+        let caps = barrier(tni)?;
         ensure_eq!(caps.flags, 0, "flags");
         ensure_eq!(caps.reduce_ops, 0b1_1111_1110, "reductions");
         ensure_eq!(caps.max_uint64_reduction, 6, "integers");
@@ -107,14 +114,10 @@ fn barrier_caps(_: &Ctx) -> Verdict {
 }
 
 fn managed(_: &Ctx) -> Verdict {
-    let (mut first, mut second) = (null_mut(), null_mut());
-    ok!(utofu_query_onesided_caps(TNI, &mut first));
-    ok!(utofu_query_onesided_caps(TNI, &mut second));
-    ensure_eq!(first, second, "capabilities of one-sided communication");
-    let (mut first, mut second) = (null_mut(), null_mut());
-    ok!(utofu_query_barrier_caps(TNI, &mut first));
-    ok!(utofu_query_barrier_caps(TNI, &mut second));
-    ensure_eq!(first, second, "capabilities of barrier communication");
+    let same = std::ptr::eq(onesided(TNI)?, onesided(TNI)?);
+    ensure!(same, "capabilities of one-sided communication");
+    let same = std::ptr::eq(barrier(TNI)?, barrier(TNI)?);
+    ensure!(same, "capabilities of barrier communication");
     Ok(())
 }
 
@@ -123,13 +126,11 @@ fn versions(_: &Ctx) -> Verdict {
     c!(utofu_query_tofu_version(&mut major, &mut minor));
     ensure_eq!((major, minor), (3, 0), "version of the Tofu interconnect");
     c!(utofu_query_utofu_version(&mut major, &mut minor));
-    ensure_eq!((major, minor), (1, 0), "version of uTofu");
-    Ok(())
+    equal!((major, minor), (1, 0), "version of uTofu")
 }
 
 fn own_coordinates(ctx: &Ctx) -> Verdict {
-    let mut own = [u8::MAX; 6];
-    ok!(utofu_query_my_coords(own.as_mut_ptr()));
+    let own = my_coords()?;
     ensure_eq!(own, coords(ctx.rank)?, "coordinates of the process");
     for rank in (0..ctx.size).filter(|rank| *rank != ctx.rank) {
         ensure!(coords(rank)? != own, "rank {rank} is at the same {own:?}");

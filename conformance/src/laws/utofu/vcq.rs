@@ -138,8 +138,7 @@ fn path_chosen(job: &Job<'_>) -> Verdict {
     job.memory.set(0, 0x77);
     post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).noticed(0, 0)?;
     job.meet();
-    ensure_eq!(job.memory.get(8), 0x77, "what was put");
-    Ok(())
+    equal!(job.memory.get(8), 0x77, "what was put")
 }
 
 fn contexts(job: &Job<'_>) -> Verdict {
@@ -161,16 +160,14 @@ fn contexts(job: &Job<'_>) -> Verdict {
     second.tcq_is_empty()?;
     job.meet();
     second.mrq_is_empty()?;
-    second.deregister(memory)?;
-    second.free()
+    second.close(memory)
 }
 
 fn again(ctx: &Ctx) -> Verdict {
     let memory = Memory::new(256);
     for round in 1..=20u64 {
         let queue = Queue::with_component(TNI, 2, 0)?;
-        queue.tcq_is_empty()?;
-        queue.mrq_is_empty()?;
+        queue.has_nothing()?;
         ensure_eq!(queue.unread_tcq()?, 0, "unread entries of a new VCQ");
         let stadd = queue.register_as(memory, 5)?;
         ctx.sync();
@@ -197,18 +194,16 @@ fn again(ctx: &Ctx) -> Verdict {
         })?;
         ensure_eq!(got, round, "what the get has read");
         ctx.sync();
-        queue.deregister(stadd)?;
-        queue.free()?;
+        queue.close(stadd)?;
         ctx.sync();
     }
-    memory.free();
     Ok(())
 }
 
 fn freed_handle(_: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 4, 0)?;
-    queue.free()?;
     let mut id = 0;
+    queue.free()?;
     gives! { UTOFU_ERR_INVALID_VCQ_HDL:
         utofu_query_vcq_id(queue.hdl, &mut id);
         utofu_free_vcq(queue.hdl);
