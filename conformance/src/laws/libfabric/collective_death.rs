@@ -4,7 +4,6 @@ use super::collective::{COLLECTIVE, Club, address_of};
 use super::collective_data::{Deed, KINDS, NAMES, deed};
 use super::death::{ended, reset, victim};
 use super::kit::*;
-use super::station::close;
 use super::waiting::readable;
 
 laws! {
@@ -70,7 +69,7 @@ fn waits(ctx: &Ctx) -> Verdict {
     while !open.is_empty() {
         let error = reset(&job, "an operation of a group with a dead member", job.tx)?;
         ensure_eq!(error.flags, FI_COLLECTIVE, "the flags of a failure");
-        let context = error.op_context.addr();
+        let context = error.context();
         let at = open.iter().position(|known| *known == context);
         let at = at.ok_or_else(|| format!("the operation {context} has ended twice"))?;
         open.swap_remove(at);
@@ -144,10 +143,10 @@ fn succeeds(job: &Job<'_>, context: usize, failure: c_int) -> Result<bool, Strin
     drop(looks);
     if code == AVAIL {
         let error = job.tx.fails(failure, "an operation")?;
-        ensure_eq!(error.op_context.addr(), context, "the context of a failure");
+        ensure_eq!(error.context(), context, "the context of a failure");
         return Ok(false);
     }
-    let seen = (code, entry.op_context.addr());
+    let seen = (code, entry.context());
     ensure_eq!(seen, (1, context), "the end of an operation");
     Ok(true)
 }
@@ -250,7 +249,7 @@ fn sleeping(ctx: &Ctx) -> Verdict {
     club.begin_barrier(all, 6)?;
     job.meet();
     let error = super::death::waited(&job, "a barrier", job.tx)?;
-    ensure_eq!(error.op_context.addr(), 6, "the context");
+    ensure_eq!(error.context(), 6, "the context");
     close(all)?;
     let objects = (club.ep, club.eq);
     over(job, objects)

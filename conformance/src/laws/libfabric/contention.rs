@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::matrix::Call;
-use super::station::{Plan, Station};
 use super::value::*;
 use crate::law::Random;
 
@@ -68,8 +67,7 @@ fn families(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     let found = job.fetch(1, 24, READ, 0)?;
-    ensure_eq!(found, each * u64::from(job.size), "the count");
-    Ok(())
+    equal!(found, each * u64::from(job.size), "the count")
 }
 
 /// The operands of a rank. Factors are odd: the product modulo 2^64 keeps its information.
@@ -141,8 +139,7 @@ fn masks(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     let expected = (0..4).fold(0, |all, rank| all | (each & 0xffff) << (16 * rank));
-    ensure_eq!(job.fetch(0, 32, READ, 0)?, expected, "all bits");
-    Ok(())
+    equal!(job.fetch(0, 32, READ, 0)?, expected, "all bits")
 }
 
 fn narrow(job: &Job<'_>) -> Verdict {
@@ -250,7 +247,7 @@ fn borders(job: &Job<'_>) -> Verdict {
 fn instances(job: &Job<'_>) -> Verdict {
     let each = many(job.ctx, 20);
     let other = Station::open(&Plan::DEFAULT)?;
-    let names = (0..job.size).map(|rank| job.ctx.told(rank).unwrap_or_default());
+    let names = (0..job.size).map(|rank| job.heard(rank));
     for name in names {
         other.insert(&name[..NAME])?;
     }

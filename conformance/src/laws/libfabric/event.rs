@@ -1,10 +1,8 @@
 //! Event queues (fi_eq(3)).
 
-use std::ptr::null;
 use std::time::Instant;
 
 use super::kit::*;
-use super::station::{Plan, close};
 use super::waiting::readable;
 
 laws! {

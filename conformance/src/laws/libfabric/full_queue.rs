@@ -2,11 +2,9 @@
 //! operation is done once and reported once. With room, the call succeeds. See `flood` for queues towards stopped or dying peers.
 
 use super::kit::*;
-use super::srx::with_shared;
-use super::station::{Plan, close, vector};
+use super::srx::{Shared, with_shared};
 use super::told::*;
 use super::work::{Word, atomic_op, message_op, queue, work};
-use crate::kit::until_ok;
 
 laws! {
     transmits with(&ORDERED, 256): "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
@@ -15,7 +13,7 @@ laws! {
     receives with(&ORDERED, 256): "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
         [recv, trecv, cancel, send],
         "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
-    shared: "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
+    shared with_shared(&ORDERED, 1): "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
         "so does a context of receives that endpoints share";
     completions: "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
         "more completions and failures than queues have room for are told once each, in order, and no queue is overrun";
@@ -51,7 +49,7 @@ fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, Strin
 /// The number that rank `rank` publishes with [`tell_number`].
 fn hear_number(job: &Job<'_>, rank: u32) -> Result<usize, String> {
     job.meet();
-    let told = job.ctx.told(rank).unwrap_or_default();
+    let told = job.heard(rank);
     let bytes = told.try_into().map_err(|_| "not a number")?;
     Ok(u64::from_le_bytes(bytes) as usize)
 }
@@ -127,11 +125,11 @@ fn transmits(job: &Job<'_>) -> Verdict {
         match job.tx.read() {
             (AVAIL, _) => {
                 let error = job.tx.take_error()?;
-                let seen = (error.err, error.op_context.addr());
+                let seen = (error.err, error.context());
                 ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
                 taken_back += 1;
             }
-            (1, entry) => told.note(entry.op_context.addr())?,
+            (1, entry) => told.note(entry.context())?,
             _ => {}
         }
         Ok(told.all() >= count)
@@ -169,7 +167,7 @@ fn receive_queue(
         job.meet();
         return Ok(());
     }
-    let (room, none) = (Memory::new(8 * TOO_MANY), null_mut());
+    let (room, none) = (Buffer::new(8 * TOO_MANY), null_mut());
     let post = |nth: usize| {
         let (place, context) = (room.at(8 * nth).cast(), cx(nth));
         match nth % 2 {
@@ -183,7 +181,7 @@ fn receive_queue(
     ensure_eq!((post(0), post(1)), (AGAIN, AGAIN), "receives without room");
     ensure_eq!(call!(obj owner, cancel(cx(0))), 0, "fi_cancel");
     let error = rx.fails(FI_ECANCELED, "the receive that was taken back")?;
-    ensure_eq!(error.op_context.addr(), 0, "its context");
+    ensure_eq!(error.context(), 0, "its context");
     let seen = call!(obj owner, rx_size_left());
     ensure_eq!(seen, 1, "fi_rx_size_left with room for one");
     let seen = (post(count), post(1));
@@ -191,7 +189,7 @@ fn receive_queue(
     tell_number(job, count);
     let mut next = [2, 1];
     for _ in 0..2 * SOME {
-        let context = rx.next()?.op_context.addr();
+        let context = rx.next()?.context();
         let kind = context % 2;
         ensure_eq!(context, next[kind], "the receive that a message takes");
         let nth = (next[kind] as u64 - 1) / 2;
@@ -212,13 +210,11 @@ fn receives(job: &Job<'_>) -> Verdict {
     receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
 }
 
-fn shared(ctx: &Ctx) -> Verdict {
-    with_shared(ctx, &ORDERED, 1, |job, shared, addresses| {
-        let place = shared.map_or((job.rx, job.ep), |shared| {
-            (shared.endpoints[0].rx, shared.srx)
-        });
-        receive_queue(job, job.station.sizes().1, place, addresses[0])
-    })
+fn shared(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
+    let place = shared.map_or((job.rx, job.ep), |shared| {
+        (shared.endpoints[0].rx, shared.srx)
+    });
+    receive_queue(job, job.station.sizes().1, place, addresses[0])
 }
 
 fn completions(ctx: &Ctx) -> Verdict {
@@ -236,7 +232,7 @@ fn completions(ctx: &Ctx) -> Verdict {
             job.meet();
             return job.tx.is_empty();
         }
-        let room = Memory::new(8 * COUNT);
+        let room = Buffer::new(8 * COUNT);
         for nth in 0..COUNT {
             let place = room.at(8 * nth).cast();
             ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
@@ -272,7 +268,7 @@ fn completions(ctx: &Ctx) -> Verdict {
             if job.tx.read().0 == AVAIL {
                 let error = job.tx.take_error()?;
                 ensure_eq!(error.err, FI_ENOKEY, "a failure");
-                told.note(error.op_context.addr())?;
+                told.note(error.context())?;
             }
             Ok(told.all() == COUNT)
         })?;
@@ -280,7 +276,6 @@ fn completions(ctx: &Ctx) -> Verdict {
         told.ensure(|_| 1)?;
         job.meet();
         job.tx.is_empty()?;
-        room.free();
         Ok(())
     })
 }
@@ -314,8 +309,7 @@ fn selective(job: &Job<'_>) -> Verdict {
     job.tx.of(count)?;
     job.meet();
     let left = 8 * job.left() as usize;
-    ensure_eq!(job.memory.get(left), 1, "what the other one wrote");
-    Ok(())
+    equal!(job.memory.get(left), 1, "what the other one wrote")
 }
 
 fn data(job: &Job<'_>) -> Verdict {

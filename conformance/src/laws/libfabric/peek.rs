@@ -1,9 +1,6 @@
 //! Peeking at tagged messages, and claiming them (fi_tagged(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 use super::tagged::{message, part, trecv, tsend};
 
 laws! {
@@ -41,7 +38,7 @@ fn found(
             (AVAIL, _) => {
                 looks.again();
                 let error = job.rx.fails(FI_ENOMSG, "looking for a message")?;
-                ensure_eq!(error.op_context.addr(), context, "the context");
+                ensure_eq!(error.context(), context, "the context");
             }
             (code, _) => return Err(format!("looking for a message: {}", code_name(code))),
         }
@@ -59,7 +56,7 @@ fn peek(job: &Job<'_>) -> Verdict {
     }
     for _ in 0..3 {
         let entry = found(job, (5, 0), 8, 0)?;
-        let seen = (entry.op_context.addr(), entry.len, entry.tag);
+        let seen = (entry.context(), entry.len, entry.tag);
         ensure_eq!(seen, (8, 9000, 5), "context, length and tag");
     }
     ensure_eq!(found(job, (4, 1), 8, 0)?.tag, 4, "the first that matches");

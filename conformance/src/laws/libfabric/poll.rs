@@ -1,7 +1,6 @@
 //! Poll sets (fi_poll(3)).
 
 use super::kit::*;
-use super::station::{Plan, close};
 
 laws! {
     news with(&Plan::DEFAULT.counters(&[FI_SEND | FI_RECV]), 256):

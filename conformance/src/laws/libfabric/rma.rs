@@ -1,9 +1,6 @@
 //! Reads and writes of remote memory (fi_rma(3)), and bindings of regions (fi_mr(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     lengths with(&Plan::DEFAULT, 2 << 20): "rma.lengths", "fi_rma(3)", 2, [write, read],
@@ -206,6 +203,5 @@ fn regions(job: &Job<'_>) -> Verdict {
     ok!(fid mr, control(FI_ENABLE, null_mut()));
     gives!(FI_EINVAL, fid mr, bind(null_mut(), 0));
     gives!(FI_ENOSYS, fid mr, bind(domain.cast(), 0));
-    ensure_eq!(job.fetch(0, 8, SUM, 1)?, 0, "the word");
-    Ok(())
+    equal!(job.fetch(0, 8, SUM, 1)?, 0, "the word")
 }

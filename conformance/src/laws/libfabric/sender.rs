@@ -1,7 +1,6 @@
 //! Messages from senders that are not in the address vector (FI_SOURCE_ERR of fi_getinfo(3), fi_cq(3)).
 
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     named: "cq.sender", "fi_cq(3) FI_EADDRNOTAVAIL", 2, [recv, trecv, av_insert, cq_readerr, cq_readfrom, cntr_read],
@@ -89,7 +88,7 @@ const NAMES: u64 = FI_MSG | FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR | FI_MULTI_REC
 fn named(ctx: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT.caps(NAMES).counters(&[FI_RECV]);
     heard(ctx, &plan, 6, |job| {
-        let name = job.ctx.told(1).unwrap_or_default()[..NAME].to_vec();
+        let name = job.heard(1)[..NAME].to_vec();
         let buffers = [
             Buffer::Own(2 * NAME),
             Buffer::Own(10),
@@ -125,8 +124,7 @@ fn named(ctx: &Ctx) -> Verdict {
         }
         let counter = job.station.counters[0];
         let seen = (value_of(counter), errors_of(counter));
-        ensure_eq!(seen, (6, 0), "receives that the counter has counted");
-        Ok(())
+        equal!(seen, (6, 0), "receives that the counter has counted")
     })
 }
 
@@ -148,8 +146,7 @@ fn several(ctx: &Ctx) -> Verdict {
         // SAFETY:
         // - in bounds; the provider writes it through a pointer.
         let seen = unsafe { words.as_ptr().read_volatile() };
-        ensure_eq!(seen, 0, "the message");
-        Ok(())
+        equal!(seen, 0, "the message")
     })
 }
 
@@ -164,10 +161,6 @@ fn old(ctx: &Ctx) -> Verdict {
         let (error, said) = error_of(job, Buffer::Old)?;
         let seen = error.err_data_size;
         ensure_eq!(seen, UNTOUCHED, "the member that is not there");
-        same(
-            &said,
-            &job.ctx.told(1).unwrap_or_default()[..NAME],
-            "the sender's name",
-        )
+        same(&said, &job.heard(1)[..NAME], "the sender's name")
     })
 }

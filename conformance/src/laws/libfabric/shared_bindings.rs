@@ -1,12 +1,9 @@
 //! Bindings of shared contexts, and refused bindings (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::shared::message;
 use super::srx::*;
-use super::station::{Plan, av_attr, close, name_of, open_queue};
 
 laws! {
     left with(&Plan::DEFAULT, 256): "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
@@ -23,7 +20,7 @@ fn left(job: &Job<'_>) -> Verdict {
     if job.rank > 0 {
         for _ in 0..3 {
             job.meet();
-            let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
+            let to = job.known(0)?;
             send(job, to, &[7; 8])?;
             job.tx.of(1)?;
             // No receive takes this second message.
@@ -34,7 +31,7 @@ fn left(job: &Job<'_>) -> Verdict {
         return Ok(());
     }
     let mut shared = Shared::open(job, &Plan::DEFAULT, 3)?;
-    let buffer = Memory::new(24);
+    let buffer = Buffer::new(24);
     shared.receive(buffer.base, 8, 0)?;
     for nth in 0..3 {
         let own = shared.endpoints.remove(0);
@@ -53,7 +50,6 @@ fn left(job: &Job<'_>) -> Verdict {
         shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
     }
     close(shared.srx)?;
-    buffer.free();
     Ok(())
 }
 
@@ -127,7 +123,7 @@ fn wrong(job: &Job<'_>) -> Verdict {
     close(stranger)?;
     close(av)?;
 
-    let other = super::station::Station::without_endpoint(&Plan::DEFAULT)?;
+    let other = Station::without_endpoint(&Plan::DEFAULT)?;
     let mut foreign: *mut fid_ep = null_mut();
     ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
     let apart = bare(job, &mut asked, job.station.av)?;
@@ -160,7 +156,7 @@ fn transmits(job: &Job<'_>) -> Verdict {
         ok!(fid ep, control(FI_ENABLE, null_mut()));
         own.push((ep, queue, counter));
     }
-    let words = Memory::new(8 * 3 * each);
+    let words = Buffer::new(8 * 3 * each);
     for nth in 0..3 * each {
         ok!(msg job.ep, recv(words.at(8 * nth).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
     }
@@ -199,7 +195,6 @@ fn transmits(job: &Job<'_>) -> Verdict {
         close(counter)?;
     }
     close(stx)?;
-    words.free();
     Ok(())
 }
 

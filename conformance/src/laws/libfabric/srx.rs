@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::library::{Info, getinfo};
-use super::station::{Plan, close, name_of, open_queue};
 
 /// The endpoints of rank 0, and their shared receive context.
 pub(super) struct Shared {

@@ -1,7 +1,6 @@
 //! Tagged messages (fi_tagged(3)).
 
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     matching with(&Plan::DEFAULT, 256): "tagged.match", "fi_tagged(3)", 2, [tsend, trecv] + ordering,
@@ -74,16 +73,14 @@ fn matching(job: &Job<'_>) -> Verdict {
         for _ in 0..COUNT {
             job.tx.of(100)?;
             let entry = job.rx.next()?;
-            let receive = entry.op_context.addr();
+            let receive = entry.context();
             let Some(Some(nth)) = expected.get(receive) else {
                 return Err(format!(
                     "round {round}: receive {receive} ({:x?}) takes a message with tag {:#x}",
                     wanted[receive], entry.tag
                 ));
             };
-            // SAFETY:
-            // - in bounds; the provider writes it through a pointer.
-            let seen = unsafe { (&raw const buffers[receive]).read_volatile() };
+            let seen = current(&buffers[receive]);
             ensure_eq!(
                 (u64::from_le_bytes(seen), entry.tag),
                 (*nth as u64, tags[*nth]),
@@ -147,22 +144,19 @@ fn in_order(job: &Job<'_>) -> Verdict {
 fn apart(job: &Job<'_>) -> Verdict {
     let mut buffers = [[0u8; 8]; 2];
     let [plain, tagged] = &mut buffers;
-    super::message::receive(job, plain, 1)?;
+    job.receive(plain, 1)?;
     trecv(job, tagged, (0, u64::MAX), 2)?;
     job.meet();
     tsend(job, 0, &[2; 8], 4)?;
     ensure_eq!(job.rx.of(2)?.flags, FI_TAGGED | FI_RECV, "the flags");
     job.meet();
-    super::message::send(job, job.right(), &[1; 8], 3)?;
+    job.send(job.right(), &[1; 8], 3)?;
     ensure_eq!(job.rx.of(1)?.flags, FI_MSG | FI_RECV, "the flags");
     let seen = job.tx.of(4)?.flags;
     ensure_eq!(seen, FI_TAGGED | FI_SEND, "the sender's flags");
     ensure_eq!(job.tx.of(3)?.flags, FI_MSG | FI_SEND, "the sender's flags");
-    // SAFETY:
-    // - valid memory; the provider writes it through pointers.
-    let seen = unsafe { (&raw const buffers).read_volatile() };
-    ensure_eq!(seen, [[1; 8], [2; 8]], "the messages");
-    Ok(())
+    let seen = current(&buffers);
+    equal!(seen, [[1; 8], [2; 8]], "the messages")
 }
 
 /// A message of one piece: to the right neighbour, or from any sender.
@@ -224,9 +218,7 @@ fn kinds(job: &Job<'_>) -> Verdict {
                 "flags, tag and length of call {send}"
             );
             ensure!(!has_data || entry.data == 77, "the data of call {send}");
-            // SAFETY:
-            // - valid memory; the provider writes it through a pointer.
-            let seen = unsafe { (&raw const buffer).read_volatile() };
+            let seen = current(&buffer);
             same(&seen, &bytes, "the message")?;
             if !matches!(send, 3 | 5) {
                 job.tx.of(3)?;
@@ -241,7 +233,7 @@ fn cut(job: &Job<'_>) -> Verdict {
     trecv(job, &mut buffer[..50], (9, 0), 2)?;
     tsend(job, 9, &[7; 80], 3)?;
     let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-    let seen = (error.op_context.addr(), error.tag, error.len, error.olen);
+    let seen = (error.context(), error.tag, error.len, error.olen);
     ensure_eq!(seen, (2, 9, 50, 30), "context, tag, length, excess");
     let expected = [[7; 50].as_slice(), &[0; 10]].concat();
     same(&buffer, &expected, "the buffer")?;

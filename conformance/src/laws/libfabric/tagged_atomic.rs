@@ -2,7 +2,6 @@
 
 use super::death::{WAITS, survived, victim, waited};
 use super::kit::*;
-use super::station::Plan;
 use super::tagged::{trecv, tsend};
 
 laws! {
@@ -70,9 +69,7 @@ fn buffer_of(words: &mut [u64]) -> &mut [u8] {
 }
 
 fn seen(words: &[u64], nth: usize) -> u64 {
-    // SAFETY:
-    // - in bounds by the index; the provider writes it through a pointer.
-    unsafe { (&raw const words[nth]).read_volatile() }
+    current(&words[nth])
 }
 
 /// Waits for the end of a receive that an atomic has used. Returns its context.
@@ -80,7 +77,7 @@ fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     let entry = job.rx.next()?;
     let expected = (FI_ATOMIC | FI_TAGGED | FI_RECV, len);
     ensure_eq!((entry.flags, entry.len), expected, "flags and length");
-    Ok(entry.op_context.addr())
+    Ok(entry.context())
 }
 
 fn counted(job: &Job<'_>) -> Verdict {
@@ -140,7 +137,7 @@ fn matched(job: &Job<'_>) -> Verdict {
             let mut ends = [false; 3];
             for _ in 0..3 {
                 let entry = job.rx.next()?;
-                let nth = entry.op_context.addr();
+                let nth = entry.context();
                 ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
                 let kind = if nth == 1 { 0 } else { FI_ATOMIC };
                 let found = entry.flags;
@@ -183,14 +180,14 @@ fn failing(ctx: &Ctx) -> Verdict {
                 let mut words = [1, 2, 3u64];
                 trecv(job, buffer_of(&mut words), (nth as u64, 0), nth)?;
                 let error = job.rx.fails(errno, "the receive")?;
-                let found = (error.op_context.addr(), error.len);
+                let found = (error.context(), error.len);
                 ensure_eq!(found, (nth, 0), "its context and length");
                 let found = [0, 1, 2].map(|nth| seen(&words, nth));
                 ensure_eq!(found, [1, 2, 3], "the buffer");
             } else {
                 Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
                 let error = job.tx.fails(errno, "the operation")?;
-                ensure_eq!(error.op_context.addr(), MINE, "its context");
+                ensure_eq!(error.context(), MINE, "its context");
             }
         }
         let mut attr = fi_atomic_attr { count: 0, size: 0 };
@@ -215,7 +212,6 @@ fn dead(job: &Job<'_>) -> Verdict {
     let mut call = Call::new(3, 0, &[1]);
     call.post(job, victim(job), SUM, true)?;
     let error = waited(job, "an atomic that nobody has a buffer for", job.tx)?;
-    ensure_eq!(error.op_context.addr(), MINE, "the context");
-    ensure_eq!(call.before(0), 0, "the result");
-    Ok(())
+    ensure_eq!(error.context(), MINE, "the context");
+    equal!(call.before(0), 0, "the result")
 }

@@ -1,7 +1,6 @@
 //! Triggered operations and deferred work (fi_trigger(3) of libfabric 1.17).
 
 use super::kit::*;
-use super::station::{Plan, close};
 use super::work::*;
 
 laws! {
@@ -296,7 +295,7 @@ fn cancelled(job: &Job<'_>) -> Verdict {
     let code = call!(obj job.ep, cancel((&raw mut waits).cast()));
     ensure_eq!(code, 0, "fi_cancel");
     let error = job.tx.fails(FI_ECANCELED, "the triggered write")?;
-    let seen = error.op_context.addr();
+    let seen = error.context();
     ensure_eq!(seen, (&raw mut waits).addr(), "its context");
     ok!(obj other, add(100));
     job.tx.is_empty()?;

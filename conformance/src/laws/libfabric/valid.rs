@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::matrix::Call;
-use super::station::Plan;
 use super::value::*;
 use crate::law::not_offered;
 

@@ -1,10 +1,7 @@
 //! Wait sets (fi_poll(3)).
 
-use std::ptr::null;
-
 use super::death::survived;
 use super::kit::*;
-use super::station::{Plan, Station, close};
 
 laws! {
     news with(&Plan::DEFAULT, 256): "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
@@ -100,11 +97,10 @@ impl Listener {
 
 fn news(job: &Job<'_>) -> Verdict {
     let listener = Listener::open(job)?;
-    job.ctx.tell(&super::station::name_of(listener.ep)?);
+    job.ctx.tell(&name_of(listener.ep)?);
     job.meet();
-    let told = job.ctx.told(job.right()).unwrap_or_default();
-    let to = job.station.insert(&told)?;
-    let word = Memory::new(8);
+    let to = job.known(job.right())?;
+    let word = Buffer::new(8);
     for round in 0..3u64 {
         ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
         job.meet();
@@ -121,11 +117,10 @@ fn news(job: &Job<'_>) -> Verdict {
                 break;
             }
         }
-        ensure_eq!(entry.op_context.addr(), 4, "the receive");
+        ensure_eq!(entry.context(), 4, "the receive");
         word.holds(0, &bytes, "the message")?;
         ensure_eq!(value_of(listener.counter), round + 1, "the counter");
     }
-    word.free();
     job.meet();
     listener.close()
 }
@@ -162,7 +157,7 @@ fn closed(job: &Job<'_>) -> Verdict {
                 match round % 4 {
                     0 => {
                         let queue = at as *mut fid_cq;
-                        call!(obj queue, sread(room, 1, std::ptr::null(), -1))
+                        call!(obj queue, sread(room, 1, null(), -1))
                     }
                     1 => {
                         let counter = at as *mut fid_cntr;
@@ -235,7 +230,7 @@ fn dead(job: &Job<'_>) -> Verdict {
         job.ctx.dies();
     }
     let listener = Listener::open(job)?;
-    let (word, from) = (Memory::new(8), job.peer(victim).address);
+    let (word, from) = (Buffer::new(8), job.peer(victim).address);
     ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
     loop {
         ok!(obj listener.set, wait(LONG));
@@ -246,7 +241,6 @@ fn dead(job: &Job<'_>) -> Verdict {
         }
     }
     ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
-    word.free();
     listener.close()?;
     Ok(())
 }
