@@ -49,10 +49,18 @@ pub(super) const EMPTY: fi_av_set_attr = fi_av_set_attr {
 };
 
 /// Creates a set with these attributes.
-fn set_of(station: &Station, mut attr: fi_av_set_attr) -> Result<*mut fid_av_set, String> {
-    let mut set = null_mut();
-    ok!(obj station.av, av_set(&mut attr, &mut set, null_mut()));
-    Ok(set)
+pub(super) fn set_of(
+    station: &Station,
+    mut attr: fi_av_set_attr,
+) -> Result<*mut fid_av_set, String> {
+    Ok(open!(obj station.av, av_set(&mut attr)))
+}
+
+/// A set's address.
+fn place_of(set: *mut fid_av_set) -> Result<u64, String> {
+    let mut at = 0;
+    ok!(obj set, addr(&mut at));
+    Ok(at)
 }
 
 /// A group's address.
@@ -64,8 +72,7 @@ pub(super) fn address_of(group: *mut fid_mc) -> u64 {
 
 impl<'a> Club<'a> {
     pub(super) fn open(job: &'a Job<'a>, plan: &Plan<'_>) -> Result<Club<'a>, String> {
-        let mut eq = null_mut();
-        ok!(obj job.station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+        let eq = open!(obj job.station.fabric, eq_open(null_mut()));
         Club::open_with(job, plan, eq)
     }
 
@@ -80,25 +87,44 @@ impl<'a> Club<'a> {
         ok!(fid ep, control(FI_ENABLE, null_mut()));
         job.ctx.tell(&name_of(ep)?);
         job.meet();
-        let told = (0..job.size).map(|rank| job.heard(rank));
-        let addresses: Result<Vec<u64>, String> =
-            told.map(|name| job.station.insert(&name)).collect();
+        let known = (0..job.size).map(|rank| job.known(rank));
+        let addresses = known.collect::<Result<_, _>>()?;
         job.meet();
         Ok(Club {
             job,
             eq,
             ep,
-            addresses: addresses?,
+            addresses,
         })
     }
 
     /// Creates the set of these ranks, in this order.
     pub(super) fn set(&self, ranks: &[u32]) -> Result<*mut fid_av_set, String> {
         let set = set_of(&self.job.station, EMPTY)?;
-        for rank in ranks {
-            ok!(obj set, insert(self.addresses[*rank as usize]));
-        }
+        self.fill(set, ranks)?;
         Ok(set)
+    }
+
+    /// Inserts these ranks into a set.
+    pub(super) fn fill(&self, set: *mut fid_av_set, ranks: &[u32]) -> Verdict {
+        for_all(ranks, |rank| {
+            ok!(obj set, insert(self.addresses[*rank as usize]));
+            Ok(())
+        })
+    }
+
+    /// All ranks.
+    pub(super) fn ranks(&self) -> Vec<u32> {
+        (0..self.job.size).collect()
+    }
+
+    /// Begins the join of a set's own group.
+    pub(super) fn begin_own(
+        &self,
+        set: *mut fid_av_set,
+        context: usize,
+    ) -> Result<*mut fid_mc, String> {
+        self.begin(set, place_of(set)?, context)
     }
 
     /// Begins a join. `at`: the address of a set or a group.
@@ -116,11 +142,10 @@ impl<'a> Club<'a> {
     /// Waits for the end of a join, and checks its event.
     pub(super) fn joined(&self, group: *mut fid_mc, context: usize) -> Verdict {
         let (code, event, entry) = self.event()?;
-        let expected = size_of::<fi_eq_entry>() as isize;
-        ensure_eq!(code, expected, "the event of a join");
-        ensure_eq!(event, FI_JOIN_COMPLETE, "the kind of the event");
-        ensure_eq!(entry.fid, group.cast(), "the event's group");
-        equal!(entry.context.addr(), context, "the event's context")
+        let size = size_of::<fi_eq_entry>() as isize;
+        ensure_eq!((code, event), (size, FI_JOIN_COMPLETE), "the end of a join");
+        let seen = (entry.fid, entry.context.addr());
+        equal!(seen, (group.cast(), context), "its group and context")
     }
 
     /// The next event, or -FI_EAVAIL.
@@ -146,9 +171,8 @@ impl<'a> Club<'a> {
 
     /// Joins the group of these ranks; the group.
     pub(super) fn group(&self, ranks: &[u32]) -> Result<*mut fid_mc, String> {
-        let (set, mut at) = (self.set(ranks)?, 0);
-        ok!(obj set, addr(&mut at));
-        let group = self.begin(set, at, 77)?;
+        let set = self.set(ranks)?;
+        let group = self.begin_own(set, 77)?;
         self.joined(group, 77)?;
         close(set)?;
         Ok(group)
@@ -156,14 +180,13 @@ impl<'a> Club<'a> {
 
     /// The group of all ranks.
     pub(super) fn all(&self) -> Result<*mut fid_mc, String> {
-        let ranks: Vec<u32> = (0..self.job.size).collect();
-        self.group(&ranks)
+        self.group(&self.ranks())
     }
 
     pub(super) fn begin_barrier(&self, group: *mut fid_mc, context: usize) -> Verdict {
         let at = address_of(group);
-        self.job
-            .post(|| call!(collective self.ep, barrier(at, cx(context))))
+        let post = || call!(collective self.ep, barrier(at, cx(context)));
+        self.job.post(post)
     }
 
     /// Runs a barrier until its completion.
@@ -196,18 +219,15 @@ pub(super) fn united(
 
 /// Fails unless `members`, and no others of `all`, are in the set. Removes members and inserts them again.
 fn has(set: *mut fid_av_set, all: &[u64], members: &[u64], what: &str) -> Verdict {
-    for address in all {
-        let known = call!(obj set, remove(*address));
-        let expected = match members.contains(address) {
-            true => 0,
-            false => -FI_EINVAL,
-        };
-        ensure_eq!(known, expected, "{what}: the member {address}");
-    }
-    for address in members {
+    for_all(all, |address| {
+        let known = call!(obj set, remove(*address)) == 0;
+        let expected = members.contains(address);
+        equal!(known, expected, "{what}: the member {address}")
+    })?;
+    for_all(members, |address| {
         ok!(obj set, insert(*address));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn sets(job: &Job<'_>) -> Verdict {
@@ -217,8 +237,8 @@ fn sets(job: &Job<'_>) -> Verdict {
     for _ in 1..10 {
         all.push(station.insert(&name)?);
     }
-    ok!(obj station.av, remove(&mut { all[7] }, 1, 0));
     let gone = all.remove(7);
+    job.forget(gone)?;
     let range = |start: usize, end: usize, stride: u64| fi_av_set_attr {
         start_addr: start as u64,
         end_addr: end as u64,
@@ -250,9 +270,7 @@ fn sets(job: &Job<'_>) -> Verdict {
     ok!(obj a, set_union(a));
     has(a, &all, &[0, 2, 4, 6], "a union with itself")?;
     gives!(FI_EINVAL, obj a, insert(gone));
-    let (mut one, mut other) = (0, 0);
-    ok!(obj a, addr(&mut one));
-    ok!(obj b, addr(&mut other));
+    let (one, other) = (place_of(a)?, place_of(b)?);
     ensure!(one != other, "two sets have the address {one:#x}");
     ensure!(!all.contains(&one), "a set has the address of an endpoint");
     gives!(FI_EBUSY, fid station.av, close());
@@ -261,36 +279,42 @@ fn sets(job: &Job<'_>) -> Verdict {
 
 fn set_arguments(job: &Job<'_>) -> Verdict {
     let (station, own) = (&job.station, job.peer(0).address);
-    type Change = fn(&mut fi_av_set_attr);
-    let refused: [(&str, c_int, Change); 9] = [
-        ("an unknown flag", FI_EBADFLAGS, |attr| attr.flags = 1),
-        ("a key", FI_EOPNOTSUPP, |attr| attr.comm_key_size = 4),
-        ("a start without an end", FI_EINVAL, |attr| {
-            attr.start_addr = 0
-        }),
-        ("an end without a start", FI_EINVAL, |attr| {
-            attr.end_addr = 0
-        }),
-        ("a stride without a range", FI_EINVAL, |attr| {
-            attr.stride = 1
-        }),
-        ("no stride", FI_EINVAL, |attr| {
-            (attr.start_addr, attr.end_addr) = (0, 0);
-        }),
-        ("a range that ends before it begins", FI_EINVAL, |attr| {
-            (attr.start_addr, attr.end_addr, attr.stride) = (1, 0, 1);
-        }),
-        ("more addresses than expected", FI_EINVAL, |attr| {
-            (attr.start_addr, attr.end_addr, attr.stride) = (0, 2, 1);
-            attr.count = 2;
-        }),
-        ("a range without an end", FI_EINVAL, |attr| {
-            (attr.start_addr, attr.stride) = (0, 1);
-        }),
-    ];
-    for (what, errno, change) in refused {
-        let (mut attr, mut set) = (EMPTY, null_mut());
-        change(&mut attr);
+    const NOWHERE: u64 = FI_ADDR_NOTAVAIL;
+    let range = |start_addr, end_addr, stride| fi_av_set_attr {
+        start_addr,
+        end_addr,
+        stride,
+        ..EMPTY
+    };
+    let unknown_flag = fi_av_set_attr { flags: 1, ..EMPTY };
+    let key = fi_av_set_attr {
+        comm_key_size: 4,
+        ..EMPTY
+    };
+    let too_many = fi_av_set_attr {
+        count: 2,
+        ..range(0, 2, 1)
+    };
+    for (what, errno, mut attr) in [
+        ("an unknown flag", FI_EBADFLAGS, unknown_flag),
+        ("a key", FI_EOPNOTSUPP, key),
+        ("a start without an end", FI_EINVAL, range(0, NOWHERE, 0)),
+        ("an end without a start", FI_EINVAL, range(NOWHERE, 0, 0)),
+        (
+            "a stride without a range",
+            FI_EINVAL,
+            range(NOWHERE, NOWHERE, 1),
+        ),
+        ("no stride", FI_EINVAL, range(0, 0, 0)),
+        (
+            "a range that ends before it begins",
+            FI_EINVAL,
+            range(1, 0, 1),
+        ),
+        ("more addresses than expected", FI_EINVAL, too_many),
+        ("a range without an end", FI_EINVAL, range(0, NOWHERE, 1)),
+    ] {
+        let mut set = null_mut();
         let code = call!(obj station.av, av_set(&mut attr, &mut set, null_mut()));
         ensure_eq!(code, -errno, "{what}");
     }
@@ -306,17 +330,9 @@ fn set_arguments(job: &Job<'_>) -> Verdict {
     gives!(FI_EINVAL, obj set, intersect(null()));
     gives!(FI_EINVAL, obj set, diff(null()));
     // The addresses of a map have no order.
-    let mut map: *mut fid_av = null_mut();
-    ok!(obj station.domain, av_open(&mut av_attr(FI_AV_MAP, 0), &mut map, null_mut()));
-    let mut range = fi_av_set_attr {
-        start_addr: 0,
-        end_addr: 0,
-        stride: 1,
-        ..EMPTY
-    };
-    gives!(FI_EINVAL, obj map, av_set(&mut range, &mut null_mut(), null_mut()));
-    let mut of_map = null_mut();
-    ok!(obj map, av_set(&mut { EMPTY }, &mut of_map, null_mut()));
+    let map: *mut fid_av = open!(obj station.domain, av_open(&mut av_attr(FI_AV_MAP, 0)));
+    gives!(FI_EINVAL, obj map, av_set(&mut range(0, 0, 1), &mut null_mut(), null_mut()));
+    let of_map = open!(obj map, av_set(&mut { EMPTY }));
     gives!(FI_EINVAL, obj set, set_union(of_map));
     close(of_map)?;
     close(map)?;
@@ -325,13 +341,11 @@ fn set_arguments(job: &Job<'_>) -> Verdict {
 
 fn joins(club: &Club<'_>) -> Verdict {
     let job = club.job;
-    let ranks: Vec<u32> = (0..job.size).collect();
     for late in 0..job.size {
-        let (set, mut at) = (club.set(&ranks)?, 0);
-        ok!(obj set, addr(&mut at));
+        let set = club.set(&club.ranks())?;
         let mut group = null_mut();
         if job.rank != late {
-            group = club.begin(set, at, 40 + late as usize)?;
+            group = club.begin_own(set, 40 + late as usize)?;
             // The join keeps the members that the set had at its start.
             ok!(obj set, remove(club.addresses[0]));
         }
@@ -347,7 +361,7 @@ fn joins(club: &Club<'_>) -> Verdict {
         }
         job.meet();
         if job.rank == late {
-            group = club.begin(set, at, 40 + late as usize)?;
+            group = club.begin_own(set, 40 + late as usize)?;
         }
         club.joined(group, 40 + late as usize)?;
         club.barrier(group)?;
@@ -358,11 +372,9 @@ fn joins(club: &Club<'_>) -> Verdict {
 }
 
 fn asleep(job: &Job<'_>) -> Verdict {
-    let ranks: Vec<u32> = (0..job.size).collect();
     let begin = |club: &Club<'_>| {
-        let (set, mut at) = (club.set(&ranks)?, 0);
-        ok!(obj set, addr(&mut at));
-        let group = club.begin(set, at, 5)?;
+        let set = club.set(&club.ranks())?;
+        let group = club.begin_own(set, 5)?;
         close(set)?;
         Ok::<_, String>(group)
     };
@@ -382,21 +394,22 @@ fn asleep(job: &Job<'_>) -> Verdict {
 
     let eq = super::event::open(job, FI_WAIT_UNSPEC)?;
     let at = eq.addr();
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(move || {
-            let (mut event, mut entry) = (0, [0u8; size_of::<fi_eq_entry>()]);
-            let (queue, place) = (at as *mut fid_eq, entry.as_mut_ptr().cast());
-            let code = call!(obj queue, sread(&mut event, place, entry.len(), -1, 0));
-            (code, event)
-        });
+    let wait = move || {
+        let (mut event, mut entry) = (0, [0u8; size_of::<fi_eq_entry>()]);
+        let (queue, place) = (at as *mut fid_eq, entry.as_mut_ptr().cast());
+        let code = call!(obj queue, sread(&mut event, place, entry.len(), -1, 0));
+        (code, event)
+    };
+    let (read, joined) = beside(wait, || {
         pause(30);
         let club = Club::open_with(job, &COLLECTIVE, eq)?;
         let group = begin(&club)?;
-        let read = waits.join().map_err(|_| "the thread has panicked")?;
-        let expected = (size_of::<fi_eq_entry>() as isize, FI_JOIN_COMPLETE);
-        ensure_eq!(read, expected, "the read that began before");
-        end(club, group)
-    })
+        Ok::<_, String>((club, group))
+    })?;
+    let expected = (size_of::<fi_eq_entry>() as isize, FI_JOIN_COMPLETE);
+    ensure_eq!(read, expected, "the read that began before");
+    let (club, group) = joined?;
+    end(club, group)
 }
 
 fn managed(club: &Club<'_>) -> Verdict {
@@ -420,8 +433,8 @@ fn join_arguments(club: &Club<'_>) -> Verdict {
     let job = club.job;
     let ep = club.ep;
     let (own, other) = (job.rank, 1 - job.rank);
-    let (set, mut at) = (club.set(&[own])?, 0);
-    ok!(obj set, addr(&mut at));
+    let set = club.set(&[own])?;
+    let at = place_of(set)?;
     let of = |set, coll_addr| fi_collective_addr { set, coll_addr };
     let good = of(set.cast_const(), at);
     let place = |addr: &fi_collective_addr| std::ptr::from_ref(addr).cast::<c_void>();
@@ -437,8 +450,8 @@ fn join_arguments(club: &Club<'_>) -> Verdict {
     }
     // Without FI_COLLECTIVE it is a multicast group.
     gives!(FI_ENOSYS, cm ep, join(place(&good), 0, &mut group, null_mut()));
-    let (others, mut others_at) = (club.set(&[other])?, 0);
-    ok!(obj others, addr(&mut others_at));
+    let others = club.set(&[other])?;
+    let others_at = place_of(others)?;
     gives!(FI_EINVAL, cm ep, join(place(&of(others, others_at)), flags, &mut group, null_mut()));
     gives!(FI_EINVAL, cm ep, join(place(&of(set, others_at)), flags, &mut group, null_mut()));
     let empty = club.set(&[])?;
@@ -449,14 +462,13 @@ fn join_arguments(club: &Club<'_>) -> Verdict {
     club.joined(group, 3)?;
     close(group)?;
     [set, others, empty].into_iter().try_for_each(close)?;
-    without_capability(job)
+    without_capability()
 }
 
-fn without_capability(job: &Job<'_>) -> Verdict {
+fn without_capability() -> Verdict {
     let plan = Plan::DEFAULT.caps(FI_MSG);
     let station = Station::open(&plan)?;
-    let mut eq = null_mut();
-    ok!(obj station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+    let eq: *mut fid_eq = open!(obj station.fabric, eq_open(null_mut()));
     ok!(fid station.ep, bind(eq.cast(), 0));
     let own = station.insert(&station.name()?)?;
     let set = set_of(&station, EMPTY)?;
@@ -468,12 +480,8 @@ fn without_capability(job: &Job<'_>) -> Verdict {
     let place = (&raw const at).cast();
     gives!(FI_EOPNOTSUPP, cm station.ep, join(place, FI_COLLECTIVE, &mut null_mut(), null_mut()));
     let code = call!(collective station.ep, barrier(1 << 63, null_mut()));
-    ensure_eq!(
-        code,
-        -(FI_EOPNOTSUPP as isize),
-        "a barrier without FI_COLLECTIVE (rank {})",
-        job.rank
-    );
+    let expected = -(FI_EOPNOTSUPP as isize);
+    ensure_eq!(code, expected, "a barrier without FI_COLLECTIVE");
     close(set)?;
     close(station.ep)?;
     close(eq)?;
@@ -523,8 +531,9 @@ fn barriers(club: &Club<'_>) -> Verdict {
         }
         for rank in 0..job.size as usize {
             let seen = job.memory.get(8 * rank);
+            let fits = seen == round || seen == round + 1;
             ensure!(
-                seen == round || seen == round + 1,
+                fits,
                 "after barrier {round}, rank {rank} has written {seen}"
             );
         }
@@ -558,10 +567,8 @@ fn left(club: &Club<'_>) -> Verdict {
     if job.rank == 2 {
         broadcast()?;
     }
-    let error = job
-        .tx
-        .fails(FI_ECANCELED, "an operation whose root has left")?;
-    ensure_eq!(error.context(), 3, "the context");
+    let what = "an operation whose root has left";
+    let error = job.tx.fails_of(3, FI_ECANCELED, what)?;
     ensure_eq!(error.flags, FI_COLLECTIVE, "the flags");
     if job.rank == 0 {
         let code = call!(collective club.ep, barrier(at, null_mut()));

@@ -48,6 +48,22 @@ pub(super) const NAMES: [&str; 9] = [
 ];
 
 impl Deed {
+    /// This operation with a root's address, buffers and a context.
+    pub(super) fn with<T>(
+        self,
+        root: u64,
+        (operand, result): (*const T, *mut T),
+        context: usize,
+    ) -> Deed {
+        Deed {
+            root,
+            operand: operand.cast(),
+            result: result.cast(),
+            context,
+            ..self
+        }
+    }
+
     /// Posts the operation.
     pub(super) fn post(&self, ep: *mut fid_ep) -> isize {
         let Deed {
@@ -172,30 +188,19 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
     if deed.kind == FI_BROADCAST && me == root {
         result[GUARD..GUARD + longest].copy_from_slice(&operand);
     }
-    let deed = Deed {
-        root: club.addresses[members[root] as usize],
-        operand: operand.as_ptr(),
-        result: result[GUARD..].as_mut_ptr(),
-        context: 21,
-        ..deed
-    };
+    let buffers = (operand.as_ptr(), result[GUARD..].as_mut_ptr());
+    let deed = deed.with(club.addresses[members[root] as usize], buffers, 21);
     let text = format!(
         "{} of {ty:?}, {}, {} elements, root {root}",
         NAMES[deed.kind as usize],
         OPS.get(op as usize).unwrap_or(&"no operation"),
         size.count
     );
-    club.job
-        .post(|| deed.post(club.ep))
-        .map_err(|error| format!("{text}: {error}"))?;
+    let named = |error: String| format!("{text}: {error}");
+    club.job.post(|| deed.post(club.ep)).map_err(named)?;
     // After completion the program may overwrite the operand.
     operand.fill(0xee);
-    let entry = club
-        .job
-        .tx
-        .next()
-        .map_err(|error| format!("{text}: {error}"))?;
-    ensure_eq!(entry.context(), 21, "{text}: the context");
+    club.job.tx.of(21).map_err(named)?;
     let mut expected = vec![UNTOUCHED; result.len()];
     if deed.kind == FI_BROADCAST && me == root {
         expected[GUARD..GUARD + longest].copy_from_slice(&encoded(ty, &values[me]));
@@ -242,15 +247,14 @@ pub(super) fn deed(kind: c_int, group: *mut fid_mc, what: (c_int, c_int), count:
 
 fn moves(club: &Club<'_>) -> Verdict {
     let group = club.all()?;
-    let members: Vec<u32> = (0..club.job.size).collect();
-    let kinds = [
+    let members = club.ranks();
+    for kind in [
         FI_BROADCAST,
         FI_ALLTOALL,
         FI_ALLGATHER,
         FI_SCATTER,
         FI_GATHER,
-    ];
-    for kind in kinds {
+    ] {
         for root in 0..members.len() {
             for datatype in 0..16 {
                 let count = [1, 7, 300][(datatype as usize + root) % 3];
@@ -264,7 +268,7 @@ fn moves(club: &Club<'_>) -> Verdict {
 
 fn reduces(club: &Club<'_>) -> Verdict {
     let group = club.all()?;
-    let members: Vec<u32> = (0..club.job.size).collect();
+    let members = club.ranks();
     for kind in [FI_ALLREDUCE, FI_REDUCE, FI_REDUCE_SCATTER] {
         for datatype in 0..16 {
             for op in (0..=BXOR).filter(|op| Type::of(datatype).has(*op)) {
@@ -281,27 +285,21 @@ fn reduces(club: &Club<'_>) -> Verdict {
 fn together(club: &Club<'_>) -> Verdict {
     let job = club.job;
     let group = club.all()?;
-    let members: Vec<u32> = (0..job.size).collect();
+    let members = club.ranks();
     for kind in KINDS {
         for late in 0..job.size {
             let mut buffers = [[1u64; 8]; 2];
             let [operand, result] = &mut buffers;
-            let deed = Deed {
-                root: club.addresses[(late as usize + 1) % members.len()],
-                operand: operand.as_ptr().cast(),
-                result: result.as_mut_ptr().cast(),
-                context: 31,
-                ..deed(kind, group, (UINT64, SUM), 2)
-            };
+            let root = club.addresses[(late as usize + 1) % members.len()];
+            let buffers = (operand.as_ptr(), result.as_mut_ptr());
+            let deed = deed(kind, group, (UINT64, SUM), 2).with(root, buffers, 31);
             if job.rank != late {
                 job.post(|| deed.post(club.ep))?;
             }
             job.meet_and_progress();
             if job.rank != late {
-                let what = NAMES[kind as usize];
-                job.tx
-                    .is_empty()
-                    .map_err(|text| format!("{what}: {text}"))?;
+                let empty = job.tx.is_empty();
+                empty.map_err(|text| format!("{}: {text}", NAMES[kind as usize]))?;
             }
             job.meet_and_progress();
             if job.rank == late {
@@ -325,9 +323,8 @@ fn groups(club: &Club<'_>) -> Verdict {
     let mut opened = Vec::new();
     order.rotate_left(job.rank as usize % mine.len());
     for nth in &order {
-        let (set, mut at) = (club.set(sets[*nth])?, 0);
-        ok!(obj set, addr(&mut at));
-        groups[*nth] = club.begin(set, at, 50 + nth)?;
+        let set = club.set(sets[*nth])?;
+        groups[*nth] = club.begin_own(set, 50 + nth)?;
         opened.push(set);
     }
     for _ in &order {
@@ -352,12 +349,12 @@ fn groups(club: &Club<'_>) -> Verdict {
         for turn in 0..3 {
             for nth in &order {
                 operands[*nth][turn] = operand(*nth, turn as u64);
-                let deed = Deed {
-                    operand: (&raw const operands[*nth][turn]).cast(),
-                    result: (&raw mut results[*nth][turn]).cast(),
-                    context: 60 + nth * 3 + turn,
-                    ..deed(FI_ALLREDUCE, groups[*nth], (UINT64, SUM), 1)
-                };
+                let place = (
+                    &raw const operands[*nth][turn],
+                    &raw mut results[*nth][turn],
+                );
+                let deed = deed(FI_ALLREDUCE, groups[*nth], (UINT64, SUM), 1);
+                let deed = deed.with(0, place, 60 + nth * 3 + turn);
                 job.post(|| deed.post(club.ep))?;
             }
         }
@@ -375,20 +372,9 @@ fn groups(club: &Club<'_>) -> Verdict {
             }
         }
     }
-    for (nth, members) in sets.iter().enumerate() {
-        if members.contains(&job.rank) {
-            let root = nth % members.len();
-            one(
-                club,
-                deed(FI_GATHER, groups[nth], (5, FI_NOOP), 3),
-                members,
-                root,
-                nth as u64,
-            )?;
-        }
-    }
-    for nth in mine {
-        close(groups[nth])?;
-    }
-    Ok(())
+    for_all(mine, |nth| {
+        let (members, deed) = (sets[nth], deed(FI_GATHER, groups[nth], (5, FI_NOOP), 3));
+        one(club, deed, members, nth % members.len(), nth as u64)?;
+        close(groups[nth])
+    })
 }

@@ -37,8 +37,8 @@ fn found(
             (1, entry) => return Ok(entry),
             (AVAIL, _) => {
                 looks.again();
-                let error = job.rx.fails(FI_ENOMSG, "looking for a message")?;
-                ensure_eq!(error.context(), context, "the context");
+                job.rx
+                    .fails_of(context, FI_ENOMSG, "looking for a message")?;
             }
             (code, _) => return Err(format!("looking for a message: {}", code_name(code))),
         }

@@ -311,8 +311,7 @@ fn multi_cancelled(job: &Job<'_>) -> Verdict {
             ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
         }
         ok!(obj job.ep, cancel(cx(4)));
-        let error = job.rx.fails(FI_ECANCELED, "the buffer")?;
-        ensure_eq!(error.context(), 4, "the context");
+        let error = job.rx.fails_of(4, FI_ECANCELED, "the buffer")?;
         ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
         gives!(FI_ENOENT, obj job.ep, cancel(cx(4)));
         job.meet();

@@ -186,8 +186,7 @@ fn failing(ctx: &Ctx) -> Verdict {
                 ensure_eq!(found, [1, 2, 3], "the buffer");
             } else {
                 Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
-                let error = job.tx.fails(errno, "the operation")?;
-                ensure_eq!(error.context(), MINE, "its context");
+                job.tx.fails_of(MINE, errno, "the operation")?;
             }
         }
         let mut attr = fi_atomic_attr { count: 0, size: 0 };

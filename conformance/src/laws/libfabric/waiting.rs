@@ -77,15 +77,14 @@ fn threshold(job: &Job<'_>) -> Verdict {
 fn signal(job: &Job<'_>) -> Verdict {
     let queue = job.tx.0.addr();
     for _ in 0..5 {
-        let code = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                pause(30);
-                let queue = queue as *mut fid_cq;
-                let _ = call!(obj queue, signal());
-            });
-            let mut entry = blank();
-            call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG))
-        });
+        let signal = move || {
+            pause(30);
+            let queue = queue as *mut fid_cq;
+            call!(obj queue, signal())
+        };
+        let mut entry = blank();
+        let wait = || call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
+        let (_, code) = beside(signal, wait)?;
         ensure_eq!(code, AGAIN, "a wait that was ended");
     }
     Ok(())
