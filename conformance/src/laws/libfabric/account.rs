@@ -308,9 +308,7 @@ fn remote(job: &Job<'_>) -> Verdict {
         ensure!(all_differ, "what was fetched: {fetched:?}");
         return Ok(());
     }
-    for rank in 1..job.size {
-        hear(job.ctx, rank, b"posted")?;
-    }
+    for_all(1..job.size, |rank| hear(job.ctx, rank, b"posted"))?;
     let all = others * count / 4;
     let (mut seen, mut heard) = (0, vec![0u8; others * count]);
     until("what comes with data", || {

@@ -94,10 +94,8 @@ fn lookups(job: &Job<'_>) -> Verdict {
         let shown =
             call!(obj job.station.av, straddr(name.as_ptr().cast(), text.as_mut_ptr(), &mut len));
         ensure_eq!(shown, text.as_ptr(), "what fi_av_straddr gives");
-        ensure!(
-            len <= 128 && text[len - 1] == 0 && text[..len - 1].iter().all(|c| *c > 31),
-            "the text"
-        );
+        let holds = len <= 128 && text[len - 1] == 0 && text[..len - 1].iter().all(|c| *c > 31);
+        ensure!(holds, "the text");
         let mut short = [1 as c_char; 8];
         let mut less = 5;
         call!(obj job.station.av, straddr(name.as_ptr().cast(), short.as_mut_ptr(), &mut less));
@@ -138,10 +136,8 @@ fn garbage(job: &Job<'_>) -> Verdict {
     ensure_eq!(count, 2, "good names");
     let seen = [addresses[1], addresses[2]];
     ensure_eq!(seen, [FI_ADDR_NOTAVAIL; 2], "addresses of bad ones");
-    ensure!(
-        addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL,
-        "addresses of good ones: {addresses:?}"
-    );
+    let holds = addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL;
+    ensure!(holds, "addresses of good ones: {addresses:?}");
     ensure_eq!(errors, [0, libc::EINVAL, libc::EINVAL, 0], "their errors");
     let mut random = job.ctx.random(0);
     for _ in 0..300 {

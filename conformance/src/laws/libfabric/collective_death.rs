@@ -76,9 +76,7 @@ fn waits(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
         open.swap_remove(at);
     }
     job.tx.is_empty()?;
-    for _ in 0..3 {
-        club.barrier(alive)?;
-    }
+    for_all(0..3, |_| club.barrier(alive))?;
     // A group that is joined after the death works, too.
     let later = survivors(club)?;
     club.barrier(later)?;

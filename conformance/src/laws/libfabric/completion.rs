@@ -50,10 +50,8 @@ fn formats(ctx: &Ctx) -> Verdict {
                 seen += count.max(0) as usize;
                 seen == 2
             })?;
-            ensure!(
-                entries[2 * size..].iter().all(|byte| *byte == 0xee),
-                "format {format}: bytes behind the entries"
-            );
+            let holds = entries[2 * size..].iter().all(|byte| *byte == 0xee);
+            ensure!(holds, "format {format}: bytes behind the entries");
             let mut contexts = 0;
             for entry in entries[..2 * size].chunks(size) {
                 contexts |= 1 << (u64_of(entry) & 31);
@@ -88,9 +86,7 @@ fn kinds(job: &Job<'_>) -> Verdict {
 
 fn several(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 100;
-    for nth in 0..COUNT {
-        add(job, nth, 0)?;
-    }
+    for_all(0..COUNT, |nth| add(job, nth, 0))?;
     let (mut seen, mut random) = ([0u8; COUNT], job.ctx.random(job.rank.into()));
     let mut left = COUNT;
     until("all entries", || {
@@ -142,10 +138,8 @@ fn failures(job: &Job<'_>) -> Verdict {
     // - contract of the call: it returns a C string.
     let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
     ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
-    ensure!(
-        text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
-        "the copied text"
-    );
+    let holds = text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b);
+    ensure!(holds, "the copied text");
     job.tx.is_empty()
 }
 

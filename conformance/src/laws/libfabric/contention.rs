@@ -122,8 +122,8 @@ fn swaps(job: &Job<'_>) -> Verdict {
     job.meet();
     if job.rank == 0 {
         let last = job.fetch(2, 40, READ, 0)?;
-        let seen = job.memory.get(8);
-        ensure_eq!(seen, last.wrapping_mul(last), "what was not swapped out");
+        job.memory
+            .shows(8, last.wrapping_mul(last), "what was not swapped out")?;
     }
     Ok(())
 }
@@ -189,10 +189,8 @@ fn wide(job: &Job<'_>) -> Verdict {
         job.meet();
         let total = ty.encode(sum(each * u64::from(job.size)));
         let seen = job.read(0, at, ty.size())?;
-        ensure!(
-            ty.same(&seen, &total),
-            "datatype {datatype}: the sum is {seen:x?}"
-        );
+        let holds = ty.same(&seen, &total);
+        ensure!(holds, "datatype {datatype}: the sum is {seen:x?}");
     }
     Ok(())
 }
@@ -248,9 +246,7 @@ fn instances(job: &Job<'_>) -> Verdict {
     let each = many(job.ctx, 20);
     let other = Station::open(&Plan::DEFAULT)?;
     let names = (0..job.size).map(|rank| job.heard(rank));
-    for name in names {
-        other.insert(&name[..NAME])?;
-    }
+    for_all(names, |name| other.insert(&name[..NAME]))?;
     let one = 1u64.to_le_bytes();
     for nth in 0..each {
         let mut call = Call::base((UINT64, SUM), job.place(0, 8), &one);

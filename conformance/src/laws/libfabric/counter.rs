@@ -224,10 +224,8 @@ fn remote(job: &Job<'_>) -> Verdict {
             value_of(writes) + value_of(reads) == all
         })?;
         let seen = (value_of(writes), value_of(reads));
-        ensure!(
-            seen.0 >= 4 * others * rounds && seen.1 >= others * rounds,
-            "writes and reads: {seen:?}"
-        );
+        let holds = seen.0 >= 4 * others * rounds && seen.1 >= others * rounds;
+        ensure!(holds, "writes and reads: {seen:?}");
         let sum = 3 * others * rounds;
         job.memory.shows(8, sum, "the sum when all is counted")?;
         job.ctx.tell(b"counted");

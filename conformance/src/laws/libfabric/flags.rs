@@ -157,9 +157,7 @@ fn more(job: &Job<'_>) -> Verdict {
         .map(|nth| One::told(nth + 1, job.place(job.right(), 8), SUM, 1 << (4 * nth)))
         .collect();
     let mut told = 0usize;
-    for call in &mut calls {
-        job.post(|| call.write(job.ep, FI_MORE))?;
-    }
+    for_all(&mut calls, |call| job.post(|| call.write(job.ep, FI_MORE)))?;
     for _ in 0..8 {
         told |= 1 << job.tx.next()?.context();
     }
@@ -175,9 +173,7 @@ fn fence(job: &Job<'_>) -> Verdict {
         let mut before: Vec<_> = (0..6)
             .map(|_| One::new(job.place(rank, 8), SUM, round, 0))
             .collect();
-        for call in &mut before {
-            job.post(|| call.write(job.ep, 0))?;
-        }
+        for_all(&mut before, |call| job.post(|| call.write(job.ep, 0)))?;
         expected += 6 * round;
         let mut fenced = One::new(job.place(rank, 8), READ, 0, 0);
         job.post(|| fenced.fetch(job.ep, FI_FENCE))?;
@@ -246,9 +242,7 @@ fn fetched(job: &Job<'_>) -> Verdict {
         let mut calls: Vec<_> = (0..4usize)
             .map(|i| One::told(i, job.place(rank, 64 + 8 * i), SUM, nth))
             .collect();
-        for call in &mut calls {
-            job.post(|| call.fetch(job.ep, 0))?;
-        }
+        for_all(&mut calls, |call| job.post(|| call.fetch(job.ep, 0)))?;
         for _ in 0..4 {
             let done = &calls[job.tx.next()?.context()];
             let seen = done.result();

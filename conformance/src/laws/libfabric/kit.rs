@@ -12,8 +12,7 @@ pub(crate) use unipgas_libfabric_sys::*;
 pub(crate) use super::envelope::*;
 pub(crate) use super::job::*;
 pub(crate) use super::station::{
-    Plan, Registered, Station, av_attr, close, counter_attr, name_of, open_queue, queue_attr,
-    vector,
+    Plan, Registered, Station, av_attr, close, counter_attr, name_of, open_queue, vector,
 };
 pub(crate) use super::words::*;
 pub(crate) use crate::kit::{Memory, for_all, given, pause, random_bytes, same, until, until_ok};

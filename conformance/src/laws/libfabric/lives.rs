@@ -319,10 +319,8 @@ fn unused(_: &Ctx) -> Verdict {
         ]
         .map(|code| code as i32 as isize)
     };
-    ensure!(
-        codes.iter().all(|code| *code == nosys),
-        "entries without a function: {codes:?}"
-    );
+    let holds = codes.iter().all(|code| *code == nosys);
+    ensure!(holds, "entries without a function: {codes:?}");
     gives!(FI_ENOSYS, fid station.ep, control(9999, null_mut()));
     gives!(FI_EINVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
     gives!(FI_EINVAL, fid station.ep, control(FI_ALIAS, null_mut()));

@@ -44,9 +44,7 @@ fn silent_target(job: &Job<'_>) -> Verdict {
         job.meet();
         return Ok(());
     }
-    for other in 1..3 {
-        job.await_word(64 * other, 2 * rounds)?;
-    }
+    for_all(1..3, |other| job.await_word(64 * other, 2 * rounds))?;
     job.meet();
     for other in 1..3 {
         let (at, written) = (64 * other, [(rounds - 1) as u8; 24]);

@@ -37,11 +37,8 @@ fn sources(job: &Job<'_>) -> Verdict {
     let hear = |expected: Option<u64>| -> Verdict {
         let mut buffer = [0u8; 8];
         job.receive(&mut buffer, 1)?;
-        let (mut entry, mut source) = (blank(), 7);
-        until("a message", || {
-            call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
-        })?;
-        let sender = u64::from_le_bytes(current(&buffer));
+        let (_, source) = job.rx.next_from()?;
+        let sender = u64_of(&current(&buffer));
         let expected = expected.unwrap_or(job.peer(sender as u32).address);
         equal!(source, expected, "the source of a message from {sender}")
     };
@@ -52,9 +49,8 @@ fn sources(job: &Job<'_>) -> Verdict {
     hear(None)?;
     hear(None)?;
     job.meet();
-    let mut address = job.peer(job.left()).address;
     if job.rank == 1 {
-        ok!(obj job.station.av, remove(&mut address, 1, 0));
+        job.forget(job.peer(job.left()).address)?;
     }
     job.send_and_wait(job.right(), &own, 2)?;
     hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
@@ -65,9 +61,7 @@ fn directed(job: &Job<'_>) -> Verdict {
         if job.rank == 1 {
             pause(20);
         }
-        let own = u64::from(job.rank).to_le_bytes();
-        job.send_and_wait(0, &own, 2)?;
-        return Ok(());
+        return job.send_and_wait(0, &u64::from(job.rank).to_le_bytes(), 2);
     }
     let mut buffers = [[0u8; 8]; 2];
     for (nth, buffer) in buffers.iter_mut().enumerate() {
@@ -105,12 +99,7 @@ fn cancelled(job: &Job<'_>) -> Verdict {
     gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
     // SAFETY:
     // - valid memory; the provider may write it through a pointer.
-    let seen = unsafe {
-        (
-            (&raw const gone).read_volatile(),
-            (&raw const kept).read_volatile(),
-        )
-    };
+    let seen = (current(&gone), current(&kept));
     equal!(seen, ([0; 8], [9; 8]), "both buffers")
 }
 
@@ -136,18 +125,14 @@ fn delivered(job: &Job<'_>) -> Verdict {
 }
 
 fn buffered(job: &Job<'_>) -> Verdict {
-    for nth in 0..8 {
-        let bytes = [nth as u8; 64];
-        job.send_and_wait(job.right(), &bytes, nth)?;
-    }
+    for_all(0..8, |nth| {
+        job.send_and_wait(job.right(), &[nth; 64], nth.into())
+    })?;
     job.meet();
-    for nth in 0..8 {
-        let mut buffer = [0u8; 64];
-        job.receive(&mut buffer, nth)?;
-        job.rx.of(nth)?;
-        same(&buffer, &[nth as u8; 64], "a message")?;
-    }
-    Ok(())
+    for_all(0..8, |nth| {
+        let seen = received(None, (job.ep, job.rx), 64)?;
+        same(&seen, &[nth; 64], "a message")
+    })
 }
 
 fn multi(job: &Job<'_>) -> Verdict {
@@ -174,11 +159,7 @@ fn multi(job: &Job<'_>) -> Verdict {
         same(bytes, &[nth + 1; 100], "the message")?;
         let over = entry.flags & FI_MULTI_RECV != 0;
         // Five messages fit without gaps. Then the room is too small.
-        ensure_eq!(
-            over,
-            nth == 4,
-            "whether the buffer is given back with message {nth}"
-        );
+        ensure_eq!(over, nth == 4, "whether message {nth} is the last");
         if over {
             break;
         }
@@ -198,9 +179,8 @@ fn multi_selective(job: &Job<'_>) -> Verdict {
     job.meet();
     for nth in 0..4u8 {
         let sent = [nth + 1; 64];
-        job.post(
-            || call!(msg job.ep, inject(sent.as_ptr().cast(), 64, job.peer(job.right()).address)),
-        )?;
+        let to = (job.ep, job.peer(job.right()).address);
+        job.post(|| inject_as(None, to, &sent))?;
     }
     let entry = job.rx.of(4)?;
     ensure_eq!(entry.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
@@ -223,17 +203,13 @@ fn multi_order(job: &Job<'_>) -> Verdict {
         return Ok(());
     }
     // The first buffer takes half of the messages, the second a quarter, and plain receives the rest.
-    let (buffers, plain) = (
-        [Buffer::new(8 * 64), Buffer::new(4 * 64)],
-        Buffer::new(4 * 64),
-    );
+    let buffers = [Buffer::new(8 * 64), Buffer::new(4 * 64)];
+    let plain = Buffer::new(6 * 64);
     for (nth, buffer) in buffers.iter().enumerate() {
         let part = iovec(buffer.base, buffer.len);
         ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
     }
-    for nth in 0..4 {
-        ok!(msg job.ep, recv(plain.at(64 * nth).cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(2 + nth)));
-    }
+    receive_each(None, job.ep, (&plain, 64), 2..6)?;
     let mut seen = Vec::new();
     for nth in 0..2 * EACH {
         let entry = job.rx.next()?;
@@ -259,9 +235,7 @@ fn multi_unexpected(job: &Job<'_>) -> Verdict {
         .zip(lens)
         .map(|(nth, len)| pattern(nth, len))
         .collect();
-    for bytes in &sent {
-        job.send(job.right(), bytes, 9)?;
-    }
+    for_all(&sent, |bytes| job.send(job.right(), bytes, 9))?;
     job.meet();
     let buffer = Buffer::new(420_000);
     let (mut last, part) = ([0u8; 40], iovec(buffer.base, 420_000));
@@ -295,8 +269,7 @@ fn multi_unexpected(job: &Job<'_>) -> Verdict {
     }
     ensure_eq!(fitting, 5, "messages in the buffer when it is given back");
     same(&last, &sent[6], "the one after them")?;
-    job.tx.successes_of(9, lens)?;
-    Ok(())
+    job.tx.successes_of(9, lens)
 }
 
 fn multi_cancelled(job: &Job<'_>) -> Verdict {
@@ -332,7 +305,7 @@ fn transmit_complete(job: &Job<'_>) -> Verdict {
     let tagged = tagged_msg(&part, FI_ADDR_UNSPEC, 5, cx(2));
     let to = job.peer(job.right()).address;
     ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
-    job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
+    job.post(|| inject_as(None, (job.ep, to), &[1; 8]))?;
     job.rx.of(1)?;
     ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
     job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
@@ -340,23 +313,19 @@ fn transmit_complete(job: &Job<'_>) -> Verdict {
     let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
     ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
     ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
-    job.post(|| call!(msg job.ep, inject([3u8; 8].as_ptr().cast(), 8, to)))?;
+    job.post(|| inject_as(None, (job.ep, to), &[3; 8]))?;
     job.rx.of(3)?;
     buffer.holds(0, &[3; 8], "the message")?;
     let mut hints = Plan::DEFAULT.hints();
     hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
-    let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
-    ensure!(info.is_ok(), "the flag as one of the receiving side");
-    Ok(())
+    super::library::offered(&hints).map(drop)
 }
 
 fn many_senders(job: &Job<'_>) -> Verdict {
     let (each, others) = (many(job.ctx, 8), u64::from(job.size) - 1);
-    let mut received = vec![0u64; (each * others) as usize];
-    for (nth, word) in received.iter_mut().enumerate() {
-        let base = (&raw mut *word).cast();
-        ok!(msg job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
-    }
+    let all = (each * others) as usize;
+    let room = Buffer::new(8 * all);
+    receive_each(None, job.ep, (&room, 8), 0..all)?;
     let words: Vec<[u8; 8]> = (0..each)
         .map(|nth| (u64::from(job.rank) << 32 | nth).to_le_bytes())
         .collect();
@@ -367,12 +336,11 @@ fn many_senders(job: &Job<'_>) -> Verdict {
         job.tx.successes(0..others)?;
     }
     job.rx.successes(0..each * others)?;
+    let mut received: Vec<u64> = (0..all).map(|nth| room.get(8 * nth)).collect();
     received.sort_unstable();
-    let ranks = (0..job.size)
-        .filter(|rank| *rank != job.rank)
-        .map(u64::from);
+    let ranks = (0..job.size).filter(|rank| *rank != job.rank);
     let expected: Vec<u64> = ranks
-        .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
+        .flat_map(|rank| (0..each).map(move |nth| u64::from(rank) << 32 | nth))
         .collect();
     equal!(received, expected, "all messages")
 }

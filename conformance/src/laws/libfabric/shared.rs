@@ -6,7 +6,7 @@ use super::message::pattern;
 use super::srx::*;
 
 laws! {
-    messages: "srx.messages", "fi_endpoint(3)", 4, [srx_context, ep_bind, recv, send, cntr_read],
+    messages with_shared(&Plan::DEFAULT, 3): "srx.messages", "fi_endpoint(3)", 4, [srx_context, ep_bind, recv, send, cntr_read],
         "messages of several peers to several endpoints take the receives of the shared context, each once, in order, and end at their endpoint's queue and counter";
     tagged with_shared(&Plan::DEFAULT, 2): "srx.tagged", "fi_endpoint(3), fi_tagged(3)", 2, [srx_context, trecv, tsend],
         "tagged messages take the first shared receive that fits, at any endpoint, posted before or after they come";
@@ -18,9 +18,9 @@ laws! {
         "with FI_DIRECTED_RECV a shared receive takes messages of the sender it names only";
     cancelled with_shared(&Plan::DEFAULT, 2): "srx.cancel", "fi_endpoint(3)", 2, [srx_context, cancel, recv],
         "a shared receive that is cancelled ends with FI_ECANCELED and takes no message";
-    raced: "srx.threads", "fi_domain(3)", 2, [srx_context, recv, send, cq_read],
+    raced with_shared(&Plan::DEFAULT, 2): "srx.threads", "fi_domain(3)", 2, [srx_context, recv, send, cq_read],
         "receives that one thread posts while another one takes messages from the queues are all found";
-    atomics: "srx.atomic", "fi_atomic(3)", 2, [srx_context, trecv, fetch_atomic],
+    atomics with_shared(&Plan::DEFAULT.caps(FI_TAGGED | FI_ATOMIC), 2): "srx.atomic", "fi_atomic(3)", 2, [srx_context, trecv, fetch_atomic],
         "an atomic operation on a tagged buffer finds it among the shared receives";
     dead survived(&DIRECTED): "srx.dead", "fi_cq(3)", 3, [srx_context, recv, cq_readerr] + needs_kill,
         "a shared receive from a peer that has died ends with FI_ECONNRESET";
@@ -28,78 +28,76 @@ laws! {
 
 const MOST: usize = 70_000;
 
-fn messages(ctx: &Ctx) -> Verdict {
+fn messages(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
     const COUNT: usize = 3;
-    let each = many(ctx, 3) as usize;
-    with_shared(ctx, &Plan::DEFAULT, COUNT, |job, shared, addresses| {
-        let Some(shared) = shared else {
-            // Lengths of short messages, of messages in the ring, and of fetched messages.
-            let lens = [24, 500, MOST, 40, 24, 9000];
-            let mut sent = Vec::new();
-            for serial in 0..each {
-                for nth in 0..COUNT {
-                    let mut bytes = pattern(serial, lens[(serial + nth) % lens.len()]);
-                    let head = [u64::from(job.rank), nth as u64, serial as u64];
-                    bytes[..24].copy_from_slice(&head.map(u64::to_le_bytes).concat());
-                    sent.push(bytes);
-                    let bytes = sent.last().ok_or("just pushed")?;
-                    send(job, addresses[nth], bytes)?;
-                }
-            }
-            job.tx.successes_of(1, &sent)?;
-            return job.tx.is_empty();
-        };
-        let senders = job.size as usize - 1;
-        let total = each * COUNT * senders;
-        let buffers: Vec<Buffer> = (0..total).map(|_| Buffer::new(MOST)).collect();
-        let mut random = ctx.random(3);
-        let (mut posted, mut seen) = (0, vec![None; total]);
-        let mut left = total;
-        let mut looks = Looks::new();
-        while left > 0 {
-            // Some receives are posted before their message arrives, others after it.
-            for _ in 0..random.below(8) {
-                if posted < total {
-                    shared.receive(buffers[posted].base, MOST, posted)?;
-                    posted += 1;
-                }
-            }
-            for (nth, own) in shared.endpoints.iter().enumerate() {
-                let (code, entry) = own.rx.read();
-                if code == AGAIN {
-                    looks.again();
-                    continue;
-                }
-                ensure_eq!(code, 1, "a completion");
-                ensure_eq!(entry.flags, FI_MSG | FI_RECV, "its flags");
-                let which = entry.context();
-                ensure!(which < posted, "a receive that was not posted");
-                let word = |at: usize| buffers[which].get(8 * at) as usize;
-                ensure_eq!(word(1), nth, "the endpoint that reports receive {which}");
-                ensure!(seen[which].is_none(), "receive {which} ends twice");
-                buffers[which].holds(24, &pattern(word(2), entry.len)[24..], "a message")?;
-                seen[which] = Some((word(0), word(1), word(2)));
-                left -= 1;
+    let each = many(job.ctx, 3) as usize;
+    let Some(shared) = shared else {
+        // Lengths of short messages, of messages in the ring, and of fetched messages.
+        let lens = [24, 500, MOST, 40, 24, 9000];
+        let mut sent = Vec::new();
+        for serial in 0..each {
+            for nth in 0..COUNT {
+                let mut bytes = pattern(serial, lens[(serial + nth) % lens.len()]);
+                let head = [u64::from(job.rank), nth as u64, serial as u64];
+                bytes[..24].copy_from_slice(&head.map(u64::to_le_bytes).concat());
+                sent.push(bytes);
+                let bytes = sent.last().ok_or("just pushed")?;
+                send(job, addresses[nth], bytes)?;
             }
         }
-        // Receives match in posting order, and messages of one sender to one endpoint in sending order.
-        let mut next = vec![[0; COUNT]; senders + 1];
-        for (which, seen) in seen.into_iter().enumerate() {
-            let (sender, nth, serial) = seen.ok_or("a receive is left")?;
-            ensure_eq!(
-                serial,
-                next[sender][nth],
-                "message in receive {which} from sender {sender} at endpoint {nth}"
-            );
-            next[sender][nth] += 1;
+        job.tx.successes_of(1, &sent)?;
+        return job.tx.is_empty();
+    };
+    let senders = job.size as usize - 1;
+    let total = each * COUNT * senders;
+    let buffers: Vec<Buffer> = (0..total).map(|_| Buffer::new(MOST)).collect();
+    let mut random = job.ctx.random(3);
+    let (mut posted, mut seen) = (0, vec![None; total]);
+    let mut left = total;
+    let mut looks = Looks::new();
+    while left > 0 {
+        // Some receives are posted before their message arrives, others after it.
+        for _ in 0..random.below(8) {
+            if posted < total {
+                shared.receive(buffers[posted].base, MOST, posted)?;
+                posted += 1;
+            }
         }
-        for own in &shared.endpoints {
-            own.rx.is_empty()?;
-            let count = value_of(own.counter);
-            ensure_eq!(count, (each * senders) as u64, "what the endpoint counts");
+        for (nth, own) in shared.endpoints.iter().enumerate() {
+            let (code, entry) = own.rx.read();
+            if code == AGAIN {
+                looks.again();
+                continue;
+            }
+            ensure_eq!(code, 1, "a completion");
+            ensure_eq!(entry.flags, FI_MSG | FI_RECV, "its flags");
+            let which = entry.context();
+            ensure!(which < posted, "a receive that was not posted");
+            let word = |at: usize| buffers[which].get(8 * at) as usize;
+            ensure_eq!(word(1), nth, "the endpoint that reports receive {which}");
+            ensure!(seen[which].is_none(), "receive {which} ends twice");
+            buffers[which].holds(24, &pattern(word(2), entry.len)[24..], "a message")?;
+            seen[which] = Some((word(0), word(1), word(2)));
+            left -= 1;
         }
-        Ok(())
-    })
+    }
+    // Receives match in posting order, and messages of one sender to one endpoint in sending order.
+    let mut next = vec![[0; COUNT]; senders + 1];
+    for (which, seen) in seen.into_iter().enumerate() {
+        let (sender, nth, serial) = seen.ok_or("a receive is left")?;
+        ensure_eq!(
+            serial,
+            next[sender][nth],
+            "message in receive {which} from sender {sender} at endpoint {nth}"
+        );
+        next[sender][nth] += 1;
+    }
+    for own in &shared.endpoints {
+        own.rx.is_empty()?;
+        let count = value_of(own.counter);
+        ensure_eq!(count, (each * senders) as u64, "what the endpoint counts");
+    }
+    Ok(())
 }
 
 fn tagged(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
@@ -136,17 +134,14 @@ fn tagged(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict 
         if early {
             job.meet();
         }
-        let ends = [(0, 3), (1, 2)].map(|(nth, count)| {
+        let contexts = |nth: usize, count: usize| {
             let ends = (0..count).map(|_| shared.endpoints[nth].rx.next());
-            ends.collect::<Result<Vec<_>, _>>()
-        });
-        let [first, second] = ends;
-        let contexts = |entries: Vec<fi_cq_tagged_entry>| {
-            let mut all: Vec<_> = entries.iter().map(|e| e.context()).collect();
+            let all = ends.map(|end| end.map(|entry| entry.context()));
+            let mut all = all.collect::<Result<Vec<_>, _>>()?;
             all.sort_unstable();
-            all
+            Ok::<_, String>(all)
         };
-        let (first, second) = (contexts(first?), contexts(second?));
+        let (first, second) = (contexts(0, 3)?, contexts(1, 2)?);
         let fives = match first.as_slice() {
             [1, 2, 4] => [0, 3],
             [1, 3, 4] => [0, 2],
@@ -255,20 +250,16 @@ fn several(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict
         }
     }
     let total: i32 = taken.iter().sum();
-    let found = (total, given_back);
-    ensure_eq!(found, (5, 1), "messages, and how often it was given back");
+    let seen = (total, given_back);
+    ensure_eq!(seen, (5, 1), "messages, and how often it was given back");
     // The remaining message goes to the next receive.
     let last = Buffer::new(64);
     shared.receive(last.base, 64, 5)?;
-    let mut end = None;
-    until("the last message", || {
-        end = shared.endpoints.iter().find_map(|own| match own.rx.read() {
-            (1, entry) => Some(entry),
-            _ => None,
-        });
-        end.is_some()
+    let end = found("the last message", || {
+        let mut ends = shared.endpoints.iter().map(|own| own.rx.read());
+        Ok(ends.find(|(code, _)| *code == 1))
     })?;
-    ensure_eq!(end.map(|e| e.context()), Some(5), "its context");
+    ensure_eq!(end.1.context(), 5, "its context");
     values.push(last.load(0, 1)[0]);
     values.sort_unstable();
     ensure_eq!(values, [1, 2, 3, 4, 5, 6], "the messages, each once");
@@ -317,95 +308,69 @@ fn cancelled(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdi
     gives!(FI_ENOENT, obj shared.srx, cancel(cx(6)));
     job.meet();
     shared.endpoints[1].rx.of(7)?;
-    buffer.holds(
-        0,
-        &[0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3],
-        "both buffers",
-    )?;
+    let expected = [[0; 8], [3; 8]];
+    buffer.holds(0, expected.as_flattened(), "both buffers")?;
     gives!(FI_ENOENT, obj shared.srx, cancel(cx(7)));
-    shared.endpoints[0].rx.is_empty()?;
+    shared.endpoints[0].rx.is_empty()
+}
+
+fn raced(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
+    const COUNT: usize = 2;
+    let each = many(job.ctx, 50) as usize;
+    let Some(shared) = shared else {
+        for serial in 0..each {
+            for address in addresses {
+                let word = (serial as u64 + 1).to_le_bytes();
+                job.post(|| inject_as(None, (job.ep, *address), &word))?;
+            }
+        }
+        job.meet();
+        return Ok(());
+    };
+    let room = Buffer::new(8 * COUNT * each);
+    let words = *room;
+    let srx = shared.srx.addr();
+    std::thread::scope(|scope| {
+        let poster = scope.spawn(move || {
+            let srx = srx as *mut fid_ep;
+            receive_each(None, srx, (&words, 8), 0..COUNT * each)
+        });
+        for _ in 0..each {
+            for_all(&shared.endpoints, |own| own.rx.next())?;
+        }
+        poster.join().map_err(|_| "the poster panics")?
+    })?;
+    let mut seen: Vec<_> = (0..COUNT * each).map(|nth| words.get(8 * nth)).collect();
+    seen.sort_unstable();
+    let expected = (0..COUNT * each).map(|nth| (nth / COUNT) as u64 + 1);
+    ensure!(expected.eq(seen), "each message once");
+    job.meet();
     Ok(())
 }
 
-fn raced(ctx: &Ctx) -> Verdict {
-    const COUNT: usize = 2;
-    let each = many(ctx, 50) as usize;
-    with_shared(ctx, &Plan::DEFAULT, COUNT, |job, shared, addresses| {
-        let Some(shared) = shared else {
-            for serial in 0..each {
-                for address in addresses {
-                    let word = (serial as u64 + 1).to_le_bytes();
-                    job.post(|| inject_as(None, (job.ep, *address), &word))?;
-                }
-            }
-            job.meet();
-            return Ok(());
-        };
-        let room = Buffer::new(8 * COUNT * each);
-        let words = *room;
-        let srx = shared.srx.addr();
-        std::thread::scope(|scope| {
-            let poster = scope.spawn(move || {
-                let srx = srx as *mut fid_ep;
-                (0..COUNT * each).try_for_each(|nth| {
-                    let code = call!(msg srx, recv(words.at(8 * nth).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
-                    equal!(code, 0, "fi_recv")
-                })
-            });
-            for _ in 0..each {
-                for own in &shared.endpoints {
-                    own.rx.next()?;
-                }
-            }
-            poster.join().map_err(|_| "the poster panics")?
-        })?;
-        let mut seen: Vec<_> = (0..COUNT * each).map(|nth| words.get(8 * nth)).collect();
-        seen.sort_unstable();
-        let expected = (0..COUNT * each).map(|nth| (nth / COUNT) as u64 + 1);
-        ensure!(expected.eq(seen), "each message once");
-        job.meet();
-        Ok(())
-    })
-}
-
-fn atomics(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.caps(FI_TAGGED | FI_ATOMIC);
-    with_shared(ctx, &plan, 2, |job, shared, addresses| {
-        let value = Buffer::new(8);
-        let Some(shared) = shared else {
-            let (operand, none) = (5u64, null_mut::<std::ffi::c_void>());
-            let operand: *const std::ffi::c_void = (&raw const operand).cast();
-            let to = addresses[1];
-            // The key carries the tag.
-            let fetch = rma_ioc(0, 1, 9);
-            let (from, mut into) = (ioc(operand.cast_mut(), 1), ioc(value.base, 1));
-            let msg = fi_msg_atomic {
-                desc: none.cast(),
-                ..atomic_msg(&from, to, &fetch, SUM, cx(2))
-            };
-            job.told(
-                2,
-                || call!(atomic job.ep, readwritemsg(&msg, &mut into, null_mut(), 1, FI_TAGGED)),
-            )?;
-            ensure_eq!(value.get(0), 37, "the value before");
-            return Ok(());
-        };
-        value.set(0, 37);
-        ok!(tagged shared.srx, recv(value.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 9, 0, cx(3)));
-        let entry = shared.endpoints[1].rx.of(3)?;
-        ensure!(
-            entry.flags & FI_ATOMIC != 0,
-            "the flags: {:#x}",
-            entry.flags
-        );
-        ensure_eq!(value.get(0), 42, "the value");
-        // Rank 0 makes progress so that its answer reaches the requester.
-        until("the answer", || {
-            shared.progress();
-            true
-        })?;
-        Ok(())
-    })
+fn atomics(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
+    let value = Buffer::new(8);
+    let Some(shared) = shared else {
+        // The key carries the tag.
+        let (operand, fetch) = (5u64, rma_ioc(0, 1, 9));
+        let (from, mut into) = (ioc(&operand, 1), ioc(value.base, 1));
+        let msg = atomic_msg(&from, addresses[1], &fetch, SUM, cx(2));
+        job.told(
+            2,
+            || call!(atomic job.ep, readwritemsg(&msg, &mut into, null_mut(), 1, FI_TAGGED)),
+        )?;
+        ensure_eq!(value.get(0), 37, "the value before");
+        return Ok(());
+    };
+    value.set(0, 37);
+    ok!(tagged shared.srx, recv(value.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 9, 0, cx(3)));
+    let entry = shared.endpoints[1].rx.of(3)?;
+    let flags = entry.flags;
+    ensure!(flags & FI_ATOMIC != 0, "the flags: {flags:#x}");
+    ensure_eq!(value.get(0), 42, "the value");
+    // Rank 0 makes progress so that its answer reaches the requester.
+    shared.progress();
+    Ok(())
 }
 
 fn dead(job: &Job<'_>) -> Verdict {
@@ -422,15 +387,12 @@ fn dead(job: &Job<'_>) -> Verdict {
         let buffer = Buffer::new(8);
         let from = job.peer(victim).address;
         ok!(msg shared.srx, recv(buffer.base.cast(), 8, null_mut(), from, cx(3)));
-        let mut looks = Looks::for_the("the failure");
-        let error = 'found: loop {
-            for own in &shared.endpoints {
-                match own.rx.read() {
-                    (AVAIL, _) => break 'found own.rx.take_error()?,
-                    (code, _) => ensure_eq!(code, AGAIN, "reading"),
-                }
-            }
-            looks.again();
+        let error = found("the failure", || {
+            let mut ends = shared.endpoints.iter().map(|own| own.rx.look());
+            ends.find_map(Result::transpose).transpose()
+        })?;
+        let End::Failure(error) = error else {
+            return Err("a success".into());
         };
         let seen = (error.err, error.context());
         ensure_eq!(seen, (FI_ECONNRESET, 3), "the failure");

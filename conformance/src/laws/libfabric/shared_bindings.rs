@@ -43,14 +43,11 @@ fn left(job: &Job<'_>) -> Verdict {
         for _ in 0..100 {
             own.rx.progress();
         }
-        close(own.ep)?;
-        close(own.rx.0)?;
-        close(own.counter)?;
+        own.close()?;
         // Messages of the closed endpoint are gone. The next receive waits for the other endpoints.
         shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
     }
-    close(shared.srx)?;
-    Ok(())
+    close(shared.srx)
 }
 
 fn wrong(job: &Job<'_>) -> Verdict {
@@ -114,8 +111,7 @@ fn wrong(job: &Job<'_>) -> Verdict {
     gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
 
     // Endpoints of one shared context use the same vector.
-    let mut av = null_mut();
-    ok!(obj domain, av_open(&mut av_attr(FI_AV_TABLE, 0), &mut av, none));
+    let av = vector(&job.station, FI_AV_TABLE, 0)?;
     let stranger = bare(job, &mut asked, av)?;
     ok!(fid stranger, bind(srx.cast(), 0));
     ok!(fid stranger, bind(stx.cast(), 0));
@@ -124,8 +120,7 @@ fn wrong(job: &Job<'_>) -> Verdict {
     close(av)?;
 
     let other = Station::without_endpoint(&Plan::DEFAULT)?;
-    let mut foreign: *mut fid_ep = null_mut();
-    ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
+    let foreign: *mut fid_ep = open!(obj other.domain, srx_ctx(null_mut()));
     let apart = bare(job, &mut asked, job.station.av)?;
     gives!(FI_EDOMAIN, fid apart, bind(foreign.cast(), 0));
     gives!(FI_EBUSY, fid other.domain, close());
@@ -138,64 +133,49 @@ fn wrong(job: &Job<'_>) -> Verdict {
 }
 
 fn transmits(job: &Job<'_>) -> Verdict {
+    const EACH: usize = 5;
     let mut asked = info(&Plan::DEFAULT, true, false)?;
-    let (mut stx, none): (*mut fid_stx, _) = (null_mut(), null_mut());
-    ok!(obj job.station.domain, stx_ctx(asked.transmit(), &mut stx, none));
-    let each = 5;
-    let mut own = Vec::new();
+    let stx: *mut fid_stx = open!(obj job.station.domain, stx_ctx(asked.transmit()));
+    let mut endpoints = Vec::new();
     for _ in 0..3 {
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj job.station.domain, endpoint(asked.raw(), &mut ep, none));
-        let queue = open_queue(job.station.domain, &Plan::DEFAULT)?;
-        let mut counter: *mut fid_cntr = null_mut();
-        ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, none));
+        let ep: *mut fid_ep = open!(obj job.station.domain, endpoint(asked.raw()));
+        let rx = open_queue(job.station.domain, &Plan::DEFAULT)?;
+        let counter = job.station.counter()?;
         ok!(fid ep, bind(job.station.av.cast(), 0));
-        ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
+        ok!(fid ep, bind(rx.0.cast(), FI_TRANSMIT));
         ok!(fid ep, bind(counter.cast(), FI_SEND | FI_WRITE));
         ok!(fid ep, bind(stx.cast(), 0));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
-        own.push((ep, queue, counter));
+        endpoints.push(Own { ep, rx, counter });
     }
-    let words = Buffer::new(8 * 3 * each);
-    for nth in 0..3 * each {
-        ok!(msg job.ep, recv(words.at(8 * nth).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
-    }
+    let words = Buffer::new(8 * 3 * EACH);
+    receive_each(None, job.ep, (&words, 8), 0..3 * EACH)?;
     job.meet();
-    let bytes = [6u8; 8];
-    let (to, at, key) = job.place(job.right(), 0);
-    for nth in 0..each {
-        for (which, (ep, queue, _)) in own.iter().enumerate() {
-            let context = cx(10 * which + nth);
-            let base = bytes.as_ptr().cast();
-            job.post(|| {
-                queue.progress();
-                call!(msg * ep, send(base, 8, none, to, context))
-            })?;
-            queue.of(10 * which + nth)?;
-            job.post(|| {
-                queue.progress();
-                call!(
-                    rma * ep,
-                    write(base, 8, none, to, at + 8 * which as u64, key, context)
-                )
-            })?;
-            queue.of(10 * which + nth)?;
+    let sixes = u64::from_ne_bytes([6; 8]);
+    for nth in 0..EACH {
+        for (which, own) in endpoints.iter().enumerate() {
+            let words = job.words(job.right(), 8 * which).by(own.ep).from(&sixes);
+            let words = words.told(10 * which + nth);
+            for operation in [Words::send, Words::write] {
+                job.post(|| {
+                    own.rx.progress();
+                    operation(&words)
+                })?;
+                own.rx.of(10 * which + nth)?;
+            }
         }
     }
-    job.rx.successes(0..3 * each)?;
-    words.holds(0, &[6; 8 * 15], "the messages")?;
+    job.rx.successes(0..3 * EACH)?;
+    words.holds(0, &[6; 8 * 3 * EACH], "the messages")?;
     job.meet();
     job.memory.holds(0, &[6; 24], "what was written")?;
-    for (ep, queue, counter) in own {
-        queue.is_empty()?;
-        ensure_eq!(value_of(counter), 2 * each as u64, "its counter");
+    for own in endpoints {
+        own.rx.is_empty()?;
+        ensure_eq!(value_of(own.counter), 2 * EACH as u64, "its counter");
         gives!(FI_EBUSY, fid stx, close());
-        close(ep)?;
-        close(queue.0)?;
-        close(counter)?;
+        own.close()?;
     }
-    close(stx)?;
-    Ok(())
+    close(stx)
 }
 
 fn offered(_: &Ctx) -> Verdict {
@@ -211,10 +191,8 @@ fn offered(_: &Ctx) -> Verdict {
         let mut hints = Plan::DEFAULT.hints();
         hints.domain().max_ep_stx_ctx = domain.max_ep_stx_ctx;
         hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx;
-        ensure!(
-            getinfo(Plan::DEFAULT.version, 0, Some(&hints)).is_ok(),
-            "the most"
-        );
+        let holds = getinfo(Plan::DEFAULT.version, 0, Some(&hints)).is_ok();
+        ensure!(holds, "the most");
         hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx + 1;
         let code = getinfo(Plan::DEFAULT.version, 0, Some(&hints)).err();
         ensure_eq!(code, Some(-libc::ENODATA), "more than that");

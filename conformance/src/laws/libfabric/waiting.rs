@@ -59,9 +59,7 @@ fn waits(job: &Job<'_>) -> Verdict {
 
 fn threshold(job: &Job<'_>) -> Verdict {
     for count in [1usize, 3, 7] {
-        for nth in 0..count {
-            add(job, nth, 0)?;
-        }
+        for_all(0..count, |nth| add(job, nth, 0))?;
         let mut entries = [blank(); 8];
         let seen = call!(obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(count), LONG));
         ensure_eq!(seen, count as isize, "entries of a wait for {count}");
