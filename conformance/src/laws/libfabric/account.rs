@@ -1,9 +1,7 @@
 //! Each operation is reported and counted exactly once, even if queues or lanes were full meanwhile (fi_cq(3), fi_cntr(3)).
 
 use super::kit::*;
-use super::station::{Plan, close, name_of};
 use super::told::*;
-use crate::kit::until_ok;
 
 laws! {
     ways given(false): "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
@@ -43,6 +41,20 @@ fn is_told(nth: usize, selective: bool) -> bool {
     nth.is_multiple_of(3) || !is_injected(nth) && !selective
 }
 
+/// Sends message `nth`, or injects it.
+fn some_injected(
+    tag: Option<u64>,
+    nth: usize,
+    to: (*mut fid_ep, u64),
+    bytes: &[u8],
+    context: usize,
+) -> isize {
+    match is_injected(nth) {
+        true => inject_as(tag, to, bytes),
+        false => send_as(tag, to, bytes, context),
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Way {
     tagged: bool,
@@ -73,43 +85,31 @@ fn ways(ctx: &Ctx, tagged: bool) -> Verdict {
 }
 
 fn send_all(job: &Job<'_>, way: Way) -> Verdict {
-    let (to, ep) = (job.peer(0).address, job.ep);
+    let to = (job.ep, job.peer(0).address);
+    let tag = way.tagged.then_some(5);
     let mut told = Told::of(COUNT);
     let payloads: Vec<[u8; 16]> = (0..COUNT).map(|nth| [nth as u8; 16]).collect();
     for (nth, bytes) in payloads.iter().enumerate() {
         let part = piece(bytes);
-        let message = envelope(&part, to, nth);
-        let flags = if way.selective && is_told(nth, true) {
-            FI_COMPLETION
-        } else {
-            0
-        };
-        let call = || match (way.tagged, is_injected(nth), way.selective) {
-            (false, true, _) => call!(msg ep, inject(bytes.as_ptr().cast(), 8, to)),
-            (true, true, _) => call!(tagged ep, inject(bytes.as_ptr().cast(), 8, to, 5)),
-            (false, _, true) => call!(msg ep, sendmsg(&untagged(&message), flags)),
-            (true, _, true) => call!(tagged ep, sendmsg(&message, flags)),
-            (false, ..) => {
-                call!(msg ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, cx(nth)))
-            }
-            (true, ..) => {
-                call!(tagged ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, 5, cx(nth)))
-            }
+        let message = envelope(&part, to.1, nth);
+        let flags = if is_told(nth, true) { FI_COMPLETION } else { 0 };
+        let call = || match (is_injected(nth), way.selective) {
+            (true, _) => inject_as(tag, to, &bytes[..8]),
+            (_, true) if way.tagged => call!(tagged job.ep, sendmsg(&message, flags)),
+            (_, true) => call!(msg job.ep, sendmsg(&untagged(&message), flags)),
+            _ => send_as(tag, to, bytes, nth),
         };
         if nth == LANE + 1 {
             job.ctx.tell(b"full");
         }
         post(call, || told.look(job.tx).map(drop))?;
     }
-    let all = (0..COUNT)
-        .filter(|nth| is_told(*nth, way.selective))
-        .count();
-    told.complete(job.tx, all, &[(job.station.counters[0], COUNT)])?;
-    told.ensure(|nth| usize::from(is_told(nth, way.selective)))
+    let counters = [(job.station.counters[0], COUNT)];
+    told.complete_each(job.tx, &counters, |nth| is_told(nth, way.selective))
 }
 
 fn receive_all(job: &Job<'_>, way: Way) -> Verdict {
-    let buffers = Memory::new(16 * COUNT);
+    let buffers = Buffer::new(16 * COUNT);
     let post_all = || -> Verdict {
         for nth in 0..COUNT {
             let part = iovec(buffers.at(16 * nth), 16);
@@ -129,17 +129,14 @@ fn receive_all(job: &Job<'_>, way: Way) -> Verdict {
     if way.late {
         post_all()?;
     }
-    let mut told = Told::of(COUNT);
-    let is_told = |nth: usize| !way.selective || nth.is_multiple_of(2);
-    let all = (0..COUNT).filter(|nth| is_told(*nth)).count();
-    told.complete(job.rx, all, &[(job.station.counters[1], COUNT)])?;
-    told.ensure(|nth| usize::from(is_told(nth)))?;
-    for nth in 0..COUNT {
+    let counters = [(job.station.counters[1], COUNT)];
+    Told::of(COUNT).complete_each(job.rx, &counters, |nth| {
+        !way.selective || nth.is_multiple_of(2)
+    })?;
+    for_all(0..COUNT, |nth| {
         let len = if is_injected(nth) { 8 } else { 16 };
-        buffers.holds(16 * nth, &[nth as u8; 16][..len], "a message")?;
-    }
-    buffers.free();
-    Ok(())
+        buffers.holds(16 * nth, &[nth as u8; 16][..len], "a message")
+    })
 }
 
 fn several(ctx: &Ctx) -> Verdict {
@@ -157,26 +154,20 @@ fn several(ctx: &Ctx) -> Verdict {
             ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), size_of::<usize>()));
             let bytes = [3u8; 16];
             if job.rank > 0 {
-                let to = job.peer(0).address;
+                let to = (job.ep, job.peer(0).address);
                 let mut told = Told::of(COUNT);
                 for nth in 0..COUNT {
-                    let call = || match is_injected(nth) {
-                        true => call!(msg job.ep, inject(bytes.as_ptr().cast(), 16, to)),
-                        false => {
-                            call!(msg job.ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, cx(nth)))
-                        }
-                    };
                     if nth == LANE + 1 {
                         ctx.tell(b"full");
                     }
+                    let call = || some_injected(None, nth, to, &bytes, nth);
                     post(call, || told.look(job.tx).map(drop))?;
                 }
-                let is_told = |nth: usize| !selective && !is_injected(nth);
-                let all = (0..COUNT).filter(|nth| is_told(*nth)).count();
-                told.complete(job.tx, all, &[(job.station.counters[0], COUNT)])?;
-                return told.ensure(|nth| usize::from(is_told(nth)));
+                let counters = [(job.station.counters[0], COUNT)];
+                return told
+                    .complete_each(job.tx, &counters, |nth| !selective && !is_injected(nth));
             }
-            let buffers = Memory::new(16 * FIT * BUFFERS);
+            let buffers = Buffer::new(16 * FIT * BUFFERS);
             for nth in 0..BUFFERS {
                 let part = iovec(buffers.at(16 * FIT * nth), 16 * FIT);
                 let receive = untagged(&envelope(&part, FI_ADDR_UNSPEC, nth));
@@ -197,7 +188,6 @@ fn several(ctx: &Ctx) -> Verdict {
             ensure_eq!(given_back, BUFFERS, "buffers that were given back");
             told.ensure(|_| if selective { 1 } else { FIT })?;
             buffers.holds(0, &[3; 16 * FIT], "the first buffer")?;
-            buffers.free();
             Ok(())
         })?;
     }
@@ -209,43 +199,27 @@ fn crowd(job: &Job<'_>) -> Verdict {
     const EACH: usize = 70;
     let others = job.size as usize - 1;
     let (all, bytes) = (others * EACH, [6u8; 16]);
-    let room = Memory::new(16 * all);
-    for nth in 0..all {
-        let base = room.at(16 * nth).cast();
-        match nth % EACH % 2 {
-            0 => ok!(msg job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, cx(nth))),
-            _ => {
-                ok!(tagged job.ep, recv(base, 16, null_mut(), FI_ADDR_UNSPEC, 5, 0, cx(nth)))
-            }
-        }
-    }
+    let room = Buffer::new(16 * all);
+    let odd = |nth: &usize| nth % EACH % 2 == 1;
+    receive_each(None, job.ep, (&room, 16), (0..all).filter(|nth| !odd(nth)))?;
+    receive_each(Some(5), job.ep, (&room, 16), (0..all).filter(odd))?;
     job.meet();
     let (mut sent, mut received) = (Told::of(all), Told::of(all));
     for nth in 0..all {
         let rank = (job.rank + 1 + (nth % others) as u32) % job.size;
-        let to = job.peer(rank).address;
-        let (base, none, context) = (bytes.as_ptr().cast(), null_mut(), cx(nth));
-        let call = || match (nth / others % 2, is_injected(nth)) {
-            (0, true) => call!(msg job.ep, inject(base, 16, to)),
-            (0, false) => call!(msg job.ep, send(base, 16, none, to, context)),
-            (_, true) => call!(tagged job.ep, inject(base, 16, to, 5)),
-            (_, false) => call!(tagged job.ep, send(base, 16, none, to, 5, context)),
-        };
+        let to = (job.ep, job.peer(rank).address);
+        let tag = (nth / others % 2 == 1).then_some(5);
+        let call = || some_injected(tag, nth, to, &bytes, nth);
         post(call, || {
             sent.look(job.tx)?;
             received.look(job.rx).map(drop)
         })?;
     }
-    let is_told = |nth: usize| !is_injected(nth);
-    let untold = (0..all).filter(|nth| !is_told(*nth)).count();
-    let counters = &job.station.counters;
+    let counters = [0, 1].map(|nth| (job.station.counters[nth], all));
     // Each rank waits for the messages of all others. The reads also make progress on its own sends.
-    received.complete(job.rx, all, &[(counters[1], all)])?;
-    sent.complete(job.tx, all - untold, &[(counters[0], all)])?;
-    sent.ensure(|nth| usize::from(is_told(nth)))?;
-    received.ensure(|_| 1)?;
+    received.complete_each(job.rx, &counters[1..], |_| true)?;
+    sent.complete_each(job.tx, &counters[..1], |nth| !is_injected(nth))?;
     job.meet();
-    room.free();
     Ok(())
 }
 
@@ -255,91 +229,61 @@ fn many_peers(job: &Job<'_>) -> Verdict {
     const EACH: usize = 70;
     /// Tag of the message with an endpoint's name.
     const HELLO: u64 = 1;
-    let counters = &job.station.counters;
-    let bytes = [9u8; 8];
-    let base = bytes.as_ptr().cast();
+    let counter = |nth: usize, count: usize| [(job.station.counters[nth], count)];
     if job.rank > 0 {
         let all = ENDPOINTS * EACH;
-        let room = Memory::new(8 * all);
+        let room = Buffer::new(8 * all);
         let (mut sent, mut endpoints) = (Told::of(ENDPOINTS), Vec::new());
         for nth in 0..ENDPOINTS {
             let ep = job.station.enabled(&CROWDED)?;
-            let name = name_of(ep)?;
-            for message in 0..EACH {
-                let context = nth * EACH + message;
-                let place = room.at(8 * context).cast();
-                ok!(msg ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(context)));
-            }
-            let to = job.peer(0).address;
-            post(
-                || call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, HELLO, cx(nth))),
-                || sent.look(job.tx).map(drop),
-            )?;
+            let (name, to) = (name_of(ep)?, job.peer(0).address);
+            receive_each(None, ep, (&room, 8), nth * EACH..(nth + 1) * EACH)?;
+            let call = || send_as(Some(HELLO), (ep, to), &name, nth);
+            post(call, || sent.look(job.tx).map(drop))?;
             endpoints.push(ep);
         }
-        sent.complete(job.tx, ENDPOINTS, &[(counters[0], ENDPOINTS)])?;
+        sent.complete(job.tx, ENDPOINTS, &counter(0, ENDPOINTS))?;
         hear(job.ctx, 0, b"full")?;
-        let mut received = Told::of(all);
-        received.complete(job.rx, all, &[(counters[1], all)])?;
-        received.ensure(|_| 1)?;
+        Told::of(all).complete_each(job.rx, &counter(1, all), |_| true)?;
         job.meet();
-        endpoints.into_iter().try_for_each(close)?;
-        room.free();
-        return Ok(());
+        return endpoints.into_iter().try_for_each(close);
     }
     let peers = ENDPOINTS * (job.size as usize - 1);
-    let names = Memory::new(NAME * peers);
-    for nth in 0..peers {
-        let place = names.at(NAME * nth).cast();
-        ok!(tagged job.ep, recv(place, NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(nth)));
-    }
-    let mut known = Told::of(peers);
-    known.complete(job.rx, peers, &[(counters[1], peers)])?;
-    known.ensure(|_| 1)?;
-    let mut addresses = Vec::new();
-    for nth in 0..peers {
-        addresses.push(job.station.insert(&names.load(NAME * nth, NAME))?);
-    }
-    names.free();
+    let names = Buffer::new(NAME * peers);
+    receive_each(Some(HELLO), job.ep, (&names, NAME), 0..peers)?;
+    Told::of(peers).complete_each(job.rx, &counter(1, peers), |_| true)?;
+    let address = |nth| job.station.insert(&names.load(NAME * nth, NAME));
+    let addresses: Vec<u64> = (0..peers).map(address).collect::<Result<_, _>>()?;
     let all = peers * EACH;
     let mut sent = Told::of(all);
     for nth in 0..all {
-        let to = addresses[nth % peers];
-        let call = || match is_injected(nth / peers) {
-            true => call!(msg job.ep, inject(base, 8, to)),
-            false => call!(msg job.ep, send(base, 8, null_mut(), to, cx(nth))),
-        };
+        let to = (job.ep, addresses[nth % peers]);
         if nth == peers * (LANE + 1) {
             job.ctx.tell(b"full");
         }
+        let call = || some_injected(None, nth / peers, to, &[9; 8], nth);
         post(call, || sent.look(job.tx).map(drop))?;
     }
-    let is_told = |nth: usize| !is_injected(nth / peers);
-    let told = (0..all).filter(|nth| is_told(*nth)).count();
-    sent.complete(job.tx, told, &[(counters[0], all)])?;
-    sent.ensure(|nth| usize::from(is_told(nth)))?;
+    sent.complete_each(job.tx, &counter(0, all), |nth| !is_injected(nth / peers))?;
     job.meet();
     Ok(())
 }
 
 /// Posts access `nth` to remote memory. Modulo 8: 1, 3 and 7 are injected, 4 and 6 read, 5 and 7 carry remote CQ data.
 fn access(job: &Job<'_>, nth: usize, result: *mut u64) -> isize {
-    static ONE: u64 = 1;
-    let (to, at, key) = job.place(0, 8 * job.rank as usize);
-    let (o, none, context) = ((&raw const ONE).cast(), null_mut(), cx(nth));
+    let shared = job.words(0, 8 * job.rank as usize);
+    let shared = shared.into(result).told(nth);
     let data = u64::from(job.rank) << 32 | nth as u64;
-    let own = (at + 64, at + 128);
+    let (own, with_data) = (shared.behind(64), shared.behind(128));
     match nth % 8 {
-        0 => call!(rma job.ep, write(o, 8, none, to, own.0, key, context)),
-        1 => call!(rma job.ep, inject(o, 8, to, own.0, key)),
-        2 => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, context)),
-        3 => call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)),
-        4 => {
-            call!(atomic job.ep, readwrite(o, 1, none, result.cast(), none, to, at, key, UINT64, SUM, context))
-        }
-        5 => call!(rma job.ep, writedata(o, 8, none, data, to, own.1, key, context)),
-        6 => call!(rma job.ep, read(result.cast(), 8, none, to, own.0, key, context)),
-        _ => call!(rma job.ep, injectdata(o, 8, data, to, own.1, key)),
+        0 => own.write(),
+        1 => own.inject(),
+        2 => shared.add(),
+        3 => shared.inject_add(),
+        4 => shared.fetch_add(),
+        5 => with_data.write_data(data),
+        6 => own.read(),
+        _ => with_data.inject_data(data),
     }
 }
 
@@ -356,20 +300,15 @@ fn remote(job: &Job<'_>) -> Verdict {
             post(|| access(job, nth, result), || told.look(job.tx).map(drop))?;
         }
         job.ctx.tell(b"posted");
-        let is_told = |nth: usize| !matches!(nth % 8, 1 | 3 | 7);
-        let all = (0..count).filter(|nth| is_told(*nth)).count();
         let counters = [(reads, count / 4), (writes, count / 4 * 3)];
-        told.complete(job.tx, all, &counters)?;
-        told.ensure(|nth| usize::from(is_told(nth)))?;
+        told.complete_each(job.tx, &counters, |nth| !matches!(nth % 8, 1 | 3 | 7))?;
         let mut fetched: Vec<u64> = results.into_iter().skip(4).step_by(8).collect();
         fetched.sort_unstable();
         let all_differ = fetched.windows(2).all(|two| two[0] < two[1]);
         ensure!(all_differ, "what was fetched: {fetched:?}");
         return Ok(());
     }
-    for rank in 1..job.size {
-        hear(job.ctx, rank, b"posted")?;
-    }
+    for_all(1..job.size, |rank| hear(job.ctx, rank, b"posted"))?;
     let all = others * count / 4;
     let (mut seen, mut heard) = (0, vec![0u8; others * count]);
     until("what comes with data", || {
@@ -386,10 +325,9 @@ fn remote(job: &Job<'_>) -> Verdict {
     }
     let counters = [(remote_reads, all), (remote_writes, all * 3)];
     Told::of(0).complete(job.rx, 0, &counters)?;
-    for rank in 1..job.size as usize {
-        ensure_eq!(job.memory.get(8 * rank) as usize, count / 8 * 3, "the sum");
-    }
-    Ok(())
+    for_all(1..job.size as usize, |rank| {
+        job.memory.shows(8 * rank, count as u64 / 8 * 3, "the sum")
+    })
 }
 
 fn answers(job: &Job<'_>) -> Verdict {
@@ -411,26 +349,17 @@ fn answers(job: &Job<'_>) -> Verdict {
     }
     job.ctx.tell(b"asked");
     hear(job.ctx, job.right(), b"asked")?;
-    let words = Memory::new(8 * COUNT);
-    for nth in 0..COUNT {
-        words.set(8 * nth, nth as u64);
-        let base = words.at(8 * nth).cast();
-        ok!(tagged job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, 11, 0, cx(nth)));
-    }
-    let (mut asked, mut operated) = (Told::of(COUNT), Told::of(COUNT));
-    operated.complete(job.rx, COUNT, &[(receives, COUNT)])?;
-    asked.complete(job.tx, COUNT, &[(reads, COUNT / 2), (writes, COUNT / 2)])?;
-    asked.ensure(|_| 1)?;
-    operated.ensure(|_| 1)?;
+    let words = Buffer::new(8 * COUNT);
+    (0..COUNT).for_each(|nth| words.set(8 * nth, nth as u64));
+    receive_each(Some(11), job.ep, (&words, 8), 0..COUNT)?;
+    let counters = [(reads, COUNT / 2), (writes, COUNT / 2)];
+    Told::of(COUNT).complete_each(job.rx, &[(receives, COUNT)], |_| true)?;
+    Told::of(COUNT).complete_each(job.tx, &counters, |_| true)?;
     for (nth, result) in results.iter().enumerate() {
         ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
-        // SAFETY:
-        // - a word that the provider writes through a pointer.
-        let seen = unsafe { (&raw const *result).read_volatile() };
         let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
-        ensure_eq!(seen, expected, "value fetched from word {nth}");
+        ensure_eq!(current(result), expected, "value fetched from word {nth}");
     }
     job.meet();
-    words.free();
     Ok(())
 }

@@ -1,12 +1,8 @@
 //! Address vectors and names (fi_av(3), fi_cm(3)).
 
 use std::ffi::{CStr, c_char};
-use std::ptr::null;
 
 use super::kit::*;
-use super::station::{Plan, Station, av_attr, close, name_of, vector};
-use crate::equal;
-use crate::kit::for_all;
 
 laws! {
     tables with(&Plan::DEFAULT, 256): "av.table", "fi_av(3)", 3, [av_open, av_insert, atomic],
@@ -39,7 +35,7 @@ laws! {
 
 /// The names of all ranks.
 fn names(job: &Job<'_>) -> Vec<u8> {
-    let told = |rank| job.ctx.told(rank).unwrap_or_default()[..NAME].to_vec();
+    let told = |rank| job.heard(rank)[..NAME].to_vec();
     (0..job.size).flat_map(told).collect()
 }
 
@@ -47,12 +43,8 @@ fn names(job: &Job<'_>) -> Vec<u8> {
 fn all_added(job: &Job<'_>, more: u64) -> Verdict {
     job.meet();
     for_all(0..job.size as usize, |rank| {
-        let seen = job.memory.get(8 * rank);
-        equal!(
-            seen,
-            u64::from(job.rank) + more,
-            "the element of rank {rank}"
-        )
+        let sum = u64::from(job.rank) + more;
+        job.memory.shows(8 * rank, sum, "the element of a rank")
     })
 }
 
@@ -102,10 +94,8 @@ fn lookups(job: &Job<'_>) -> Verdict {
         let shown =
             call!(obj job.station.av, straddr(name.as_ptr().cast(), text.as_mut_ptr(), &mut len));
         ensure_eq!(shown, text.as_ptr(), "what fi_av_straddr gives");
-        ensure!(
-            len <= 128 && text[len - 1] == 0 && text[..len - 1].iter().all(|c| *c > 31),
-            "the text"
-        );
+        let holds = len <= 128 && text[len - 1] == 0 && text[..len - 1].iter().all(|c| *c > 31);
+        ensure!(holds, "the text");
         let mut short = [1 as c_char; 8];
         let mut less = 5;
         call!(obj job.station.av, straddr(name.as_ptr().cast(), short.as_mut_ptr(), &mut less));
@@ -118,22 +108,18 @@ fn lookups(job: &Job<'_>) -> Verdict {
 }
 
 fn removed(job: &Job<'_>) -> Verdict {
-    let (rank, names) = (job.right(), names(job));
-    let name = &names[NAME * rank as usize..][..NAME];
-    let (old, at, key) = job.place(rank, 8);
-    let one = 1u64;
-    let own = job.peer(job.rank);
-    let post = |to: u64, at: u64, key: u64| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()));
-    job.done(|| post(old, at, key))?;
-    let mut address = old;
+    let rank = job.right();
+    let (there, own) = (job.words(rank, 8), job.words(job.rank, 64));
+    let mut address = there.place.0;
+    job.done(|| there.add())?;
     for _ in 0..5 {
-        ok!(obj job.station.av, remove(&mut address, 1, 0));
-        let seen = post(address, at, key);
+        job.forget(address)?;
+        let seen = there.of(address).add();
         ensure_eq!(seen, -(libc::EINVAL as isize), "to a removed address");
         gives!(FI_EINVAL, obj job.station.av, remove(&mut address, 1, 0));
-        job.done(|| post(own.address, own.base + 64, own.key))?;
-        address = job.station.insert(name)?;
-        job.done(|| post(address, at, key))?;
+        job.done(|| own.add())?;
+        address = job.station.insert(&job.heard(rank)[..NAME])?;
+        job.done(|| there.of(address).add())?;
     }
     job.meet();
     ensure_eq!(job.memory.words([8, 64]), [6, 5], "the sums");
@@ -150,39 +136,38 @@ fn garbage(job: &Job<'_>) -> Verdict {
     ensure_eq!(count, 2, "good names");
     let seen = [addresses[1], addresses[2]];
     ensure_eq!(seen, [FI_ADDR_NOTAVAIL; 2], "addresses of bad ones");
-    ensure!(
-        addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL,
-        "addresses of good ones: {addresses:?}"
-    );
+    let holds = addresses[0] != addresses[3] && addresses[3] != FI_ADDR_NOTAVAIL;
+    ensure!(holds, "addresses of good ones: {addresses:?}");
     ensure_eq!(errors, [0, libc::EINVAL, libc::EINVAL, 0], "their errors");
     let mut random = job.ctx.random(0);
     for _ in 0..300 {
         let noise = random_bytes(&mut random, NAME);
-        ensure_eq!(
-            call!(obj av, insert(noise.as_ptr().cast(), 1, addresses.as_mut_ptr(), 0, null_mut())),
-            0,
-            "noise as a name"
-        );
+        let inserted =
+            call!(obj av, insert(noise.as_ptr().cast(), 1, addresses.as_mut_ptr(), 0, null_mut()));
+        ensure_eq!(inserted, 0, "noise as a name");
     }
     close(av)
 }
 
 fn unknown(job: &Job<'_>) -> Verdict {
-    let (_, at, key) = job.place(0, 8);
-    let (mut word, none) = (1u64, null_mut());
-    let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
+    let mut word = 1u64;
+    let words = job.words(0, 8).into(&mut word);
     for to in [1, 2, 1 << 32, FI_ADDR_UNSPEC - 1, FI_ADDR_NOTAVAIL] {
-        gives!(FI_EINVAL, atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none));
-        gives!(FI_EINVAL, atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM));
-        gives!(FI_EINVAL, atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none));
-        gives!(FI_EINVAL, rma job.ep, write(o, 8, none, to, at, key, none));
-        gives!(FI_EINVAL, rma job.ep, read(r, 8, none, to, at, key, none));
-        gives!(FI_EINVAL, msg job.ep, send(o, 8, none, to, none));
-        gives!(FI_EINVAL, tagged job.ep, send(o, 8, none, to, 3, none));
+        for operation in [
+            Words::add as Operation,
+            Words::inject_add,
+            Words::fetch_add,
+            Words::write,
+            Words::read,
+            Words::send,
+            |words| send_as(Some(3), (words.ep, words.place.0), &[1; 8], 0),
+        ] {
+            let code = operation(&words.of(to));
+            ensure_eq!(code, -(FI_EINVAL as isize), "address {to:#x}");
+        }
     }
     job.tx.is_empty()?;
-    ensure_eq!(job.memory.get(8), 0, "the memory");
-    Ok(())
+    job.memory.shows(8, 0, "the memory")
 }
 
 fn reused(job: &Job<'_>) -> Verdict {
@@ -191,16 +176,15 @@ fn reused(job: &Job<'_>) -> Verdict {
     let first = job.station.insert(name(0))?;
     let mut address = first;
     for nth in 0..1000 {
-        ok!(obj job.station.av, remove(&mut address, 1, 0));
+        job.forget(address)?;
         let rank = nth % job.size;
         address = job.station.insert(name(rank))?;
         ensure_eq!(address, first, "the address");
         if nth % 50 == 0 {
-            let (_, at, key) = job.place(rank, 8);
-            let (one, mut before) = (1u64, 0u64);
-            job.done(|| call!(atomic job.ep, readwrite((&raw const one).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), address, at, key, UINT64, SUM, null_mut())))?;
-            let tag = u64::from(rank);
-            job.post(|| call!(tagged job.ep, inject([5u8; 8].as_ptr().cast(), 8, address, tag)))?;
+            let mut before = 0u64;
+            let words = job.words(rank, 8).of(address).into(&mut before);
+            job.done(|| words.fetch_add())?;
+            job.post(|| inject_as(Some(rank.into()), (job.ep, address), &[5; 8]))?;
         }
     }
     job.meet();
@@ -211,31 +195,22 @@ fn reused(job: &Job<'_>) -> Verdict {
         .count() as u32
         * job.size;
     ensure_eq!(job.memory.get(8), u64::from(mine), "the operations of all");
-    let word = Memory::new(8);
-    for nth in 0..mine as usize {
-        ok!(tagged job.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, job.rank.into(), 0, cx(nth)));
-        job.rx.of(nth)?;
-    }
-    word.free();
-    Ok(())
+    for_all(0..mine, |_| {
+        received(Some(job.rank.into()), (job.ep, job.rx), 8)
+    })
 }
 
 fn twice(job: &Job<'_>) -> Verdict {
-    let (rank, names) = (job.right(), names(job));
-    let second = job.station.insert(&names[NAME * rank as usize..][..NAME])?;
-    let (mut first, at, key) = job.place(rank, 8);
+    let words = job.words(job.right(), 8);
+    let first = words.place.0;
+    let second = job.station.insert(&job.heard(job.right())[..NAME])?;
     ensure!(first != second, "one address for two insertions");
-    let one = 1u64;
-    let add = |to: u64| {
-        job.done(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))
-    };
-    add(first)?;
-    add(second)?;
-    ok!(obj job.station.av, remove(&mut first, 1, 0));
-    add(second)?;
+    job.done(|| words.add())?;
+    job.done(|| words.of(second).add())?;
+    job.forget(first)?;
+    job.done(|| words.of(second).add())?;
     job.meet();
-    ensure_eq!(job.memory.get(8), 3, "the sum");
-    Ok(())
+    job.memory.shows(8, 3, "the sum")
 }
 
 fn own(job: &Job<'_>) -> Verdict {
@@ -258,18 +233,14 @@ fn own(job: &Job<'_>) -> Verdict {
     ensure_eq!(none, NAME, "the length");
     let nowhere = null_mut();
     gives!(FI_EINVAL, cm job.ep, getname(name.as_mut_ptr().cast(), nowhere));
-    let told = job.ctx.told(job.right()).unwrap_or_default();
-    ensure!(
-        told[..NAME] != known[0][..],
-        "another process has the same name"
-    );
-    Ok(())
+    let told = job.heard(job.right());
+    let other = told[..NAME] != known[0][..];
+    equal!(other, true, "whether another process has another name")
 }
 
 fn events(job: &Job<'_>) -> Verdict {
     let (fabric, name) = (job.station.fabric, job.station.name()?);
-    let mut eq: *mut fid_eq = null_mut();
-    ok!(obj fabric, eq_open(null_mut(), &mut eq, null_mut()));
+    let eq: *mut fid_eq = open!(obj fabric, eq_open(null_mut()));
     let av = vector(&job.station, FI_AV_TABLE, FI_COMPLETION)?;
     let names = [name, [0; NAME], name].concat();
     let mut addresses = [5u64; 3];
@@ -328,13 +299,10 @@ fn lowest(job: &Job<'_>) -> Verdict {
     for expected in 1..8u64 {
         ensure_eq!(job.station.insert(&name)?, expected, "a further index");
     }
-    for mut address in [5u64, 2, 6, 3] {
-        ok!(obj job.station.av, remove(&mut address, 1, 0));
-    }
-    for expected in [2, 3, 5, 6, 8] {
-        ensure_eq!(job.station.insert(&name)?, expected, "the lowest index");
-    }
-    Ok(())
+    for_all([5u64, 2, 6, 3], |address| job.forget(address))?;
+    for_all([2, 3, 5, 6, 8], |expected| {
+        equal!(job.station.insert(&name)?, expected, "the lowest index")
+    })
 }
 
 /// The name at an address; `None` if the address is not in the vector.

@@ -1,9 +1,6 @@
 //! Wrong arguments of the atomic calls.
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     nulls with(&Plan::DEFAULT, 256): "atomic.null", "fi_atomic(3) §3", 1,
@@ -54,8 +51,7 @@ fn nulls(job: &Job<'_>) -> Verdict {
     gives!(FI_EINVAL, atomic job.ep, readwritemsg(&msg, null_mut(), nones, 1, 0));
     job.tx.is_empty()?;
     let seen = (job.memory.get(8), word);
-    ensure_eq!(seen, (0, 1), "the memory and the buffer");
-    Ok(())
+    equal!(seen, (0, 1), "the memory and the buffer")
 }
 
 fn objects(job: &Job<'_>) -> Verdict {
@@ -79,8 +75,7 @@ fn objects(job: &Job<'_>) -> Verdict {
             (memory.reg)(null_mut(), o, 8, FI_REMOTE_READ, 0, 9, 0, &mut mr, none) as isize,
         ]
     };
-    ensure_eq!(codes, [invalid; 5], "calls on no object");
-    Ok(())
+    equal!(codes, [invalid; 5], "calls on no object")
 }
 
 fn lengths(job: &Job<'_>) -> Verdict {
@@ -100,6 +95,5 @@ fn lengths(job: &Job<'_>) -> Verdict {
     }; 2];
     gives!(FI_EMSGSIZE, atomic job.ep, writev(huge.as_ptr(), nones, 2, to, at, key, UINT64, SUM, none));
     job.tx.is_empty()?;
-    ensure_eq!(job.memory.get(8), 0, "the memory");
-    Ok(())
+    equal!(job.memory.get(8), 0, "the memory")
 }

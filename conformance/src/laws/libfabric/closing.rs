@@ -1,9 +1,7 @@
 //! Endpoints that are closed while operations are in progress.
 
 use super::kit::*;
-use super::message::{receive, send_and_wait};
 use super::more::Piece;
-use super::station::{Plan, close, name_of};
 use super::told::{LANE, hear};
 use crate::kit::Child;
 
@@ -44,27 +42,15 @@ fn closed(job: &Job<'_>) -> Verdict {
             job.write(rank, 2 * PART, &other)?;
             let seen = job.read(rank, 0, len)?;
             let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
-            crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
+            ensure!(whole, "{len} bytes: a write reads memory after fi_close");
             let back = job.read(rank, 2 * PART, len)?;
             same(&back, &other, "what another endpoint writes")?;
             job.meet();
             let kept = into.iter().all(|byte| *byte == 0x33);
-            crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
+            ensure!(kept, "{len} bytes: a read writes memory after fi_close");
         }
     }
     Ok(())
-}
-
-/// Context of the next completed operation, and its length on success.
-fn end(queue: Queue) -> Result<(usize, Option<usize>), String> {
-    let mut looks = Looks::for_the("the end of an operation");
-    loop {
-        match queue.read() {
-            (1, entry) => return Ok((entry.op_context.addr(), Some(entry.len))),
-            (AVAIL, _) => return Ok((queue.take_error()?.op_context.addr(), None)),
-            _ => looks.again(),
-        }
-    }
 }
 
 /// Drains a queue.
@@ -83,7 +69,7 @@ fn sending(job: &Job<'_>) -> Verdict {
         for len in LENGTHS {
             let mut into = [0; 4].map(|_| vec![0x11; len]);
             for (nth, buffer) in into.iter_mut().enumerate() {
-                receive(job, buffer, nth)?;
+                job.receive(buffer, nth)?;
             }
             job.meet();
             let ep = job.station.enabled(&Plan::DEFAULT)?;
@@ -94,13 +80,15 @@ fn sending(job: &Job<'_>) -> Verdict {
             from.fill(0x33);
             while job.tx.read().0 == 1 {}
             let last = vec![0x44; len];
-            send_and_wait(job, to, &last, 6)?;
+            job.send_and_wait(to, &last, 6)?;
             // The message of the closed endpoint may come before the last one.
             let mut seen = false;
             while !seen {
-                let (nth, came) = end(job.rx)?;
                 // A failed send may leave a partial message. A message of an earlier round may come late.
-                let part = &into[nth][..came.unwrap_or(0)];
+                let part = match job.rx.end()? {
+                    End::Success(entry) => &into[entry.context()][..entry.len],
+                    End::Failure(_) => &[],
+                };
                 seen = part.first() == Some(&0x44);
                 let expected = [0x22, 0x44][usize::from(seen)];
                 same(part, &vec![expected; part.len()], "the message")?;
@@ -120,20 +108,22 @@ fn receiving(job: &Job<'_>) -> Verdict {
         for len in LENGTHS {
             let ep = job.station.enabled(&Plan::DEFAULT)?;
             let mut into = vec![0x11; len];
-            let base = into.as_mut_ptr().cast();
-            ok!(msg ep, recv(base, len, null_mut(), FI_ADDR_UNSPEC, cx(1)));
+            ensure_eq!(receive_as(None, ep, &mut into[..], 1), 0, "fi_recv");
             job.ctx.tell(&name_of(ep)?);
             job.meet();
-            let to = job.ctx.told(job.right()).unwrap_or_default();
-            let to = job.station.insert(&to)?;
+            let to = job.known(job.right())?;
             let from = vec![0x22; len];
-            job.post(|| call!(msg job.ep, send(from.as_ptr().cast(), len, null_mut(), to, cx(7))))?;
+            job.post(|| send_as(None, (job.ep, to), &from, 7))?;
             close(ep)?;
             into.fill(0x33);
-            crate::ensure_eq!(end(job.tx)?.0, 7, "the context of the send");
+            let context = match job.tx.end()? {
+                End::Success(entry) => entry.context(),
+                End::Failure(error) => error.context(),
+            };
+            ensure_eq!(context, 7, "the context of the send");
             job.meet();
             let kept = into.iter().all(|byte| *byte == 0x33);
-            crate::ensure!(kept, "{len} bytes: a message comes after fi_close");
+            ensure!(kept, "{len} bytes: a message comes after fi_close");
             empty(job.rx);
         }
     }
@@ -146,49 +136,39 @@ fn settled(job: &Job<'_>) -> Verdict {
     const LONG: usize = 20_000;
     const LONGS: usize = 20;
     const SHORTS: usize = LANE + 6;
-    let payload = vec![0x22u8; LONG];
-    let (other, none) = (job.peer(job.right()).address, null_mut());
     if job.rank == 1 {
         let ep = job.station.enabled(&IN_ORDER)?;
         job.ctx.tell(&name_of(ep)?);
         job.meet();
-        for nth in 0..SHORTS as u64 {
-            let base = (&raw const nth).cast();
-            job.post(|| call!(msg ep, inject(base, 8, other)))?;
-        }
-        let mut into = vec![0u8; LONG * LONGS];
-        for (nth, buffer) in into.chunks_mut(LONG).enumerate() {
-            let base = buffer.as_mut_ptr().cast();
-            ok!(msg ep, recv(base, LONG, none, FI_ADDR_UNSPEC, cx(nth)));
-        }
+        inject_numbers(job, ep, SHORTS as u64)?;
+        let into = Buffer::new(LONG * LONGS);
+        receive_each(None, ep, (&into, LONG), 0..LONGS)?;
         job.rx.successes(0..LONGS)?;
         job.ctx.tell(b"received");
         close(ep)?;
-        let wrong = into.iter().position(|byte| *byte != 0x22);
-        crate::ensure_eq!(wrong, None, "wrong byte of the received messages");
-        return Ok(());
+        return into.all(0, into.len, 0x22, "the received messages");
     }
-    let mut words = [0u64; SHORTS];
-    for (nth, word) in words.iter_mut().enumerate() {
-        let base = (&raw mut *word).cast();
-        ok!(msg job.ep, recv(base, 8, none, FI_ADDR_UNSPEC, cx(nth)));
-    }
+    let (words, payload) = (Buffer::new(8 * SHORTS), vec![0x22u8; LONG]);
+    receive_each(None, job.ep, (&words, 8), 0..SHORTS)?;
     job.meet();
-    let to = job.station.insert(&job.ctx.told(1).unwrap_or_default())?;
+    let to = job.known(1)?;
     for nth in 0..LONGS {
-        let base = payload.as_ptr().cast();
-        job.post(|| call!(msg job.ep, send(base, LONG, none, to, cx(nth))))?;
+        job.post(|| send_as(None, (job.ep, to), &payload, nth))?;
     }
     hear(job.ctx, 1, b"received")?;
     job.tx.successes(0..LONGS)?;
     job.rx.successes(0..SHORTS)?;
-    let base = words.as_ptr();
-    // SAFETY:
-    // - words of the array; their receives have completed.
-    let seen = |nth: usize| unsafe { base.add(nth).read_volatile() };
-    let right = (0..SHORTS).all(|nth| seen(nth) == nth as u64);
-    crate::ensure!(right, "an injected message is wrong");
-    Ok(())
+    for_all(0..SHORTS, |nth| {
+        words.shows(8 * nth, nth as u64, "an injected message")
+    })
+}
+
+/// Injects the numbers below `count` for the next rank.
+fn inject_numbers(job: &Job<'_>, ep: *mut fid_ep, count: u64) -> Verdict {
+    let to = (ep, job.peer(job.right()).address);
+    for_all(0..count, |nth| {
+        job.post(|| inject_as(None, to, &nth.to_le_bytes()))
+    })
 }
 
 fn forked(ctx: &Ctx) -> Verdict {
@@ -196,12 +176,8 @@ fn forked(ctx: &Ctx) -> Verdict {
         let plan = Plan::DEFAULT.mr_mode(mr_mode).order(FI_ORDER_SAS);
         // The child does not inherit pages of registered memory.
         let job = opened_in(ctx, &plan, Memory::pages(4096)?)?;
-        let (other, none) = (job.peer(job.right()).address, null_mut());
         if job.rank == 0 {
-            for nth in 0..LANE as u64 + 6 {
-                let base = (&raw const nth).cast();
-                job.post(|| call!(msg job.ep, inject(base, 8, other)))?;
-            }
+            inject_numbers(&job, job.ep, LANE as u64 + 6)?;
             let child = Child::start(&[], || {
                 close(job.registered.mr)?;
                 close(job.ep)
@@ -212,13 +188,10 @@ fn forked(ctx: &Ctx) -> Verdict {
             ensure_eq!(job.memory.get(8), 5, "the word that the peer has written");
         } else {
             ctx.sync();
-            let word = Memory::new(8);
-            for nth in 0..LANE + 6 {
-                ok!(msg job.ep, recv(word.at(0).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
-                job.rx.of(nth)?;
-                ensure_eq!(word.get(0), nth as u64, "the message");
+            for nth in 0..LANE as u64 + 6 {
+                let seen = received(None, (job.ep, job.rx), 8)?;
+                ensure_eq!(u64_of(&seen), nth, "the message");
             }
-            word.free();
             job.write(0, 8, &5u64.to_ne_bytes())?;
             ctx.sync();
         }

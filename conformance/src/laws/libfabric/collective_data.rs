@@ -1,21 +1,18 @@
 //! Collective operations on data (fi_collective(3)).
 
-use std::ptr::null;
-
 use super::collective::{COLLECTIVE, Club, address_of, united};
 use super::kit::*;
-use super::station::close;
 use super::value::{LONG_DOUBLE, OPS, Type, Value, encoded};
 
 laws! {
-    moves: "collective.move", "fi_collective(3)", 4, [broadcast, alltoall, allgather, scatter, gather],
+    moves united(&COLLECTIVE): "collective.move", "fi_collective(3)", 4, [broadcast, alltoall, allgather, scatter, gather],
         "broadcast, all-to-all, all-gather, scatter and gather bring elements of each type to their places, from and to each root";
-    reduces: "collective.reduce", "fi_collective(3); fi_atomic(3) §4", 3, [allreduce, reduce, reduce_scatter],
+    reduces united(&COLLECTIVE): "collective.reduce", "fi_collective(3); fi_atomic(3) §4", 3, [allreduce, reduce, reduce_scatter],
         "reductions combine elements of each type by each operation, by the formulas of atomic operations";
-    together: "collective.begun", "fi_collective(3)", 4,
+    together united(&COLLECTIVE): "collective.begun", "fi_collective(3)", 4,
         [barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather],
         "no member completes an operation before all have begun it";
-    groups: "collective.groups", "fi_collective(3)", 4, [join_collective, allreduce, gather],
+    groups united(&COLLECTIVE): "collective.groups", "fi_collective(3)", 4, [join_collective, allreduce, gather],
         "groups that share members go on side by side, whatever the order in which their members post, and members have the order of the set";
 }
 
@@ -51,6 +48,22 @@ pub(super) const NAMES: [&str; 9] = [
 ];
 
 impl Deed {
+    /// This operation with a root's address, buffers and a context.
+    pub(super) fn with<T>(
+        self,
+        root: u64,
+        (operand, result): (*const T, *mut T),
+        context: usize,
+    ) -> Deed {
+        Deed {
+            root,
+            operand: operand.cast(),
+            result: result.cast(),
+            context,
+            ..self
+        }
+    }
+
     /// Posts the operation.
     pub(super) fn post(&self, ep: *mut fid_ep) -> isize {
         let Deed {
@@ -175,30 +188,19 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
     if deed.kind == FI_BROADCAST && me == root {
         result[GUARD..GUARD + longest].copy_from_slice(&operand);
     }
-    let deed = Deed {
-        root: club.addresses[members[root] as usize],
-        operand: operand.as_ptr(),
-        result: result[GUARD..].as_mut_ptr(),
-        context: 21,
-        ..deed
-    };
+    let buffers = (operand.as_ptr(), result[GUARD..].as_mut_ptr());
+    let deed = deed.with(club.addresses[members[root] as usize], buffers, 21);
     let text = format!(
         "{} of {ty:?}, {}, {} elements, root {root}",
         NAMES[deed.kind as usize],
         OPS.get(op as usize).unwrap_or(&"no operation"),
         size.count
     );
-    club.job
-        .post(|| deed.post(club.ep))
-        .map_err(|error| format!("{text}: {error}"))?;
+    let named = |error: String| format!("{text}: {error}");
+    club.job.post(|| deed.post(club.ep)).map_err(named)?;
     // After completion the program may overwrite the operand.
     operand.fill(0xee);
-    let entry = club
-        .job
-        .tx
-        .next()
-        .map_err(|error| format!("{text}: {error}"))?;
-    ensure_eq!(entry.op_context.addr(), 21, "{text}: the context");
+    club.job.tx.of(21).map_err(named)?;
     let mut expected = vec![UNTOUCHED; result.len()];
     if deed.kind == FI_BROADCAST && me == root {
         expected[GUARD..GUARD + longest].copy_from_slice(&encoded(ty, &values[me]));
@@ -243,163 +245,136 @@ pub(super) fn deed(kind: c_int, group: *mut fid_mc, what: (c_int, c_int), count:
     }
 }
 
-fn moves(ctx: &Ctx) -> Verdict {
-    united(ctx, &COLLECTIVE, |club| {
-        let group = club.all()?;
-        let members: Vec<u32> = (0..club.job.size).collect();
-        let kinds = [
-            FI_BROADCAST,
-            FI_ALLTOALL,
-            FI_ALLGATHER,
-            FI_SCATTER,
-            FI_GATHER,
-        ];
-        for kind in kinds {
-            for root in 0..members.len() {
-                for datatype in 0..16 {
-                    let count = [1, 7, 300][(datatype as usize + root) % 3];
-                    let deed = deed(kind, group, (datatype, FI_NOOP), count);
-                    one(club, deed, &members, root, 100 + datatype as u64)?;
-                }
-            }
-        }
-        close(group)
-    })
-}
-
-fn reduces(ctx: &Ctx) -> Verdict {
-    united(ctx, &COLLECTIVE, |club| {
-        let group = club.all()?;
-        let members: Vec<u32> = (0..club.job.size).collect();
-        for kind in [FI_ALLREDUCE, FI_REDUCE, FI_REDUCE_SCATTER] {
+fn moves(club: &Club<'_>) -> Verdict {
+    let group = club.all()?;
+    let members = club.ranks();
+    for kind in [
+        FI_BROADCAST,
+        FI_ALLTOALL,
+        FI_ALLGATHER,
+        FI_SCATTER,
+        FI_GATHER,
+    ] {
+        for root in 0..members.len() {
             for datatype in 0..16 {
-                for op in (0..=BXOR).filter(|op| Type::of(datatype).has(*op)) {
-                    let root = (datatype + op) as usize % members.len();
-                    let count = [1, 5, 40][(datatype + op) as usize % 3];
-                    let deed = deed(kind, group, (datatype, op), count);
-                    one(club, deed, &members, root, (datatype * 19 + op) as u64)?;
-                }
+                let count = [1, 7, 300][(datatype as usize + root) % 3];
+                let deed = deed(kind, group, (datatype, FI_NOOP), count);
+                one(club, deed, &members, root, 100 + datatype as u64)?;
             }
         }
-        close(group)
-    })
+    }
+    close(group)
 }
 
-fn together(ctx: &Ctx) -> Verdict {
-    united(ctx, &COLLECTIVE, |club| {
-        let job = club.job;
-        let group = club.all()?;
-        let members: Vec<u32> = (0..job.size).collect();
-        for kind in KINDS {
-            for late in 0..job.size {
-                let mut buffers = [[1u64; 8]; 2];
-                let [operand, result] = &mut buffers;
-                let deed = Deed {
-                    root: club.addresses[(late as usize + 1) % members.len()],
-                    operand: operand.as_ptr().cast(),
-                    result: result.as_mut_ptr().cast(),
-                    context: 31,
-                    ..deed(kind, group, (UINT64, SUM), 2)
-                };
-                if job.rank != late {
-                    job.post(|| deed.post(club.ep))?;
-                }
-                job.meet_and_progress();
-                if job.rank != late {
-                    let what = NAMES[kind as usize];
-                    job.tx
-                        .is_empty()
-                        .map_err(|text| format!("{what}: {text}"))?;
-                }
-                job.meet_and_progress();
-                if job.rank == late {
-                    job.post(|| deed.post(club.ep))?;
-                }
-                job.tx.of(31)?;
+fn reduces(club: &Club<'_>) -> Verdict {
+    let group = club.all()?;
+    let members = club.ranks();
+    for kind in [FI_ALLREDUCE, FI_REDUCE, FI_REDUCE_SCATTER] {
+        for datatype in 0..16 {
+            for op in (0..=BXOR).filter(|op| Type::of(datatype).has(*op)) {
+                let root = (datatype + op) as usize % members.len();
+                let count = [1, 5, 40][(datatype + op) as usize % 3];
+                let deed = deed(kind, group, (datatype, op), count);
+                one(club, deed, &members, root, (datatype * 19 + op) as u64)?;
             }
         }
-        close(group)
-    })
+    }
+    close(group)
 }
 
-fn groups(ctx: &Ctx) -> Verdict {
-    united(ctx, &COLLECTIVE, |club| {
-        let job = club.job;
-        let sets: [&[u32]; 4] = [&[0, 1, 2, 3], &[3, 1], &[2, 0, 1], &[1, 3, 2, 0]];
-        let mine: Vec<usize> = (0..4)
-            .filter(|nth| sets[*nth].contains(&job.rank))
-            .collect();
-        let mut order = mine.clone();
-        // Joins of several groups may also be in progress at the same time.
-        let mut groups = [null_mut(); 4];
-        let mut opened = Vec::new();
-        order.rotate_left(job.rank as usize % mine.len());
-        for nth in &order {
-            let (set, mut at) = (club.set(sets[*nth])?, 0);
-            ok!(obj set, addr(&mut at));
-            groups[*nth] = club.begin(set, at, 50 + nth)?;
-            opened.push(set);
+fn together(club: &Club<'_>) -> Verdict {
+    let job = club.job;
+    let group = club.all()?;
+    let members = club.ranks();
+    for kind in KINDS {
+        for late in 0..job.size {
+            let mut buffers = [[1u64; 8]; 2];
+            let [operand, result] = &mut buffers;
+            let root = club.addresses[(late as usize + 1) % members.len()];
+            let buffers = (operand.as_ptr(), result.as_mut_ptr());
+            let deed = deed(kind, group, (UINT64, SUM), 2).with(root, buffers, 31);
+            if job.rank != late {
+                job.post(|| deed.post(club.ep))?;
+            }
+            job.meet_and_progress();
+            if job.rank != late {
+                let empty = job.tx.is_empty();
+                empty.map_err(|text| format!("{}: {text}", NAMES[kind as usize]))?;
+            }
+            job.meet_and_progress();
+            if job.rank == late {
+                job.post(|| deed.post(club.ep))?;
+            }
+            job.tx.of(31)?;
         }
-        for _ in &order {
-            let (code, event, entry) = club.event()?;
-            let found = (code > 0, event);
-            ensure_eq!(found, (true, FI_JOIN_COMPLETE), "the end of a join");
-            let nth = entry.context.addr() - 50;
-            ensure_eq!(entry.fid, groups[nth].cast(), "the group that is joined");
+    }
+    close(group)
+}
+
+fn groups(club: &Club<'_>) -> Verdict {
+    let job = club.job;
+    let sets: [&[u32]; 4] = [&[0, 1, 2, 3], &[3, 1], &[2, 0, 1], &[1, 3, 2, 0]];
+    let mine: Vec<usize> = (0..4)
+        .filter(|nth| sets[*nth].contains(&job.rank))
+        .collect();
+    let mut order = mine.clone();
+    // Joins of several groups may also be in progress at the same time.
+    let mut groups = [null_mut(); 4];
+    let mut opened = Vec::new();
+    order.rotate_left(job.rank as usize % mine.len());
+    for nth in &order {
+        let set = club.set(sets[*nth])?;
+        groups[*nth] = club.begin_own(set, 50 + nth)?;
+        opened.push(set);
+    }
+    for _ in &order {
+        let (code, event, entry) = club.event()?;
+        let found = (code > 0, event);
+        ensure_eq!(found, (true, FI_JOIN_COMPLETE), "the end of a join");
+        let nth = entry.context.addr() - 50;
+        ensure_eq!(entry.fid, groups[nth].cast(), "the group that is joined");
+    }
+    opened.into_iter().try_for_each(close)?;
+    for round in 0..many(club.job.ctx, 3) {
+        order.rotate_left(1);
+        if job.rank.is_multiple_of(2) {
+            order.reverse();
         }
-        opened.into_iter().try_for_each(close)?;
-        for round in 0..many(ctx, 3) {
-            order.rotate_left(1);
-            if job.rank.is_multiple_of(2) {
-                order.reverse();
-            }
-            // Each group has three operations in flight. Members post the groups in different orders.
-            let mut results = [[0u64; 3]; 4];
-            let operand = |nth: usize, turn: u64| {
-                (u64::from(job.rank) + 1) * 1000 + nth as u64 * 10 + turn + round
-            };
-            let mut operands = [[0u64; 3]; 4];
-            for turn in 0..3 {
-                for nth in &order {
-                    operands[*nth][turn] = operand(*nth, turn as u64);
-                    let deed = Deed {
-                        operand: (&raw const operands[*nth][turn]).cast(),
-                        result: (&raw mut results[*nth][turn]).cast(),
-                        context: 60 + nth * 3 + turn,
-                        ..deed(FI_ALLREDUCE, groups[*nth], (UINT64, SUM), 1)
-                    };
-                    job.post(|| deed.post(club.ep))?;
-                }
-            }
-            let mut seen = std::collections::BTreeSet::new();
-            for _ in 0..3 * order.len() {
-                seen.insert(job.tx.next()?.op_context.addr());
-            }
-            ensure_eq!(seen.len(), 3 * order.len(), "contexts that have come");
+        // Each group has three operations in flight. Members post the groups in different orders.
+        let mut results = [[0u64; 3]; 4];
+        let operand = |nth: usize, turn: u64| {
+            (u64::from(job.rank) + 1) * 1000 + nth as u64 * 10 + turn + round
+        };
+        let mut operands = [[0u64; 3]; 4];
+        for turn in 0..3 {
             for nth in &order {
-                for (turn, result) in (0u64..).zip(results[*nth]) {
-                    let ranks = sets[*nth].iter().map(|rank| u64::from(*rank) + 1);
-                    let each = *nth as u64 * 10 + turn + round;
-                    let sum: u64 = ranks.map(|rank| rank * 1000 + each).sum();
-                    ensure_eq!(result, sum, "the sum of group {nth}, operation {turn}");
-                }
+                operands[*nth][turn] = operand(*nth, turn as u64);
+                let place = (
+                    &raw const operands[*nth][turn],
+                    &raw mut results[*nth][turn],
+                );
+                let deed = deed(FI_ALLREDUCE, groups[*nth], (UINT64, SUM), 1);
+                let deed = deed.with(0, place, 60 + nth * 3 + turn);
+                job.post(|| deed.post(club.ep))?;
             }
         }
-        for (nth, members) in sets.iter().enumerate() {
-            if members.contains(&job.rank) {
-                let root = nth % members.len();
-                one(
-                    club,
-                    deed(FI_GATHER, groups[nth], (5, FI_NOOP), 3),
-                    members,
-                    root,
-                    nth as u64,
-                )?;
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..3 * order.len() {
+            seen.insert(job.tx.next()?.context());
+        }
+        ensure_eq!(seen.len(), 3 * order.len(), "contexts that have come");
+        for nth in &order {
+            for (turn, result) in (0u64..).zip(results[*nth]) {
+                let ranks = sets[*nth].iter().map(|rank| u64::from(*rank) + 1);
+                let each = *nth as u64 * 10 + turn + round;
+                let sum: u64 = ranks.map(|rank| rank * 1000 + each).sum();
+                ensure_eq!(result, sum, "the sum of group {nth}, operation {turn}");
             }
         }
-        for nth in mine {
-            close(groups[nth])?;
-        }
-        Ok(())
+    }
+    for_all(mine, |nth| {
+        let (members, deed) = (sets[nth], deed(FI_GATHER, groups[nth], (5, FI_NOOP), 3));
+        one(club, deed, members, nth % members.len(), nth as u64)?;
+        close(groups[nth])
     })
 }

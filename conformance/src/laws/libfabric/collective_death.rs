@@ -1,14 +1,13 @@
 //! A member of a group is killed (fi_collective(3)).
 
 use super::collective::{COLLECTIVE, Club, address_of};
-use super::collective_data::{Deed, KINDS, NAMES, deed};
+use super::collective_data::{KINDS, NAMES, deed};
 use super::death::{ended, reset, victim};
 use super::kit::*;
-use super::station::close;
 use super::waiting::readable;
 
 laws! {
-    waits: "collective.death", "fi_collective(3)", 4,
+    waits bereaved(&COLLECTIVE): "collective.death", "fi_collective(3)", 4,
         [barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather, cq_readerr] + needs_kill,
         "operations that wait for a member that is killed end with a failure at all others, and so do later ones; groups without it go on";
     join: "collective.death.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread, eq_readerr] + needs_kill,
@@ -17,17 +16,24 @@ laws! {
         "a member that completed the operation that fails elsewhere gets the failure in a later one, although other members begin none";
     later given(false): "collective.leave.later", "fi_collective(3); fi_cm(3)", 4, [close, allreduce, broadcast, cq_readerr],
         "a member that leaves in an operation ends later ones at all others, also where they wait for members that have failed";
-    meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
+    meanwhile bereaved(&COLLECTIVE): "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
-    sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
+    sleeping bereaved(&COLLECTIVE.wait(FI_WAIT_UNSPEC)): "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
         "a wait in fi_cq_sread ends with the failure, too";
 }
 
-/// Survivors meet and close their objects.
-fn over(job: Job<'_>, (ep, eq): (*mut fid_ep, *mut fid_eq)) -> Verdict {
+/// Runs the body with the group of all ranks, which it closes. The ranks that survive it meet and close their objects.
+fn bereaved(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    body: impl FnOnce(&Club<'_>, *mut fid_mc) -> Verdict,
+) -> Verdict {
+    let job = opened(ctx, plan, 256)?;
+    let club = Club::open(&job, plan)?;
+    let all = club.all()?;
+    body(&club, all)?;
     job.meet();
-    close(ep)?;
-    close(eq)?;
+    club.close()?;
     ended(job)
 }
 
@@ -37,27 +43,21 @@ fn survivors(club: &Club<'_>) -> Result<*mut fid_mc, String> {
     club.group(&ranks)
 }
 
-fn waits(ctx: &Ctx) -> Verdict {
-    let job = opened(ctx, &COLLECTIVE, 256)?;
-    let club = Club::open(&job, &COLLECTIVE)?;
-    let all = club.all()?;
+fn waits(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
+    let job = club.job;
     club.barrier(all)?;
-    if job.rank == victim(&job) {
+    if job.rank == victim(job) {
         job.meet();
-        ctx.dies();
+        job.ctx.dies();
     }
-    let alive = survivors(&club)?;
+    let alive = survivors(club)?;
     let mut words = [[1u64; 8]; 2];
     let [operand, result] = &mut words;
     let mut all_kinds = |from: usize| -> Result<Vec<usize>, String> {
         for (kind, nth) in KINDS.zip(from..) {
-            let deed = Deed {
-                root: club.addresses[kind as usize % job.size as usize],
-                operand: operand.as_ptr().cast(),
-                result: result.as_mut_ptr().cast(),
-                context: nth,
-                ..deed(kind, all, (UINT64, SUM), 2)
-            };
+            let root = club.addresses[kind as usize % job.size as usize];
+            let buffers = (operand.as_ptr(), result.as_mut_ptr());
+            let deed = deed(kind, all, (UINT64, SUM), 2).with(root, buffers, nth);
             job.post(|| deed.post(club.ep))?;
         }
         Ok((from..from + NAMES.len()).collect())
@@ -68,23 +68,19 @@ fn waits(ctx: &Ctx) -> Verdict {
     job.meet();
     open.extend(all_kinds(200)?);
     while !open.is_empty() {
-        let error = reset(&job, "an operation of a group with a dead member", job.tx)?;
+        let error = reset(job, "an operation of a group with a dead member", job.tx)?;
         ensure_eq!(error.flags, FI_COLLECTIVE, "the flags of a failure");
-        let context = error.op_context.addr();
+        let context = error.context();
         let at = open.iter().position(|known| *known == context);
         let at = at.ok_or_else(|| format!("the operation {context} has ended twice"))?;
         open.swap_remove(at);
     }
     job.tx.is_empty()?;
-    for _ in 0..3 {
-        club.barrier(alive)?;
-    }
+    for_all(0..3, |_| club.barrier(alive))?;
     // A group that is joined after the death works, too.
-    let later = survivors(&club)?;
+    let later = survivors(club)?;
     club.barrier(later)?;
-    [alive, later, all].into_iter().try_for_each(close)?;
-    let objects = (club.ep, club.eq);
-    over(job, objects)
+    [alive, later, all].into_iter().try_for_each(close)
 }
 
 fn join(ctx: &Ctx) -> Verdict {
@@ -98,10 +94,8 @@ fn join(ctx: &Ctx) -> Verdict {
         ctx.dies();
     }
     for turn in 0..2 {
-        let ranks: Vec<u32> = (0..job.size).collect();
-        let (set, mut at) = (club.set(&ranks)?, 0);
-        ok!(obj set, addr(&mut at));
-        let group = club.begin(set, at, 8)?;
+        let set = club.set(&club.ranks())?;
+        let group = club.begin_own(set, 8)?;
         if turn == 0 {
             job.meet();
         }
@@ -127,131 +121,101 @@ fn join(ctx: &Ctx) -> Verdict {
     let alive = survivors(&club)?;
     club.barrier(alive)?;
     close(alive)?;
-    let objects = (club.ep, club.eq);
-    over(job, objects)
+    job.meet();
+    club.close()?;
+    ended(job)
 }
 
 /// Waits for the end of an operation. Whether it is a success. `failure`: the code of a failure.
 fn succeeds(job: &Job<'_>, context: usize, failure: c_int) -> Result<bool, String> {
-    let mut entry = blank();
-    let mut looks = Looks::for_the("the end of an operation");
-    let code = loop {
-        match call!(obj job.tx.0, read((&raw mut entry).cast(), 1)) {
-            AGAIN => looks.again(),
-            code => break code,
+    let (seen, succeeds) = match job.tx.end()? {
+        End::Success(entry) => (entry.context(), true),
+        End::Failure(error) => {
+            ensure_eq!(error.err, failure, "the failure of an operation");
+            (error.context(), false)
         }
     };
-    drop(looks);
-    if code == AVAIL {
-        let error = job.tx.fails(failure, "an operation")?;
-        ensure_eq!(error.op_context.addr(), context, "the context of a failure");
-        return Ok(false);
-    }
-    let seen = (code, entry.op_context.addr());
-    ensure_eq!(seen, (1, context), "the end of an operation");
-    Ok(true)
+    ensure_eq!(seen, context, "the context of an end");
+    Ok(succeeds)
 }
 
 /// The victim dies or leaves after the first round of a reduction. Only member 1 needs its second round.
 fn later(ctx: &Ctx, dies: bool) -> Verdict {
-    let job = opened(ctx, &COLLECTIVE, 256)?;
-    let club = Club::open(&job, &COLLECTIVE)?;
-    let all = club.all()?;
-    club.barrier(all)?;
-    let (operand, mut result) = (1u64, 0u64);
-    let mut begin = |kind, context| {
-        let deed = Deed {
-            root: club.addresses[1],
-            operand: (&raw const operand).cast(),
-            result: (&raw mut result).cast(),
-            context,
-            ..deed(kind, all, (UINT64, SUM), 1)
+    bereaved(ctx, &COLLECTIVE, |club, all| {
+        let job = club.job;
+        club.barrier(all)?;
+        let (operand, mut result) = (1u64, 0u64);
+        let buffers = (&raw const operand, &raw mut result);
+        let begin = |kind, context| {
+            let deed = deed(kind, all, (UINT64, SUM), 1);
+            let deed = deed.with(club.addresses[1], buffers, context);
+            job.post(|| deed.post(club.ep))
         };
-        job.post(|| deed.post(club.ep))
-    };
-    if job.rank == victim(&job) {
-        begin(FI_ALLREDUCE, 1)?;
-        job.meet();
-        if dies {
-            ctx.dies();
+        if job.rank == victim(job) {
+            begin(FI_ALLREDUCE, 1)?;
+            job.meet();
+            if dies {
+                ctx.dies();
+            }
+            close(all)?;
+            let what = "the reduction of a member that leaves";
+            return job.tx.fails(FI_ECANCELED, what).map(drop);
         }
-        close(all)?;
-        job.tx
-            .fails(FI_ECANCELED, "the reduction of a member that leaves")?;
-        let objects = (club.ep, club.eq);
-        return over(job, objects);
-    }
-    job.meet();
-    begin(FI_ALLREDUCE, 1)?;
-    let failure = if dies { FI_ECONNRESET } else { FI_ECANCELED };
-    if succeeds(&job, 1, failure)? {
-        ensure!(job.rank != 1, "a success without a contribution");
-        begin(FI_BROADCAST, 2)?;
-        ensure!(
-            !succeeds(&job, 2, failure)?,
-            "a broadcast that its root did not begin"
-        );
-    }
-    job.tx.is_empty()?;
-    let alive = survivors(&club)?;
-    club.barrier(alive)?;
-    [alive, all].into_iter().try_for_each(close)?;
-    let objects = (club.ep, club.eq);
-    over(job, objects)
+        job.meet();
+        begin(FI_ALLREDUCE, 1)?;
+        let failure = if dies { FI_ECONNRESET } else { FI_ECANCELED };
+        if succeeds(job, 1, failure)? {
+            ensure!(job.rank != 1, "a success without a contribution");
+            begin(FI_BROADCAST, 2)?;
+            let second = succeeds(job, 2, failure)?;
+            ensure!(!second, "a broadcast that its root did not begin");
+        }
+        over(club, all)
+    })
 }
 
-fn meanwhile(ctx: &Ctx) -> Verdict {
+/// The survivors meet in a group of their own. The queue has no more ends.
+fn over(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
+    club.job.tx.is_empty()?;
+    let alive = survivors(club)?;
+    club.barrier(alive)?;
+    [alive, all].into_iter().try_for_each(close)
+}
+
+fn meanwhile(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
     const COUNT: usize = 40_000;
-    let job = opened(ctx, &COLLECTIVE, 256)?;
-    let club = Club::open(&job, &COLLECTIVE)?;
-    let all = club.all()?;
-    let last = 3 + ctx.random(1).below(20);
+    let job = club.job;
+    let last = 3 + job.ctx.random(1).below(20);
     let operand = vec![u64::from(job.rank) + 1; COUNT];
-    let mut turn = 0;
-    loop {
+    for turn in 0.. {
         let root = turn as u32 % job.size;
         let mut result = vec![if job.rank == root { 9 } else { 0u64 }; COUNT];
         let kind = [FI_ALLREDUCE, FI_BROADCAST][turn % 2];
-        let deed = Deed {
-            root: club.addresses[root as usize],
-            operand: operand.as_ptr().cast(),
-            result: result.as_mut_ptr().cast(),
-            context: turn,
-            ..deed(kind, all, (UINT64, SUM), COUNT)
-        };
+        let buffers = (operand.as_ptr(), result.as_mut_ptr());
+        let deed = deed(kind, all, (UINT64, SUM), COUNT);
+        let deed = deed.with(club.addresses[root as usize], buffers, turn);
         job.post(|| deed.post(club.ep))?;
-        if job.rank == victim(&job) && turn as u64 == last {
-            ctx.dies();
+        if job.rank == victim(job) && turn as u64 == last {
+            job.ctx.dies();
         }
-        if !succeeds(&job, turn, FI_ECONNRESET)? {
+        if !succeeds(job, turn, FI_ECONNRESET)? {
             break;
         }
         let good = if kind == FI_ALLREDUCE { 10 } else { 9 };
         ensure!(result.iter().all(|sum| *sum == good), "a wrong result");
-        turn += 1;
     }
-    job.tx.is_empty()?;
-    let alive = survivors(&club)?;
-    club.barrier(alive)?;
-    [alive, all].into_iter().try_for_each(close)?;
-    let objects = (club.ep, club.eq);
-    over(job, objects)
+    over(club, all)
 }
 
-fn sleeping(ctx: &Ctx) -> Verdict {
-    let plan = COLLECTIVE.wait(FI_WAIT_UNSPEC);
-    let job = opened(ctx, &plan, 256)?;
-    let club = Club::open(&job, &plan)?;
-    let all = club.all()?;
-    if job.rank == victim(&job) {
+fn sleeping(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
+    let job = club.job;
+    if job.rank == victim(job) {
         job.meet();
-        ctx.dies();
+        job.ctx.dies();
     }
     club.begin_barrier(all, 6)?;
     job.meet();
-    let error = super::death::waited(&job, "a barrier", job.tx)?;
-    ensure_eq!(error.op_context.addr(), 6, "the context");
-    close(all)?;
-    let objects = (club.ep, club.eq);
-    over(job, objects)
+    let error = super::death::waited(job, "a barrier", job.tx)?;
+    ensure_eq!(error.context(), 6, "the context");
+    close(all)
 }

@@ -1,11 +1,9 @@
 //! Completion queues (fi_cq(3)).
 
 use std::ffi::{CStr, c_char};
-use std::ptr::null;
 use std::time::Instant;
 
 use super::kit::*;
-use super::station::{Plan, Station};
 
 laws! {
     formats: "cq.format", "fi_cq(3), fi_atomic(3) §4.8", 2, [cq_open, cq_read, atomic],
@@ -27,13 +25,10 @@ laws! {
         "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
 }
 
-/// An operand that outlives every operation.
-static ONE: u64 = 1;
-
 /// Adds 1 to word 1 of the next rank. `wrong` is added to the key.
-fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, cx(context))))
+pub(super) fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
+    let words = job.words(job.right(), 8).told(context);
+    job.post(|| words.under(words.place.2 + wrong).add())
 }
 
 fn formats(ctx: &Ctx) -> Verdict {
@@ -55,47 +50,35 @@ fn formats(ctx: &Ctx) -> Verdict {
                 seen += count.max(0) as usize;
                 seen == 2
             })?;
-            ensure!(
-                entries[2 * size..].iter().all(|byte| *byte == 0xee),
-                "format {format}: bytes behind the entries"
-            );
+            let holds = entries[2 * size..].iter().all(|byte| *byte == 0xee);
+            ensure!(holds, "format {format}: bytes behind the entries");
             let mut contexts = 0;
             for entry in entries[..2 * size].chunks(size) {
-                let word =
-                    |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
-                contexts |= 1 << (word(0) & 31);
+                contexts |= 1 << (u64_of(entry) & 31);
                 if size >= 24 {
-                    ensure_eq!(word(8), FI_ATOMIC | FI_WRITE, "format {format}: the flags");
+                    let flags = u64_of(&entry[8..]);
+                    ensure_eq!(flags, FI_ATOMIC | FI_WRITE, "format {format}: the flags");
                 }
             }
-            ensure_eq!(contexts, 1 << 21 | 1 << 22, "format {format}: the contexts");
-            Ok(())
+            equal!(contexts, 1 << 21 | 1 << 22, "format {format}: the contexts")
         })?;
     }
     Ok(())
 }
 
 fn kinds(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    let (mut result, none) = (0u64, null_mut());
-    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-    for (context, flags) in [
-        (1, FI_ATOMIC | FI_WRITE),
-        (2, FI_ATOMIC | FI_READ),
-        (3, FI_ATOMIC | FI_READ),
-        (4, FI_RMA | FI_WRITE),
-        (5, FI_RMA | FI_READ),
-        (0, FI_ATOMIC | FI_WRITE),
-        (usize::MAX, FI_ATOMIC | FI_WRITE),
+    let mut result = 0u64;
+    let words = job.words(job.right(), 8).into(&mut result);
+    for (context, operation, flags) in [
+        (1, Words::add as Operation, FI_ATOMIC | FI_WRITE),
+        (2, Words::fetch_add, FI_ATOMIC | FI_READ),
+        (3, Words::swap, FI_ATOMIC | FI_READ),
+        (4, Words::write, FI_RMA | FI_WRITE),
+        (5, Words::read, FI_RMA | FI_READ),
+        (0, Words::add, FI_ATOMIC | FI_WRITE),
+        (usize::MAX, Words::add, FI_ATOMIC | FI_WRITE),
     ] {
-        let cx = cx(context);
-        let entry = job.told(context, || match context {
-            2 => call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, cx)),
-            3 => call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, cx)),
-            4 => call!(rma job.ep, write(o, 8, none, to, at, key, cx)),
-            5 => call!(rma job.ep, read(r, 8, none, to, at, key, cx)),
-            _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx)),
-        })?;
+        let entry = job.told(context, || operation(&words.told(context)))?;
         ensure_eq!(entry.flags, flags, "the flags of context {context}");
     }
     Ok(())
@@ -103,21 +86,16 @@ fn kinds(job: &Job<'_>) -> Verdict {
 
 fn several(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 100;
-    for nth in 0..COUNT {
-        add(job, nth, 0)?;
-    }
+    for_all(0..COUNT, |nth| add(job, nth, 0))?;
     let (mut seen, mut random) = ([0u8; COUNT], job.ctx.random(job.rank.into()));
     let mut left = COUNT;
     until("all entries", || {
         let mut entries = [blank(); 16];
         let most = 1 + random.below(10) as usize;
         let count = call!(obj job.tx.0, read(entries.as_mut_ptr().cast(), most));
-        assert!(
-            count <= most as isize,
-            "{count} entries where {most} were asked for"
-        );
+        assert!(count <= most as isize, "{count} entries instead of {most}");
         for entry in entries.iter().take(count.max(0) as usize) {
-            seen[entry.op_context.addr()] += 1;
+            seen[entry.context()] += 1;
             left -= 1;
         }
         left == 0
@@ -141,9 +119,8 @@ fn nothing(job: &Job<'_>) -> Verdict {
         gives!(FI_EAGAIN, obj job.tx.0, sread(place, 1, null(), ms));
         took_all(start, ms)?;
     }
-    let seen = (entry.op_context.addr(), source);
-    ensure_eq!(seen, (0, 5), "what was not written");
-    Ok(())
+    let seen = (entry.context(), source);
+    equal!(seen, (0, 5), "what was not written")
 }
 
 fn failures(job: &Job<'_>) -> Verdict {
@@ -151,7 +128,7 @@ fn failures(job: &Job<'_>) -> Verdict {
     until("the failure", || job.tx.read().0 == AVAIL)?;
     ensure_eq!(job.tx.read().0, AVAIL, "a second look");
     let error = job.tx.error()?;
-    let seen = (error.op_context.addr(), error.err);
+    let seen = (error.context(), error.err);
     ensure_eq!(seen, (31, FI_ENOKEY), "context and number");
     ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
     let mut text: [c_char; 8] = [1; 8];
@@ -161,10 +138,8 @@ fn failures(job: &Job<'_>) -> Verdict {
     // - contract of the call: it returns a C string.
     let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
     ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
-    ensure!(
-        text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b),
-        "the copied text"
-    );
+    let holds = text[7] == 0 && text.iter().zip(whole).take(7).all(|(a, b)| *a as u8 == *b);
+    ensure!(holds, "the copied text");
     job.tx.is_empty()
 }
 
@@ -177,18 +152,12 @@ fn behind_failures(job: &Job<'_>) -> Verdict {
         add(job, nth, if wrong { 1 << 33 } else { 0 })?;
     }
     let (mut told, mut failed) = (0u64, 0u64);
-    until("all ends", || {
-        match job.tx.read() {
-            (1, entry) => told |= 1 << entry.op_context.addr(),
-            (AVAIL, _) => {
-                if let Ok(error) = job.tx.error() {
-                    failed |= 1 << error.op_context.addr();
-                }
-            }
-            _ => {}
+    while told | failed != good | bad {
+        match job.tx.end()? {
+            End::Success(entry) => told |= 1 << entry.context(),
+            End::Failure(error) => failed |= 1 << error.context(),
         }
-        told | failed == good | bad
-    })?;
+    }
     ensure_eq!((told, failed), (good, bad), "successes and failures");
     job.tx.is_empty()
 }
@@ -222,24 +191,20 @@ fn in_turn(job: &Job<'_>) -> Verdict {
         let seen = read(&mut entries[2..], 6, waits);
         ensure_eq!(seen, AVAIL, "the failure's turn");
     }
-    let seen = job.tx.take_error()?.op_context.addr();
-    ensure_eq!(seen, 2, "the first failure");
+    ensure_eq!(job.tx.take_error()?.context(), 2, "the first failure");
     ensure_eq!(read(&mut entries[2..], 6, true), 1, "up to the next one");
-    let seen = job.tx.take_error()?.op_context.addr();
-    ensure_eq!(seen, 4, "the second failure");
+    ensure_eq!(job.tx.take_error()?.context(), 4, "the second failure");
     let seen = read(&mut entries[3..], 5, false);
     ensure_eq!(seen, AVAIL, "one behind the other");
-    let seen = job.tx.take_error()?.op_context.addr();
-    ensure_eq!(seen, 5, "the third failure");
+    ensure_eq!(job.tx.take_error()?.context(), 5, "the third failure");
     ensure_eq!(read(&mut entries[3..], 5, false), 1, "the rest");
-    let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].op_context.addr());
+    let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].context());
     ensure_eq!(seen, [0, 1, 3, 6], "the successes");
     // Failures can be read before earlier successes.
     for (context, wrong) in [0, 1].into_iter().enumerate() {
         turn(context, wrong)?;
     }
-    let seen = job.tx.take_error()?.op_context.addr();
-    ensure_eq!(seen, 1, "the failure, early");
+    ensure_eq!(job.tx.take_error()?.context(), 1, "the failure, early");
     job.tx.of(0)?;
     job.tx.is_empty()
 }

@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::matrix::Call;
-use super::station::{Plan, Station};
 use super::value::*;
 use crate::law::Random;
 
@@ -68,8 +67,7 @@ fn families(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     let found = job.fetch(1, 24, READ, 0)?;
-    ensure_eq!(found, each * u64::from(job.size), "the count");
-    Ok(())
+    equal!(found, each * u64::from(job.size), "the count")
 }
 
 /// The operands of a rank. Factors are odd: the product modulo 2^64 keeps its information.
@@ -124,8 +122,8 @@ fn swaps(job: &Job<'_>) -> Verdict {
     job.meet();
     if job.rank == 0 {
         let last = job.fetch(2, 40, READ, 0)?;
-        let seen = job.memory.get(8);
-        ensure_eq!(seen, last.wrapping_mul(last), "what was not swapped out");
+        job.memory
+            .shows(8, last.wrapping_mul(last), "what was not swapped out")?;
     }
     Ok(())
 }
@@ -141,8 +139,7 @@ fn masks(job: &Job<'_>) -> Verdict {
     }
     job.meet();
     let expected = (0..4).fold(0, |all, rank| all | (each & 0xffff) << (16 * rank));
-    ensure_eq!(job.fetch(0, 32, READ, 0)?, expected, "all bits");
-    Ok(())
+    equal!(job.fetch(0, 32, READ, 0)?, expected, "all bits")
 }
 
 fn narrow(job: &Job<'_>) -> Verdict {
@@ -192,10 +189,8 @@ fn wide(job: &Job<'_>) -> Verdict {
         job.meet();
         let total = ty.encode(sum(each * u64::from(job.size)));
         let seen = job.read(0, at, ty.size())?;
-        ensure!(
-            ty.same(&seen, &total),
-            "datatype {datatype}: the sum is {seen:x?}"
-        );
+        let holds = ty.same(&seen, &total);
+        ensure!(holds, "datatype {datatype}: the sum is {seen:x?}");
     }
     Ok(())
 }
@@ -250,10 +245,8 @@ fn borders(job: &Job<'_>) -> Verdict {
 fn instances(job: &Job<'_>) -> Verdict {
     let each = many(job.ctx, 20);
     let other = Station::open(&Plan::DEFAULT)?;
-    let names = (0..job.size).map(|rank| job.ctx.told(rank).unwrap_or_default());
-    for name in names {
-        other.insert(&name[..NAME])?;
-    }
+    let names = (0..job.size).map(|rank| job.heard(rank));
+    for_all(names, |name| other.insert(&name[..NAME]))?;
     let one = 1u64.to_le_bytes();
     for nth in 0..each {
         let mut call = Call::base((UINT64, SUM), job.place(0, 8), &one);

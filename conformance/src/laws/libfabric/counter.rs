@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use super::kit::*;
-use super::station::Plan;
 use super::tally::change_and_read;
 
 laws! {
@@ -33,94 +32,69 @@ laws! {
         "a counter that would count nothing, or something unknown, is refused; so are unknown attributes";
 }
 
-static ONE: u64 = 1;
-
 fn counts(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    let (mut result, mut word, none) = (0u64, 0u64, null_mut());
-    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+    let (mut result, mut word) = (0u64, [0u8; 8]);
+    let words = job.words(job.right(), 8).into(&mut result);
     let counters = &job.station.counters;
     let told = |expected: [u64; 4], what: &str| {
-        until(
-            &format!("{what}: the counters are to be {expected:?}"),
-            || (0..4).all(|i| value_of(counters[i]) == expected[i]),
-        )
+        let what = format!("{what}: the counters are to be {expected:?}");
+        until(&what, || {
+            (0..4).all(|i| value_of(counters[i]) == expected[i])
+        })
     };
     told([0; 4], "at first")?;
-    job.done(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
+    job.done(|| words.add())?;
     told([1, 0, 0, 0], "after fi_atomic")?;
-    job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
+    job.post(|| words.inject_add())?;
     told([2, 0, 0, 0], "after fi_inject_atomic")?;
-    job.done(
-        || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
-    )?;
+    job.done(|| words.fetch_add())?;
     told([2, 1, 0, 0], "after fi_fetch_atomic")?;
-    job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none)))?;
+    job.done(|| words.swap())?;
     told([2, 2, 0, 0], "after fi_compare_atomic")?;
-    job.done(|| call!(rma job.ep, write(o, 8, none, to, at, key, none)))?;
-    job.done(|| call!(rma job.ep, read(r, 8, none, to, at, key, none)))?;
+    job.done(|| words.write())?;
+    job.done(|| words.read())?;
     told([3, 3, 0, 0], "after fi_write and fi_read")?;
-    job.post(|| call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)))?;
-    job.done(|| call!(msg job.ep, send(o, 8, none, to, none)))?;
+    job.receive(&mut word, 0)?;
+    job.done(|| words.send())?;
     told([3, 3, 1, 1], "after a message")?;
-    for counter in counters {
-        ensure_eq!(errors_of(*counter), 0, "failures");
-    }
-    Ok(())
+    for_all(counters, |counter| {
+        equal!(errors_of(*counter), 0, "failures")
+    })
 }
 
 fn alone(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
+    let words = job.words(job.right(), 8);
     let [writes, reads] = job.station.counted()?;
     let mut results = [0u64; 30];
-    for nth in 0..30u64 {
-        let result = (&raw mut results[nth as usize]).cast();
-        job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-        job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), result, null_mut(), to, at + 8, key, UINT64, SUM, null_mut())))?;
+    for result in &mut results {
+        job.post(|| words.add())?;
+        job.post(|| words.behind(8).into(result).fetch_add())?;
     }
     ok!(obj writes, wait(30, LONG));
     ok!(obj reads, wait(30, LONG));
     results.sort_unstable();
-    ensure!(
-        results.into_iter().eq(0..30),
-        "what was fetched: {results:?}"
-    );
+    let all = results.into_iter().eq(0..30);
+    ensure!(all, "what was fetched: {results:?}");
     job.meet();
     let found = job.memory.words([8, 16]);
-    ensure_eq!(found, [30, 30], "the sums");
-    Ok(())
+    equal!(found, [30, 30], "the sums")
 }
 
 fn failures(job: &Job<'_>) -> Verdict {
     let counter = job.station.counters[0];
-    let (to, at, key) = job.place(job.right(), 8);
-    let post = |wrong: u64| {
-        job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, null_mut())))
-    };
+    let words = job.words(job.right(), 8);
+    let post = |wrong: u64| job.post(|| words.under(words.place.2 + wrong).add());
     post(0)?;
     job.tx.next()?;
     post(1 << 30)?;
     job.tx.error()?;
     let seen = (value_of(counter), errors_of(counter));
     ensure_eq!(seen, (1, 1), "successes and failures");
-    let counter_at = counter.addr();
-    let (code, failed) = std::thread::scope(|scope| {
-        let waits = scope.spawn(move || {
-            let counter = counter_at as *mut fid_cntr;
-            call!(obj counter, wait(10, LONG))
-        });
-        let mut failed = 0;
-        while !waits.is_finished() {
-            pause(10);
-            post(1 << 30)?;
-            failed += 1;
-        }
-        Ok::<_, String>((waits.join().unwrap_or(0), failed))
+    let failed = wait_fails(counter, 10, || {
+        pause(10);
+        post(1 << 30)
     })?;
-    ensure_eq!(code as isize, AVAIL, "a wait meanwhile");
-    for _ in 0..failed {
-        job.tx.error()?;
-    }
+    for_all(0..failed, |_| job.tx.error())?;
     ensure_eq!(errors_of(counter), 1 + failed, "failures");
     gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
     // The failure is counted before the wait begins; the counter's error value is not read.
@@ -147,8 +121,7 @@ fn values(job: &Job<'_>) -> Verdict {
     ok!(obj counter, seterr(2));
     ensure_eq!(both(), (99, 2), "after fi_cntr_seterr");
     job.update(0, 8, SUM, 1)?;
-    ensure_eq!(both(), (100, 2), "after an operation");
-    Ok(())
+    equal!(both(), (100, 2), "after an operation")
 }
 
 fn waits(job: &Job<'_>) -> Verdict {
@@ -166,20 +139,40 @@ fn waits(job: &Job<'_>) -> Verdict {
 }
 
 fn woken(job: &Job<'_>) -> Verdict {
-    let at = job.station.counters[0].addr();
-    for round in 1..=5u64 {
-        let code = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                pause(20);
-                let counter = at as *mut fid_cntr;
-                let _ = call!(obj counter, add(1));
-            });
+    let counter = job.station.counters[0];
+    for_all(1..=5, |round| {
+        let at = counter.addr();
+        let raise = move || {
+            pause(20);
             let counter = at as *mut fid_cntr;
-            call!(obj counter, wait(round, LONG))
-        });
-        ensure_eq!(code, 0, "the wait");
-    }
-    Ok(())
+            call!(obj counter, add(1))
+        };
+        let (_, code) = beside(raise, || call!(obj counter, wait(round, LONG)))?;
+        equal!(code, 0, "the wait")
+    })
+}
+
+/// Waits on another thread until the counter has this value, and repeats `fail` until the wait ends, with -FI_EAVAIL. Returns the repetitions.
+pub(super) fn wait_fails(
+    counter: *mut fid_cntr,
+    value: u64,
+    mut fail: impl FnMut() -> Verdict,
+) -> Result<u64, String> {
+    let at = counter.addr();
+    let waits = move || {
+        let counter = at as *mut fid_cntr;
+        call!(obj counter, wait(value, LONG))
+    };
+    std::thread::scope(|scope| {
+        let (waits, mut failed) = (scope.spawn(waits), 0);
+        while failed == 0 || !waits.is_finished() {
+            fail()?;
+            failed += 1;
+        }
+        let code = waits.join().map_err(|_| "the waiting thread panics")?;
+        ensure_eq!(code as isize, AVAIL, "a wait meanwhile");
+        Ok(failed)
+    })
 }
 
 fn descriptor(job: &Job<'_>) -> Verdict {
@@ -190,7 +183,7 @@ fn descriptor(job: &Job<'_>) -> Verdict {
     ok!(fid counter, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
     ensure_eq!(kind, FI_WAIT_FD, "the kind of wait");
     let readable = |ms| super::waiting::readable(descriptor, ms);
-    let (to, at, key) = job.place(job.right(), 8);
+    let words = job.words(job.right(), 8);
     let (mut list, there) = ([bound], counter.addr());
     for round in 1..=8u64 {
         ok!(obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
@@ -202,7 +195,7 @@ fn descriptor(job: &Job<'_>) -> Verdict {
                 call!(obj counter, add(1))
             });
         } else {
-            job.post(|| call!(rma job.ep, write((&raw const ONE).cast(), 8, null_mut(), to, at, key, null_mut())))?;
+            job.post(|| words.write())?;
         }
         ensure!(readable(LONG), "round {round}: never readable");
         gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
@@ -217,10 +210,7 @@ fn remote(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 5);
     let [writes, reads] = job.station.counted()?;
     if job.rank > 0 {
-        let (to, at, key) = job.place(0, 8);
-        for _ in 0..rounds {
-            change_and_read(job, (to, at, key))?;
-        }
+        for_all(0..rounds, |_| change_and_read(job, job.words(0, 8)))?;
         // Injected operations still need progress.
         until("all are through", || {
             job.tx.progress();
@@ -234,12 +224,10 @@ fn remote(job: &Job<'_>) -> Verdict {
             value_of(writes) + value_of(reads) == all
         })?;
         let seen = (value_of(writes), value_of(reads));
-        ensure!(
-            seen.0 >= 4 * others * rounds && seen.1 >= others * rounds,
-            "writes and reads: {seen:?}"
-        );
-        let found = job.memory.get(8);
-        ensure_eq!(found, 3 * others * rounds, "the sum when all is counted");
+        let holds = seen.0 >= 4 * others * rounds && seen.1 >= others * rounds;
+        ensure!(holds, "writes and reads: {seen:?}");
+        let sum = 3 * others * rounds;
+        job.memory.shows(8, sum, "the sum when all is counted")?;
         job.ctx.tell(b"counted");
         pause(20);
         let later = (value_of(writes), value_of(reads));
@@ -250,24 +238,18 @@ fn remote(job: &Job<'_>) -> Verdict {
 
 fn unasked(job: &Job<'_>) -> Verdict {
     let domain = job.station.domain;
-    let mut counter = null_mut();
-    ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
-    let ep = job.station.bare()?;
+    let (mut counter, ep) = (job.station.counter()?, job.station.bare()?);
     let other: *mut fid = counter.cast();
     gives!(FI_EBADFLAGS, fid ep, bind(other, 0));
     gives!(FI_EBADFLAGS, fid ep, bind(other, FI_WRITE | 1 << 40));
-    super::station::close(ep)?;
-    super::station::close(counter)?;
-    let mut attr = fi_cntr_attr {
-        events: 1,
-        wait_obj: FI_WAIT_NONE,
-        wait_set: null_mut(),
-        flags: 0,
+    close(ep)?;
+    close(counter)?;
+    let attr = |wait_obj, events| fi_cntr_attr {
+        events,
+        ..counter_attr(wait_obj, null_mut())
     };
-    gives!(FI_EINVAL, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
-    attr.events = 0;
-    attr.wait_obj = 77;
-    gives!(FI_ENOSYS, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
+    gives!(FI_EINVAL, obj domain, cntr_open(&mut attr(FI_WAIT_NONE, 1), &mut counter, null_mut()));
+    gives!(FI_ENOSYS, obj domain, cntr_open(&mut attr(77, 0), &mut counter, null_mut()));
     gives!(FI_EINVAL, obj domain, cntr_open(null_mut(), null_mut(), null_mut()));
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::counter::wait_fails;
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::matrix::Call;
-use super::station::{Plan, close};
+use super::value::{Type, Value};
 
 laws! {
     operations survived(&Plan::DEFAULT):
@@ -33,6 +34,11 @@ pub(super) fn victim(job: &Job<'_>) -> u32 {
     job.size - 1
 }
 
+/// The victim dies.
+pub(super) fn victim_dies(job: &Job<'_>) {
+    victim_dies_after(job, 0);
+}
+
 /// The victim dies after some milliseconds.
 pub(super) fn victim_dies_after(job: &Job<'_>, ms: u64) {
     if job.rank == victim(job) {
@@ -40,8 +46,6 @@ pub(super) fn victim_dies_after(job: &Job<'_>, ms: u64) {
         job.ctx.dies();
     }
 }
-
-static ONE: u64 = 1;
 
 /// The failure of an operation on a dead process.
 pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
@@ -53,7 +57,7 @@ pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err
 /// Waits in fi_cq_sread(3) for a failure.
 pub(super) fn waited(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
     let mut entry = blank();
-    let code = call!(obj queue.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), LONG));
+    let code = call!(obj queue.0, sread((&raw mut entry).cast(), 1, null(), LONG));
     ensure_eq!(code, AVAIL, "{what}: the wait");
     reset(job, what, queue)
 }
@@ -63,40 +67,30 @@ pub(super) const WAITS: Plan<'static> = Plan::DEFAULT.wait(FI_WAIT_UNSPEC);
 fn operations(job: &Job<'_>) -> Verdict {
     job.fetch(victim(job), 8, SUM, 1)?;
     job.meet();
-    if job.rank == victim(job) {
-        job.ctx.dies();
-    }
-    let (to, at, key) = job.place(victim(job), 8);
-    let (mut result, none) = (9u64, null_mut());
-    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
+    victim_dies(job);
+    let mut result = 9u64;
+    let words = job.words(victim(job), 8).into(&mut result);
     // Detection of a death takes a while.
     let mut looks = Looks::new();
-    loop {
-        job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
-        if job.tx.next().is_err() {
-            break;
-        }
+    while job.done(|| words.add()).is_ok() {
         looks.pause(Duration::from_millis(1));
     }
     for _ in 0..3 {
-        job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, cx(1))))?;
-        let seen = reset(job, "fi_atomic", job.tx)?.op_context.addr();
-        ensure_eq!(seen, 1, "the context");
-        job.post(
-            || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
-        )?;
-        reset(job, "fi_fetch_atomic", job.tx)?;
-        job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none)))?;
-        reset(job, "fi_compare_atomic", job.tx)?;
-        job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-        reset(job, "fi_inject_atomic", job.tx)?;
-        job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key, none)))?;
-        reset(job, "fi_write", job.tx)?;
-        job.post(|| call!(rma job.ep, read(r, 8, none, to, at, key, none)))?;
-        reset(job, "fi_read", job.tx)?;
+        for (what, operation, context) in [
+            ("fi_atomic", Words::add as Operation, 1),
+            ("fi_fetch_atomic", Words::fetch_add, 2),
+            ("fi_compare_atomic", Words::swap, 3),
+            ("fi_inject_atomic", Words::inject_add, 0),
+            ("fi_write", Words::write, 4),
+            ("fi_read", Words::read, 5),
+        ] {
+            job.post(|| operation(&words.told(context)))?;
+            let seen = reset(job, what, job.tx)?.context();
+            ensure_eq!(seen, context, "the context of {what}");
+        }
         job.fetch(1 - job.rank, 16, SUM, 1)?;
     }
-    ensure_eq!(result, 9, "the result");
+    ensure_eq!(current(&result), 9, "the result");
     job.tx.is_empty()
 }
 
@@ -120,38 +114,26 @@ pub(super) fn ended(job: Job<'_>) -> Verdict {
 
 fn meanwhile(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 20 + job.ctx.random(1).below(40));
-    let (to, at, key) = job.place(victim(job), 8);
+    let words = job.words(victim(job), 8);
     let mut looks = Looks::new();
     let (mut posted, mut good, mut bad) = (0u64, 0u64, 0u64);
     while bad < 20 {
-        match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
-        {
-            0 => posted += 1,
-            AGAIN => {}
-            code => return Err(format!("posting gave {}", code_name(code))),
-        }
+        posted += u64::from(accepted(words.add())?);
         while posted > good + bad {
-            match job.tx.read() {
-                (1, _) => {
+            match job.tx.look()? {
+                Some(End::Success(_)) => {
                     ensure!(bad == 0 || !job.ctx.is_quick(), "a success after a failure");
                     good += 1;
                 }
-                (AVAIL, _) => {
-                    job.tx.fails(FI_ECONNRESET, "an operation")?;
+                Some(End::Failure(error)) => {
+                    ensure_eq!(error.err, FI_ECONNRESET, "an operation");
                     bad += 1;
                 }
-                _ => looks.again(),
+                None => looks.again(),
             }
         }
     }
     job.tx.is_empty()
-}
-
-/// Posts the first operation on the victim.
-fn contact(job: &Job<'_>, result: &mut u64) -> Verdict {
-    let (to, at, key) = job.place(1, 8);
-    let (one, result) = ((&raw const ONE).cast(), (&raw mut *result).cast());
-    job.post(|| call!(atomic job.ep, readwrite(one, 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))
 }
 
 fn is_unreached(failure: fi_cq_err_entry) -> Verdict {
@@ -168,86 +150,60 @@ fn contact_meanwhile(job: &Job<'_>) -> Verdict {
         job.ctx.dies();
     }
     let mut result = 0u64;
-    contact(job, &mut result)?;
-    let mut looks = Looks::for_the("the end of the first operation");
-    loop {
-        match job.tx.read().0 {
-            AGAIN => looks.again(),
-            AVAIL => return is_unreached(job.tx.take_error()?),
-            code => {
-                ensure_eq!(code, 1, "the end of the first operation");
-                return Ok(());
-            }
-        }
+    let words = job.words(1, 8).into(&mut result);
+    job.post(|| words.fetch_add())?;
+    match job.tx.end()? {
+        End::Failure(error) => is_unreached(error),
+        End::Success(_) => Ok(()),
     }
 }
 
 fn first_contact(job: &Job<'_>) -> Verdict {
-    if job.rank == victim(job) {
-        job.ctx.dies();
-    }
+    victim_dies(job);
     job.ctx.sync();
-    let to = job.place(1, 8).0;
     let mut result = 0u64;
-    let unreached = || is_unreached(job.tx.error()?);
-    contact(job, &mut result)?;
-    unreached()?;
-    job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
-    unreached()?;
+    let words = job.words(1, 8).into(&mut result);
+    for operation in [Words::fetch_add, Words::send] {
+        job.post(|| operation(&words))?;
+        is_unreached(job.tx.error()?)?;
+    }
     Ok(())
 }
 
 fn counters(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 150);
-    let [sends, writes] = [job.station.counters[0], job.station.counters[1]];
+    let [sends, writes] = job.station.counted()?;
     // A failure during the wait, or an unread earlier one, ends it. Sends are repeated until then.
-    let counter_at = sends.addr();
-    let (code, posted) = std::thread::scope(|scope| {
-        let waits = scope.spawn(move || {
-            let counter = counter_at as *mut fid_cntr;
-            call!(obj counter, wait(1, LONG))
-        });
-        let mut posted = 0;
-        while posted == 0 || !waits.is_finished() {
-            synchronous(job, victim(job), &[3; 16])?;
-            posted += 1;
-            pause(10);
-        }
-        Ok::<_, String>((waits.join().unwrap_or(0), posted))
+    let posted = wait_fails(sends, 1, || {
+        synchronous(job, victim(job), &[3; 16])?;
+        pause(10);
+        Ok(())
     })?;
-    ensure_eq!(code as isize, AVAIL, "the wait");
     until("the end of all sends", || errors_of(sends) == posted)?;
     ensure_eq!(value_of(sends), 0, "sends that succeeded");
-    let (to, at, key) = job.place(victim(job), 8);
-    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    job.post(|| job.words(victim(job), 8).add())?;
     until("a failed write", || errors_of(writes) == 1)?;
-    ensure_eq!(value_of(writes), 0, "successes");
-    Ok(())
+    equal!(value_of(writes), 0, "successes")
 }
 
 fn data(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 400);
     // Two senders exceed the target's inbox. The target never reads it.
-    let (to, at, key) = job.place(victim(job), 8);
+    let words = job.words(victim(job), 8);
     let (mut posted, mut told, mut looks) = (0, 0, Looks::new());
     let mut failed = 0;
     while posted < 6000 || told < posted {
         if posted < 6000 {
-            match call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 1, to, at, key, null_mut()))
-            {
-                0 => posted += 1,
-                AGAIN => {}
-                code => return Err(format!("posting gave {}", code_name(code))),
-            }
+            posted += u32::from(accepted(words.write_data(1))?);
         }
-        match job.tx.read() {
-            (1, _) => told += 1,
-            (AVAIL, _) => {
-                job.tx.fails(FI_ECONNRESET, "a write with data")?;
+        match job.tx.look()? {
+            Some(End::Success(_)) => told += 1,
+            Some(End::Failure(error)) => {
+                ensure_eq!(error.err, FI_ECONNRESET, "a write with data");
                 told += 1;
                 failed += 1;
             }
-            _ => looks.again(),
+            None => looks.again(),
         }
     }
     ensure_eq!(told, posted, "operations that have ended");
@@ -262,10 +218,10 @@ fn survivors(ctx: &Ctx) -> Verdict {
     let kinds = [(UINT64, 64), (15, 128), (13, 192)];
     let turn = |nth: usize| -> Result<Vec<u8>, String> {
         let (datatype, at) = kinds[nth % 3];
-        let ty = super::value::Type::of(datatype);
+        let ty = Type::of(datatype);
         let one = match ty.is_integer() {
-            true => super::value::Value::Bits(1),
-            false => super::value::Value::Number(1.0, 1.0),
+            true => Value::Bits(1),
+            false => Value::Number(1.0, 1.0),
         };
         let (operand, mut result) = (ty.encode(one), vec![0; ty.size()]);
         let mut call = Call::fetch((datatype, SUM), job.place(0, at), &operand, &mut result);
@@ -279,18 +235,12 @@ fn survivors(ctx: &Ctx) -> Verdict {
                 std::thread::sleep(long);
                 ctx.dies();
             });
-            for nth in 0.. {
-                if turn(nth).is_err() {
-                    break;
-                }
-            }
+            (0..).find(|nth| turn(*nth).is_err());
         });
         return Err("it lives".into());
     }
     pause(60);
-    for nth in 0..30 {
-        turn(nth)?;
-    }
+    for_all(0..30, turn)?;
     // Additions to the real and the imaginary part happen together.
     let complex = turn(2)?;
     let seen = &complex[..10];
@@ -312,10 +262,10 @@ fn gone(ctx: &Ctx) -> Verdict {
         return Ok(());
     }
     job.meet();
-    let (to, at, key) = job.place(1, 8);
-    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+    let words = job.words(1, 8);
+    job.post(|| words.add())?;
     reset(&job, "fi_atomic", job.tx)?;
-    job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
+    job.post(|| words.send())?;
     reset(&job, "fi_send", job.tx)?;
     ended(job)
 }

@@ -1,8 +1,7 @@
 //! A peer is killed while messages are in flight, and while other processes access memory together with it.
 
-use super::death::{WAITS, ended, reset, survived, victim, victim_dies_after, waited};
+use super::death::{WAITS, ended, reset, survived, victim, victim_dies, victim_dies_after, waited};
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     sends survived(&WAITS): "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,
@@ -35,11 +34,10 @@ fn sends(job: &Job<'_>) -> Verdict {
     if job.rank == 0 {
         synchronous(job, victim(job), &long[..64])?;
     } else {
-        super::message::send(job, victim(job), &long, 6)?;
+        job.send(victim(job), &long, 6)?;
     }
     let error = waited(job, "a send that nobody receives", job.tx)?;
-    ensure_eq!(error.op_context.addr(), 6, "the context");
-    Ok(())
+    equal!(error.context(), 6, "the context")
 }
 
 fn receives(job: &Job<'_>) -> Verdict {
@@ -49,11 +47,11 @@ fn receives(job: &Job<'_>) -> Verdict {
     let [a, b, c] = &mut buffers;
     ok!(msg job.ep, recv((&raw mut *a).cast(), 8, none, from, cx(1)));
     ok!(tagged job.ep, recv((&raw mut *b).cast(), 8, none, from, 5, 0, cx(2)));
-    let both = waited(job, "a directed receive", job.rx)?.op_context.addr()
-        + reset(job, "a directed receive", job.rx)?.op_context.addr();
+    let both = waited(job, "a directed receive", job.rx)?.context()
+        + reset(job, "a directed receive", job.rx)?.context();
     ensure_eq!(both, 3, "both contexts");
     ok!(msg job.ep, recv((&raw mut *c).cast(), 8, none, FI_ADDR_UNSPEC, cx(3)));
-    super::message::send(job, 1 - job.rank, &[4; 8], 4)?;
+    job.send(1 - job.rank, &[4; 8], 4)?;
     job.rx.of(3)?;
     job.tx.of(4)?;
     Ok(())
@@ -62,7 +60,7 @@ fn receives(job: &Job<'_>) -> Verdict {
 fn halfway(job: &Job<'_>) -> Verdict {
     let mut long = vec![1u8; 16 << 20];
     if job.rank == victim(job) {
-        super::message::send(job, 0, &long, 6)?;
+        job.send(0, &long, 6)?;
         // The part that fits has been sent. The rest needs another progress call.
         pause(30);
         job.ctx.dies();
@@ -70,10 +68,9 @@ fn halfway(job: &Job<'_>) -> Verdict {
     job.ctx.sync();
     if job.rank == 0 {
         let from = job.peer(victim(job)).address;
-        let base = long.as_mut_ptr().cast();
+        let (base, mut entry) = (long.as_mut_ptr().cast(), blank());
         ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
-        let mut entry = blank();
-        let code = call!(obj job.rx.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), LONG));
+        let code = call!(obj job.rx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
         // A receiver that fetches from the sender's memory may succeed: that memory may outlive the sender.
         ensure!(
             code == AVAIL || code == 1 && long.iter().all(|byte| *byte == 1),
@@ -99,14 +96,9 @@ fn asleep(job: &Job<'_>) -> Verdict {
     synchronous(job, victim(job), &[3; 16])?;
     let (queue, counter, mut descriptor) = (job.tx.0, job.station.counters[0], -1);
     let place = (&raw mut descriptor).cast();
-    let slept_at: *mut fid = if job.rank == 0 {
-        ok!(fid queue, control(FI_GETWAIT, place));
-        queue.cast()
-    } else {
-        ok!(fid counter, control(FI_GETWAIT, place));
-        counter.cast()
-    };
-    if call!(obj job.station.fabric, trywait([slept_at].as_mut_ptr(), 1)) == 0 {
+    let slept_at = [queue.cast::<fid_cq>(), counter.cast()][job.rank as usize];
+    ok!(fid slept_at, control(FI_GETWAIT, place));
+    if call!(obj job.station.fabric, trywait([slept_at.cast()].as_mut_ptr(), 1)) == 0 {
         ensure!(super::waiting::readable(descriptor, -1), "poll(2)");
     }
     ensure_eq!(errors_of(counter), 1, "the counted failures");
@@ -121,13 +113,11 @@ fn closing(ctx: &Ctx) -> Verdict {
         256,
     )?;
     let long = vec![1u8; 8 << 20];
-    super::message::send(&job, victim(&job), &long, 6)?;
+    job.send(victim(&job), &long, 6)?;
     let (mut word, from) = (0u64, job.peer(victim(&job)).address);
     ok!(msg job.ep, recv((&raw mut word).cast(), 8, null_mut(), from, cx(1)));
     job.meet();
-    if job.rank == victim(&job) {
-        ctx.dies();
-    }
+    victim_dies(&job);
     pause(30);
     ended(job)
 }

@@ -101,3 +101,65 @@ pub(crate) fn atomic_msg(
         data: 0,
     }
 }
+
+/// Posts a send, with a tag or without.
+pub(crate) fn send_as(
+    tag: Option<u64>,
+    (ep, to): (*mut fid_ep, u64),
+    bytes: &[u8],
+    context: usize,
+) -> isize {
+    let (base, len, none) = (bytes.as_ptr().cast(), bytes.len(), null_mut());
+    match tag {
+        None => call!(msg ep, send(base, len, none, to, cx(context))),
+        Some(tag) => call!(tagged ep, send(base, len, none, to, tag, cx(context))),
+    }
+}
+
+/// Injects a message, with a tag or without.
+pub(crate) fn inject_as(tag: Option<u64>, (ep, to): (*mut fid_ep, u64), bytes: &[u8]) -> isize {
+    let (base, len) = (bytes.as_ptr().cast(), bytes.len());
+    match tag {
+        None => call!(msg ep, inject(base, len, to)),
+        Some(tag) => call!(tagged ep, inject(base, len, to, tag)),
+    }
+}
+
+/// Posts a receive from any sender, with a tag or without.
+pub(crate) fn receive_as(
+    tag: Option<u64>,
+    ep: *mut fid_ep,
+    buffer: *mut [u8],
+    context: usize,
+) -> isize {
+    let (base, len, none) = (buffer.cast(), buffer.len(), null_mut());
+    match tag {
+        None => call!(msg ep, recv(base, len, none, FI_ADDR_UNSPEC, cx(context))),
+        Some(tag) => call!(tagged ep, recv(base, len, none, FI_ADDR_UNSPEC, tag, 0, cx(context))),
+    }
+}
+
+/// Posts a receive for each context: `len` bytes at `len` times the context.
+pub(crate) fn receive_each(
+    tag: Option<u64>,
+    ep: *mut fid_ep,
+    (room, len): (&Memory, usize),
+    contexts: impl IntoIterator<Item = usize>,
+) -> Verdict {
+    for_all(contexts, |nth| {
+        let place = std::ptr::slice_from_raw_parts_mut(room.at(len * nth), len);
+        equal!(receive_as(tag, ep, place, nth), 0, "receive {nth}")
+    })
+}
+
+/// Receives a message of `len` bytes at an endpoint with this queue.
+pub(crate) fn received(
+    tag: Option<u64>,
+    (ep, rx): (*mut fid_ep, Queue),
+    len: usize,
+) -> Result<Vec<u8>, String> {
+    let room = Buffer::new(len);
+    receive_each(tag, ep, (&room, len), [0])?;
+    ensure_eq!(rx.of(0)?.len, len, "the length of a message");
+    Ok(room.load(0, len))
+}

@@ -1,10 +1,8 @@
 //! Event queues (fi_eq(3)).
 
-use std::ptr::null;
 use std::time::Instant;
 
 use super::kit::*;
-use super::station::{Plan, close};
 use super::waiting::readable;
 
 laws! {
@@ -18,8 +16,7 @@ laws! {
 }
 
 fn queues(job: &Job<'_>) -> Verdict {
-    let mut eq: *mut fid_eq = null_mut();
-    ok!(obj job.station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+    let eq: *mut fid_eq = open!(obj job.station.fabric, eq_open(null_mut()));
     let (mut event, mut buffer) = (0, [0u8; 16]);
     gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0));
     let start = Instant::now();
@@ -48,10 +45,9 @@ fn queues(job: &Job<'_>) -> Verdict {
 pub(super) fn open_sized(
     job: &Job<'_>,
     size: usize,
-    wait_obj: std::ffi::c_int,
+    wait_obj: c_int,
     wait_set: *mut fid_wait,
 ) -> Result<*mut fid_eq, String> {
-    let mut eq: *mut fid_eq = null_mut();
     let mut attr = fi_eq_attr {
         size,
         flags: FI_WRITE,
@@ -59,11 +55,10 @@ pub(super) fn open_sized(
         signaling_vector: 0,
         wait_set: wait_set.cast(),
     };
-    ok!(obj job.station.fabric, eq_open(&mut attr, &mut eq, null_mut()));
-    Ok(eq)
+    Ok(open!(obj job.station.fabric, eq_open(&mut attr)))
 }
 
-pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+pub(super) fn open(job: &Job<'_>, wait_obj: c_int) -> Result<*mut fid_eq, String> {
     open_sized(job, 0, wait_obj, null_mut())
 }
 
@@ -80,10 +75,8 @@ fn descriptors(job: &Job<'_>) -> Verdict {
         for nth in 1..4 {
             let written = call!(obj eq, write(nth, [7u8; 4].as_ptr().cast(), 4, 0));
             ensure_eq!(written, 4, "fi_eq_write");
-            ensure!(
-                readable(descriptor, 0),
-                "a queue with {nth} events is not readable"
-            );
+            let seen = readable(descriptor, 0);
+            ensure!(seen, "a queue with {nth} events is not readable");
         }
         gives!(FI_EAGAIN, obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
         for left in (0..3).rev() {
@@ -98,13 +91,11 @@ fn descriptors(job: &Job<'_>) -> Verdict {
     }
     // The event wakes another thread.
     let (at, fd) = (eq.addr(), descriptor);
-    let woken = std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let eq = at as *mut fid_eq;
-            let _ = call!(obj eq, write(9, [7u8; 4].as_ptr().cast(), 4, 0));
-        });
-        readable(fd, -1)
-    });
+    let write = move || {
+        let eq = at as *mut fid_eq;
+        call!(obj eq, write(9, [7u8; 4].as_ptr().cast(), 4, 0))
+    };
+    let (_, woken) = beside(write, || readable(fd, -1))?;
     ensure!(woken, "poll(2)");
     close(eq)
 }
@@ -121,11 +112,13 @@ fn kinds(job: &Job<'_>) -> Verdict {
         }
         gives!(FI_EINVAL, fid eq, control(FI_GETWAITOBJ, null_mut()));
         gives!(FI_ENOSYS, fid eq, control(99, null_mut()));
-        if wait == FI_WAIT_NONE {
-            gives!(FI_EINVAL, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+        let code = call!(obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+        let errno = if wait == FI_WAIT_NONE {
+            FI_EINVAL
         } else {
-            gives!(FI_EAGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
-        }
+            FI_EAGAIN
+        };
+        ensure_eq!(code, -(errno as isize), "a wait of kind {wait}");
         close(eq)?;
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! Flags of the calls with a message structure, and calls without completion.
 
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     selective with(&Plan::DEFAULT.selective(true), 256):
@@ -37,12 +36,8 @@ pub(super) struct One {
 }
 
 impl One {
-    pub(super) fn new(
-        (to, addr, key): (u64, u64, u64),
-        op: i32,
-        operand: u64,
-        compare: u64,
-    ) -> Box<One> {
+    pub(super) fn new(to: (u64, u64, u64), op: i32, operand: u64, compare: u64) -> Box<One> {
+        let (to, addr, key) = to;
         let ioc = ioc(null_mut::<c_void>(), 1);
         let mut one = Box::new(One {
             words: [operand, compare, 0],
@@ -82,19 +77,23 @@ impl One {
     }
 
     pub(super) fn result(&self) -> u64 {
-        // SAFETY:
-        // - in bounds; the provider writes it through a pointer.
-        unsafe { (&raw const self.words[2]).read_volatile() }
+        current(&self.words[2])
     }
 }
 
+/// Waits for all operations on the place: without a completion, a fenced operation confirms them.
+fn settled(job: &Job<'_>, place: (u64, u64, u64)) -> Verdict {
+    let mut fence = One::told(7, place, READ, 0);
+    job.told(7, || fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
+    job.tx.is_empty()
+}
+
 fn selective(job: &Job<'_>) -> Verdict {
-    let place = job.place(job.right(), 8);
-    let one = 1u64;
+    let words = job.words(job.right(), 8).told(1);
     for nth in 0..20usize {
         let flags = if nth % 3 == 0 { FI_COMPLETION } else { 0 };
-        let mut call = One::new(place, SUM, 1, 1);
-        call.msg.context = cx(100 + nth);
+        let mut call = One::told(100 + nth, words.place, SUM, 1);
+        call.words[1] = 1;
         match nth % 4 {
             0 => job.post(|| call.write(job.ep, flags))?,
             1 => job.post(|| call.fetch(job.ep, flags))?,
@@ -102,17 +101,15 @@ fn selective(job: &Job<'_>) -> Verdict {
                 call.msg.op = CSWAP;
                 job.post(|| call.compare(job.ep, flags))?;
             }
-            _ => job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))?,
+            _ => job.post(|| words.add())?,
         }
-        // The buffers stay until completion. Without a completion, a fenced operation confirms it.
+        // The buffers stay until completion.
         if flags != 0 && nth % 4 != 3 {
             job.tx.of(100 + nth)?;
+            job.tx.is_empty()?;
         } else {
-            let mut fence = One::told(7, place, READ, 0);
-            job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
-            job.tx.of(7)?;
+            settled(job, words.place)?;
         }
-        job.tx.is_empty()?;
     }
     Ok(())
 }
@@ -127,47 +124,31 @@ fn not_selective(job: &Job<'_>) -> Verdict {
 }
 
 fn failures_are_told(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 0);
-    let one = 1u64;
-    let wrong = key + 1000;
-    job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, wrong, UINT64, SUM, cx(4))))?;
-    let error = job.tx.error()?;
-    ensure_eq!(error.op_context.addr(), 4, "the context");
-    job.post(
-        || call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, wrong, UINT64, SUM)),
-    )?;
+    let words = job.words(job.right(), 0).told(4);
+    let words = words.under(words.place.2 + 1000);
+    job.post(|| words.add())?;
+    ensure_eq!(job.tx.error()?.context(), 4, "the context");
+    job.post(|| words.inject_add())?;
     job.tx.error()?;
     job.tx.is_empty()
 }
 
 fn overridden(job: &Job<'_>) -> Verdict {
-    let place = job.place(job.right(), 8);
-    let one = 1u64;
-    let plain = || {
-        job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))
-    };
-    let settled = || -> Verdict {
-        let mut fence = One::told(7, place, READ, 0);
-        job.post(|| fence.fetch(job.ep, FI_FENCE | FI_COMPLETION))?;
-        job.tx.of(7)?;
-        job.tx.is_empty()
-    };
-    plain()?;
-    job.tx.of(1)?;
-    let mut call = One::new(place, SUM, 1, 0);
+    let words = job.words(job.right(), 8).told(1);
+    job.told(1, || words.add())?;
+    let mut call = One::new(words.place, SUM, 1, 0);
     job.post(|| call.write(job.ep, 0))?;
-    settled()?;
+    settled(job, words.place)?;
     let mut flags = FI_TRANSMIT;
     ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
-    plain()?;
-    settled()?;
+    job.post(|| words.add())?;
+    settled(job, words.place)?;
     let mut flags = FI_TRANSMIT | FI_COMPLETION;
     ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
     let mut seen = FI_TRANSMIT;
     ok!(fid job.ep, control(FI_GETOPSFLAG, (&raw mut seen).cast()));
     ensure_eq!(seen & FI_COMPLETION, FI_COMPLETION, "the endpoint's flags");
-    plain()?;
-    job.tx.of(1)?;
+    job.told(1, || words.add())?;
     job.tx.is_empty()
 }
 
@@ -176,16 +157,13 @@ fn more(job: &Job<'_>) -> Verdict {
         .map(|nth| One::told(nth + 1, job.place(job.right(), 8), SUM, 1 << (4 * nth)))
         .collect();
     let mut told = 0usize;
-    for call in &mut calls {
-        job.post(|| call.write(job.ep, FI_MORE))?;
-    }
+    for_all(&mut calls, |call| job.post(|| call.write(job.ep, FI_MORE)))?;
     for _ in 0..8 {
-        told |= 1 << job.tx.next()?.op_context.addr();
+        told |= 1 << job.tx.next()?.context();
     }
     ensure_eq!(told, 0x1fe, "the contexts");
     job.meet();
-    ensure_eq!(job.memory.get(8), 0x1111_1111, "the sum");
-    Ok(())
+    equal!(job.memory.get(8), 0x1111_1111, "the sum")
 }
 
 fn fence(job: &Job<'_>) -> Verdict {
@@ -195,9 +173,7 @@ fn fence(job: &Job<'_>) -> Verdict {
         let mut before: Vec<_> = (0..6)
             .map(|_| One::new(job.place(rank, 8), SUM, round, 0))
             .collect();
-        for call in &mut before {
-            job.post(|| call.write(job.ep, 0))?;
-        }
+        for_all(&mut before, |call| job.post(|| call.write(job.ep, 0)))?;
         expected += 6 * round;
         let mut fenced = One::new(job.place(rank, 8), READ, 0, 0);
         job.post(|| fenced.fetch(job.ep, FI_FENCE))?;
@@ -225,8 +201,8 @@ fn fence_of_one(job: &Job<'_>) -> Verdict {
     match job.rank {
         0 => {
             // After these messages, both ranks are known as receivers.
-            super::message::send_and_wait(job, 1, &bytes[..8], 4)?;
-            super::message::send(job, 2, &bytes, 5)?;
+            job.send_and_wait(1, &bytes[..8], 4)?;
+            job.send(2, &bytes, 5)?;
             let mut elsewhere = One::told(6, job.place(1, 8), SUM, 4);
             job.told(6, || elsewhere.write(job.ep, FI_FENCE))?;
             let mut there = One::told(7, job.place(2, 8), SUM, 4);
@@ -238,14 +214,10 @@ fn fence_of_one(job: &Job<'_>) -> Verdict {
             job.told(5, || there.fetch(job.ep, FI_FENCE))?;
             job.tx.of(7)?;
         }
-        2 => {
+        rank => {
             job.meet();
-            super::message::receive(job, &mut bytes, 8)?;
-            job.rx.of(8)?;
-        }
-        _ => {
-            job.meet();
-            super::message::receive(job, &mut bytes[..8], 8)?;
+            let len = if rank == 2 { LONG_MESSAGE } else { 8 };
+            job.receive(&mut bytes[..len], 8)?;
             job.rx.of(8)?;
         }
     }
@@ -270,19 +242,17 @@ fn fetched(job: &Job<'_>) -> Verdict {
         let mut calls: Vec<_> = (0..4usize)
             .map(|i| One::told(i, job.place(rank, 64 + 8 * i), SUM, nth))
             .collect();
-        for call in &mut calls {
-            job.post(|| call.fetch(job.ep, 0))?;
-        }
+        for_all(&mut calls, |call| job.post(|| call.fetch(job.ep, 0)))?;
         for _ in 0..4 {
-            let done = &calls[job.tx.next()?.op_context.addr()];
+            let done = &calls[job.tx.next()?.context()];
             let seen = done.result();
             ensure_eq!(seen, nth * (nth - 1) / 2, "a result at its completion");
         }
         job.meet();
-        for i in 0..4 {
-            let seen = job.memory.get(64 + 8 * i);
-            ensure_eq!(seen, nth * (nth + 1) / 2, "the target");
-        }
+        for_all(0..4, |i| {
+            job.memory
+                .shows(64 + 8 * i, nth * (nth + 1) / 2, "the target")
+        })?;
         if random.below(4) == 0 {
             pause(1);
         }
@@ -294,12 +264,13 @@ fn fetched(job: &Job<'_>) -> Verdict {
 fn refused(job: &Job<'_>) -> Verdict {
     let code = -(FI_EBADFLAGS as isize);
     let with_data = FI_TAGGED | FI_REMOTE_CQ_DATA;
+    let unknown = 1 << 40;
     for flags in [
         FI_REMOTE_CQ_DATA,
         with_data,
         FI_MULTI_RECV,
         FI_PEEK,
-        1 << 40,
+        unknown,
     ] {
         let mut call = One::new(job.place(0, 8), SUM, 1, 0);
         let fetched = call.fetch(job.ep, flags);
@@ -310,6 +281,5 @@ fn refused(job: &Job<'_>) -> Verdict {
         ensure_eq!(seen, code, "flags {flags:#x}");
     }
     job.tx.is_empty()?;
-    ensure_eq!(job.memory.get(8), 0, "the target");
-    Ok(())
+    equal!(job.memory.get(8), 0, "the target")
 }

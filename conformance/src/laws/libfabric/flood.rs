@@ -1,11 +1,10 @@
 //! Full queues: on all sides at once, to a stopped process, and to a process that dies.
 
-use super::death::{reset, survived, victim};
+use super::death::{survived, victim};
 use super::kit::*;
 use super::message::pattern;
-use super::station::Plan;
 use super::told::*;
-use crate::kit::{last_stops_for_a_while, stop_until_killed, until_ok};
+use crate::kit::{last_stops_for_a_while, stop_until_killed};
 
 laws! {
     flood given((|_| Ok(())) as Before): "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
@@ -49,20 +48,20 @@ struct Flood<'a> {
     sent: Told,
     received: Told,
     data: Told,
-    rooms: Vec<Memory>,
+    rooms: Vec<Buffer>,
 }
 
 impl Flood<'_> {
     /// Reads both queues once.
     fn look(&mut self) -> Verdict {
         self.sent.look(self.job.tx)?;
-        match self.job.rx.read() {
-            (1, entry) if entry.flags & FI_REMOTE_CQ_DATA != 0 => {
+        match self.job.rx.look()? {
+            Some(End::Success(entry)) if entry.flags & FI_REMOTE_CQ_DATA != 0 => {
                 self.data.note(entry.data as usize)
             }
-            (1, entry) => self.received.note(entry.op_context.addr()),
-            (AGAIN, _) => Ok(()),
-            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+            Some(End::Success(entry)) => self.received.note(entry.context()),
+            Some(End::Failure(error)) => Err(format!("a receive failed: {}", error.err)),
+            None => Ok(()),
         }
     }
 
@@ -70,7 +69,7 @@ impl Flood<'_> {
     fn check(&self, posted: &[usize]) -> Verdict {
         let mut next = vec![0; self.job.size as usize * MESSAGES.len()];
         for context in posted {
-            let room = self.rooms[*context];
+            let room = &self.rooms[*context];
             let kind = context / OF_A_KIND % MESSAGES.len();
             let head = room.get(0) as usize;
             let (from, nth) = (head / OF_A_KIND, head % OF_A_KIND);
@@ -98,10 +97,10 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
             received: Told::of(receives),
             data: Told::of(size * EACH),
             rooms: (0..receives)
-                .map(|at| Memory::new(MESSAGES[at / OF_A_KIND % MESSAGES.len()].1))
+                .map(|at| Buffer::new(MESSAGES[at / OF_A_KIND % MESSAGES.len()].1))
                 .collect(),
         };
-        let (ep, none) = (job.ep, null_mut());
+        let ep = job.ep;
         let mut posted = Vec::new();
         let mut await_all = |flood: &Flood<'_>, late: bool| -> Verdict {
             for from in (0..size).filter(|from| *from != me) {
@@ -109,13 +108,9 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
                     for nth in (0..OF_A_KIND).filter(|nth| (nth % 2 == 1) == late) {
                         let at = receive(kind, from, nth);
                         posted.push(at);
-                        let (place, context) = (flood.rooms[at].at(0).cast(), cx(at));
-                        match tag {
-                            None => ok!(msg ep, recv(place, len, none, FI_ADDR_UNSPEC, context)),
-                            Some(tag) => {
-                                ok!(tagged ep, recv(place, len, none, FI_ADDR_UNSPEC, tag, 0, context))
-                            }
-                        }
+                        let room = flood.rooms[at].at(0);
+                        let place = std::ptr::slice_from_raw_parts_mut(room, len);
+                        ensure_eq!(receive_as(tag, ep, place, at), 0, "a receive");
                     }
                 }
             }
@@ -131,48 +126,26 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
             })
             .collect();
         let words: Vec<u64> = (0..EACH as u64).collect();
-        let (one, mut fetched) = (1u64, vec![0u64; EACH * size]);
-        let o = (&raw const one).cast();
+        let mut fetched = vec![0u64; EACH * size];
         let results = fetched.as_mut_ptr();
         job.meet();
         before(ctx)?;
         let mut full = 0;
         for nth in 0..EACH {
             for to in (0..job.size).filter(|to| *to != job.rank) {
-                let (peer, at, key) = job.place(to, 0);
-                let own = at + 8 * (1 + serial(job.rank, nth)) as u64;
                 let serial = serial(to, nth);
-                let context = cx(serial);
-                let message = |kind: usize| {
-                    let bytes = &messages[kind * OF_A_KIND + nth / KINDS];
-                    (bytes.as_ptr().cast(), bytes.len())
-                };
-                let word = (&raw const words[nth]).cast();
+                let shared = job.words(to, 0).told(serial);
+                let own = shared.behind(8 * (1 + super::flood::serial(job.rank, nth)) as u64);
+                let own = own.from(&words[nth]);
+                let message = |kind: usize| &messages[kind * OF_A_KIND + nth / KINDS][..];
+                let peer = (ep, shared.place.0);
                 let call = || match nth % KINDS {
-                    0 => {
-                        let (base, len) = message(0);
-                        call!(msg ep, send(base, len, none, peer, context))
-                    }
-                    1 => {
-                        let (base, len) = message(1);
-                        call!(tagged ep, inject(base, len, peer, 1))
-                    }
-                    kind @ (2 | 3) => {
-                        let (base, len) = message(kind);
-                        call!(tagged ep, send(base, len, none, peer, kind as u64, context))
-                    }
-                    4 => call!(rma ep, write(word, 8, none, peer, own, key, context)),
-                    5 => {
-                        let data = super::flood::serial(job.rank, nth) as u64;
-                        call!(rma ep, writedata(word, 8, none, data, peer, own, key, context))
-                    }
-                    6 => {
-                        call!(atomic ep, write(o, 1, none, peer, at, key, UINT64, SUM, context))
-                    }
-                    _ => {
-                        let result = results.wrapping_add(serial).cast();
-                        call!(atomic ep, readwrite(o, 1, none, result, none, peer, at, key, UINT64, SUM, context))
-                    }
+                    1 => inject_as(MESSAGES[1].0, peer, message(1)),
+                    kind @ ..4 => send_as(MESSAGES[kind].0, peer, message(kind), serial),
+                    4 => own.write(),
+                    5 => own.write_data(super::flood::serial(job.rank, nth) as u64),
+                    6 => shared.add(),
+                    _ => shared.into(results.wrapping_add(serial)).fetch_add(),
                 };
                 post(call, || {
                     full += 1;
@@ -195,22 +168,17 @@ fn flood(ctx: &Ctx, before: Before) -> Verdict {
         job.rx.is_empty()?;
         flood.check(&posted)?;
         let is_other = |at: usize| at / EACH != me;
-        flood
-            .sent
-            .ensure(|at| usize::from(is_other(at) && at % KINDS != 1))?;
-        flood
-            .data
-            .ensure(|at| usize::from(is_other(at) && at % KINDS == 5))?;
+        let told = |at: usize| is_other(at) && at % KINDS != 1;
+        let with_data = |at: usize| is_other(at) && at % KINDS == 5;
+        flood.sent.ensure(|at| usize::from(told(at)))?;
+        flood.data.ensure(|at| usize::from(with_data(at)))?;
         let sum = (2 * others * OF_A_KIND) as u64;
-        ensure_eq!(job.memory.get(0), sum, "additions");
-        for at in (0..size * EACH).filter(|at| is_other(*at)) {
+        job.memory.shows(0, sum, "additions")?;
+        for_all((0..size * EACH).filter(|at| is_other(*at)), |at| {
             let written = matches!(at % KINDS, 4 | 5);
-            let expected = if written { at % EACH } else { 0 };
-            let seen = job.memory.get(8 * (1 + at)) as usize;
-            ensure_eq!(seen, expected, "word {at}");
-        }
-        flood.rooms.into_iter().for_each(Memory::free);
-        Ok(())
+            let expected = if written { at % EACH } else { 0 } as u64;
+            job.memory.shows(8 * (1 + at), expected, "a word")
+        })
     })
 }
 
@@ -221,18 +189,15 @@ const FEWEST: usize = 9;
 
 /// Fills the transmit context with operations on the victim. Returns the number of messages and of other operations.
 fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
-    static ONE: u64 = 1;
-    let (to, at, key) = job.place(victim(job), 8);
-    let (o, none) = ((&raw const ONE).cast(), null_mut());
-    let mut count = 0;
+    let (words, mut count) = (job.words(victim(job), 8), 0);
     // After the death, operations fail and need no room.
     while count < ENOUGH {
-        let context = cx(count);
+        let words = words.told(count);
         let post = || match count % 4 {
-            0 => call!(msg job.ep, send(o, 8, none, to, context)),
-            1 => call!(rma job.ep, write(o, 8, none, to, at, key, context)),
-            2 => call!(rma job.ep, writedata(o, 8, none, 1, to, at, key, context)),
-            _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, context)),
+            0 => words.send(),
+            1 => words.write(),
+            2 => words.write_data(1),
+            _ => words.add(),
         };
         let mut code = post();
         if count < FEWEST {
@@ -242,20 +207,18 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
                 code != AGAIN
             })?;
         }
-        match code {
-            0 => count += 1,
-            AGAIN => break,
-            code => return Err(format!("operation {count} gave {}", code_name(code))),
+        if !accepted(code)? {
+            break;
         }
+        count += 1;
     }
     let messages = count.div_ceil(4);
     Ok((messages, count - messages))
 }
 
 fn death(job: &Job<'_>) -> Verdict {
-    let (mut word, other, none) = (0u64, 1 - job.rank.min(1), null_mut());
-    let place = (&raw mut word).cast();
-    ok!(msg job.ep, recv(place, 8, none, FI_ADDR_UNSPEC, none));
+    let (mut word, other) = ([0u8; 8], 1 - job.rank.min(1));
+    job.receive(&mut word, 0)?;
     job.meet();
     if job.rank == victim(job) {
         return stop_until_killed(job.ctx);
@@ -264,36 +227,28 @@ fn death(job: &Job<'_>) -> Verdict {
     let count = messages + accesses;
     let mut told = Told::of(count + 1);
     let mut look = || -> Result<usize, String> {
-        match job.tx.read() {
-            (AVAIL, _) => {
-                let error = reset(job, "an operation", job.tx)?;
-                told.note(error.op_context.addr())?;
+        match job.tx.look()? {
+            Some(End::Success(entry)) => told.note(entry.context())?,
+            Some(End::Failure(error)) => {
+                ensure_eq!(error.err, FI_ECONNRESET, "an operation");
+                told.note(error.context())?;
             }
-            (1, entry) => told.note(entry.op_context.addr())?,
-            _ => {}
+            None => {}
         }
         Ok(told.all())
     };
     // Sends to other peers find no room before the death.
-    let living = job.peer(other).address;
-    let mine = u64::from(job.rank) + 7;
-    let base = (&raw const mine).cast();
-    post(
-        || call!(msg job.ep, send(base, 8, none, living, cx(count))),
-        || look().map(drop),
-    )?;
+    let mine = (u64::from(job.rank) + 7).to_le_bytes();
+    let living = (job.ep, job.peer(other).address);
+    post(|| send_as(None, living, &mine, count), || look().map(drop))?;
     until_ok("the end of all operations", || Ok(look()? > count))?;
     told.ensure(|_| 1)?;
     job.rx.next()?;
-    // SAFETY:
-    // - the word belongs to this process; its receive has completed.
-    let seen = unsafe { place.cast::<u64>().read_volatile() };
+    let seen = u64_of(&current(&word));
     ensure_eq!(seen, u64::from(other) + 7, "the message of the living");
-    for _ in 0..300 {
-        job.update(other, 0, SUM, 1)?;
-    }
+    for_all(0..300, |_| job.update(other, 0, SUM, 1))?;
     job.meet();
-    ensure_eq!(job.memory.get(0), 300, "additions of the living");
+    job.memory.shows(0, 300, "additions of the living")?;
     job.tx.is_empty()
 }
 
@@ -313,9 +268,6 @@ fn counted(job: &Job<'_>) -> Verdict {
         ensure_eq!((seen.0 + seen.1) as usize, expected, "what was counted");
     }
     // The lane of the dead takes some messages. The operations before them may have filled another queue.
-    ensure!(
-        messages <= LANE || errors_of(job.station.counters[0]) > 0,
-        "no message to the dead has failed"
-    );
-    Ok(())
+    let failed = messages <= LANE || errors_of(job.station.counters[0]) > 0;
+    equal!(failed, true, "whether a message to the dead has failed")
 }

@@ -2,11 +2,9 @@
 //! operation is done once and reported once. With room, the call succeeds. See `flood` for queues towards stopped or dying peers.
 
 use super::kit::*;
-use super::srx::with_shared;
-use super::station::{Plan, close, vector};
+use super::srx::{Shared, with_shared};
 use super::told::*;
 use super::work::{Word, atomic_op, message_op, queue, work};
-use crate::kit::until_ok;
 
 laws! {
     transmits with(&ORDERED, 256): "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
@@ -15,9 +13,9 @@ laws! {
     receives with(&ORDERED, 256): "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
         [recv, trecv, cancel, send],
         "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
-    shared: "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
+    shared with_shared(&ORDERED, 1): "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
         "so does a context of receives that endpoints share";
-    completions: "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
+    completions with(&ORDERED.entries(FEW), 256): "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
         "more completions and failures than queues have room for are told once each, in order, and no queue is overrun";
     selective with(&ORDERED.entries(4).selective(true).counters(&[FI_WRITE]), 256):
         "full-queue.selective", "fi_domain(3), Tx CQ; fi_cq(3)", 2, [writemsg, send, cq_read, cntr_read],
@@ -33,16 +31,16 @@ laws! {
 
 /// More operations than any context has room for.
 const TOO_MANY: usize = 1 << 17;
+/// Entries of a queue that is full most of the time.
+const FEW: usize = 4;
 /// Queue entries: more than a transmit context has room for.
 const ENTRIES: usize = 1 << 15;
 
 /// Repeats a call until it returns -FI_EAGAIN. Returns the number of successes.
 fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, String> {
     for nth in 0..TOO_MANY {
-        match call(nth) {
-            0 => {}
-            AGAIN => return Ok(nth),
-            code => return Err(format!("{what} {nth} gave {}", code_name(code))),
+        if !accepted(call(nth)).map_err(|text| format!("{what} {nth}: {text}"))? {
+            return Ok(nth);
         }
     }
     Err(format!("{TOO_MANY} times {what}, and there is room"))
@@ -51,9 +49,7 @@ fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, Strin
 /// The number that rank `rank` publishes with [`tell_number`].
 fn hear_number(job: &Job<'_>, rank: u32) -> Result<usize, String> {
     job.meet();
-    let told = job.ctx.told(rank).unwrap_or_default();
-    let bytes = told.try_into().map_err(|_| "not a number")?;
-    Ok(u64::from_le_bytes(bytes) as usize)
+    Ok(u64_of(&job.heard(rank)) as usize)
 }
 
 fn tell_number(job: &Job<'_>, number: usize) {
@@ -64,20 +60,13 @@ fn tell_number(job: &Job<'_>, number: usize) {
 /// Receives `count` messages. Message `nth` must be `expected(nth)`.
 fn receive_in_order(job: &Job<'_>, count: usize, expected: impl Fn(usize) -> u64) -> Verdict {
     const AT_ONCE: usize = 64;
-    let mut words = [0u64; AT_ONCE];
+    let room = Buffer::new(8 * AT_ONCE);
     for first in (0..count).step_by(AT_ONCE) {
         let some = AT_ONCE.min(count - first);
-        let base = words.as_mut_ptr();
+        receive_each(None, job.ep, (&room, 8), 0..some)?;
         for nth in 0..some {
-            let place = base.wrapping_add(nth).cast();
-            ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(first + nth)));
-        }
-        for nth in 0..some {
-            job.rx.of(first + nth)?;
-            // SAFETY:
-            // - a word of the array; its receive has completed.
-            let seen = unsafe { base.add(nth).read_volatile() };
-            ensure_eq!(seen, expected(first + nth), "message {}", first + nth);
+            job.rx.of(nth)?;
+            room.shows(8 * nth, expected(first + nth), "a message")?;
         }
     }
     Ok(())
@@ -89,7 +78,9 @@ const ORDERED: Plan<'static> = Plan::DEFAULT
     .entries(ENTRIES);
 
 fn transmits(job: &Job<'_>) -> Verdict {
-    let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
+    let (ep, none) = (job.ep, null_mut());
+    let words = job.words(job.right(), 0);
+    let to = words.place.0;
     if job.rank == 1 {
         // This rank makes no call until rank 0 has filled its queue.
         let count = hear_number(job, 0)?;
@@ -97,17 +88,14 @@ fn transmits(job: &Job<'_>) -> Verdict {
         job.meet();
         return job.rx.is_empty();
     }
-    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-    let send = |nth: usize| {
-        let word = (&raw const words[nth]).cast();
-        call!(msg ep, send(word, 8, none, to, cx(nth)))
-    };
+    let numbers: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let send = |nth: usize| words.from(&numbers[nth]).told(nth).send();
     let count = fill("fi_send", send)?;
     let (size, _) = job.station.sizes();
     ensure!(count >= size, "room for {count} messages, not for {size}");
     ensure_eq!(call!(obj ep, tx_size_left()), 0, "fi_tx_size_left");
-    let word = (&raw const words[0]).cast();
-    let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
+    let word = numbers.as_ptr().cast();
+    let remote = Word::new(job, 1, 0, numbers.as_ptr().cast_mut());
     for _ in 0..3 {
         gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
         gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
@@ -124,28 +112,25 @@ fn transmits(job: &Job<'_>) -> Verdict {
     tell_number(job, count);
     let (mut told, mut taken_back) = (Told::of(count), 0);
     until_ok("the end of all sends", || {
-        match job.tx.read() {
-            (AVAIL, _) => {
-                let error = job.tx.take_error()?;
-                let seen = (error.err, error.op_context.addr());
+        match job.tx.look()? {
+            Some(End::Failure(error)) => {
+                let seen = (error.err, error.context());
                 ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
                 taken_back += 1;
             }
-            (1, entry) => told.note(entry.op_context.addr())?,
-            _ => {}
+            Some(End::Success(entry)) => told.note(entry.context())?,
+            None => {}
         }
         Ok(told.all() >= count)
     })?;
     told.ensure(|_| 1)?;
     ensure_eq!(taken_back, 1, "sends that were taken back");
-    ensure!(
-        call!(obj ep, tx_size_left()) > 0,
-        "no room in an empty queue"
-    );
+    let holds = call!(obj ep, tx_size_left()) > 0;
+    ensure!(holds, "no room in an empty queue");
     ensure_eq!(send(count), 0, "a send into an empty queue");
     job.tx.of(count)?;
-    let more = (&raw const words[count + 1]).cast();
-    job.post(|| call!(msg ep, inject(more, 8, to)))?;
+    let more = numbers[count + 1].to_le_bytes();
+    job.post(|| inject_as(None, (ep, to), &more))?;
     job.meet();
     job.tx.is_empty()
 }
@@ -162,28 +147,24 @@ fn receive_queue(
     if job.rank == 1 {
         hear_number(job, 0)?;
         for nth in 0..SOME as u64 {
-            let base = (&raw const nth).cast();
-            job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
-            job.post(|| call!(tagged job.ep, inject(base, 8, to, 5)))?;
+            for tag in [None, Some(5)] {
+                job.post(|| inject_as(tag, (job.ep, to), &nth.to_le_bytes()))?;
+            }
         }
         job.meet();
         return Ok(());
     }
-    let (room, none) = (Memory::new(8 * TOO_MANY), null_mut());
+    let room = Buffer::new(8 * TOO_MANY);
     let post = |nth: usize| {
-        let (place, context) = (room.at(8 * nth).cast(), cx(nth));
-        match nth % 2 {
-            0 => call!(msg owner, recv(place, 8, none, FI_ADDR_UNSPEC, context)),
-            _ => call!(tagged owner, recv(place, 8, none, FI_ADDR_UNSPEC, 5, 0, context)),
-        }
+        let place = std::ptr::slice_from_raw_parts_mut(room.at(8 * nth), 8);
+        receive_as((nth % 2 == 1).then_some(5), owner, place, nth)
     };
     let count = fill("a receive", post)?;
     ensure!(count >= size, "room for {count} receives, not for {size}");
     ensure_eq!(call!(obj owner, rx_size_left()), 0, "fi_rx_size_left");
     ensure_eq!((post(0), post(1)), (AGAIN, AGAIN), "receives without room");
     ensure_eq!(call!(obj owner, cancel(cx(0))), 0, "fi_cancel");
-    let error = rx.fails(FI_ECANCELED, "the receive that was taken back")?;
-    ensure_eq!(error.op_context.addr(), 0, "its context");
+    rx.fails_of(0, FI_ECANCELED, "the receive that was taken back")?;
     let seen = call!(obj owner, rx_size_left());
     ensure_eq!(seen, 1, "fi_rx_size_left with room for one");
     let seen = (post(count), post(1));
@@ -191,17 +172,16 @@ fn receive_queue(
     tell_number(job, count);
     let mut next = [2, 1];
     for _ in 0..2 * SOME {
-        let context = rx.next()?.op_context.addr();
+        let context = rx.next()?.context();
         let kind = context % 2;
         ensure_eq!(context, next[kind], "the receive that a message takes");
         let nth = (next[kind] as u64 - 1) / 2;
-        let seen = room.get(8 * context);
-        ensure_eq!(seen, nth, "the message of receive {context}");
+        room.shows(8 * context, nth, "the message of a receive")?;
         next[kind] += 2;
     }
-    for nth in 0..2 * SOME {
-        ensure_eq!(post(nth), 0, "a receive in place of one that has ended");
-    }
+    for_all(0..2 * SOME, |nth| {
+        equal!(post(nth), 0, "a receive in place of one that has ended")
+    })?;
     ensure_eq!(post(0), AGAIN, "a receive without room");
     job.meet();
     rx.is_empty()
@@ -212,77 +192,56 @@ fn receives(job: &Job<'_>) -> Verdict {
     receive_queue(job, job.station.sizes().1, (job.rx, job.ep), to)
 }
 
-fn shared(ctx: &Ctx) -> Verdict {
-    with_shared(ctx, &ORDERED, 1, |job, shared, addresses| {
-        let place = shared.map_or((job.rx, job.ep), |shared| {
-            (shared.endpoints[0].rx, shared.srx)
-        });
-        receive_queue(job, job.station.sizes().1, place, addresses[0])
-    })
+fn shared(job: &Job<'_>, shared: Option<&Shared>, addresses: &[u64]) -> Verdict {
+    let place = shared.map_or((job.rx, job.ep), |shared| {
+        (shared.endpoints[0].rx, shared.srx)
+    });
+    receive_queue(job, job.station.sizes().1, place, addresses[0])
 }
 
-fn completions(ctx: &Ctx) -> Verdict {
+fn completions(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 300;
-    /// Entries of each queue.
-    const FEW: usize = 4;
-    let plan = ORDERED.entries(FEW);
-    with(ctx, &plan, 256, |job| {
-        let to = job.peer(job.right()).address;
-        if job.rank == 1 {
-            for nth in 0..COUNT as u64 {
-                let base = (&raw const nth).cast();
-                job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
-            }
-            job.meet();
-            return job.tx.is_empty();
-        }
-        let room = Memory::new(8 * COUNT);
-        for nth in 0..COUNT {
-            let place = room.at(8 * nth).cast();
-            ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
-        }
-        until("all messages", || {
-            // Only the transmit queue is read.
-            job.tx.progress();
-            room.get(8 * (COUNT - 1)) == COUNT as u64 - 1
+    let to = (job.ep, job.peer(job.right()).address);
+    if job.rank == 1 {
+        for_all(0..COUNT as u64, |nth| {
+            job.post(|| inject_as(None, to, &nth.to_le_bytes()))
         })?;
-        for nth in 0..COUNT {
-            job.rx.of(nth)?;
-            ensure_eq!(room.get(8 * nth), nth as u64, "message {nth}");
-        }
-        job.rx.is_empty()?;
-        // Failed operations need room, too.
-        let (far, at, key) = job.place(1, 0);
-        let mut word = 0u64;
-        let base = (&raw mut word).cast();
-        let fails =
-            |nth| call!(rma job.ep, read(base, 8, null_mut(), far, at, key + 1000, cx(nth)));
-        let (mut posted, mut told) = (0, Told::of(COUNT));
-        let mut refused = 0;
-        until_ok("all failures", || {
-            // Fill the queue, then read one entry.
-            while posted < COUNT {
-                match fails(posted) {
-                    0 => posted += 1,
-                    AGAIN => break,
-                    code => return Err(format!("a read gave {}", code_name(code))),
-                }
-            }
-            refused += usize::from(posted < COUNT);
-            if job.tx.read().0 == AVAIL {
-                let error = job.tx.take_error()?;
-                ensure_eq!(error.err, FI_ENOKEY, "a failure");
-                told.note(error.op_context.addr())?;
-            }
-            Ok(told.all() == COUNT)
-        })?;
-        ensure!(refused > 0, "room for {COUNT} failures in a queue of {FEW}");
-        told.ensure(|_| 1)?;
         job.meet();
-        job.tx.is_empty()?;
-        room.free();
-        Ok(())
-    })
+        return job.tx.is_empty();
+    }
+    let room = Buffer::new(8 * COUNT);
+    receive_each(None, job.ep, (&room, 8), 0..COUNT)?;
+    until("all messages", || {
+        // Only the transmit queue is read.
+        job.tx.progress();
+        room.get(8 * (COUNT - 1)) == COUNT as u64 - 1
+    })?;
+    for nth in 0..COUNT {
+        job.rx.of(nth)?;
+        room.shows(8 * nth, nth as u64, "a message")?;
+    }
+    job.rx.is_empty()?;
+    // Failed operations need room, too.
+    let mut word = 0u64;
+    let words = job.words(1, 0).into(&mut word);
+    let wrong = words.under(words.place.2 + 1000);
+    let (mut posted, mut told, mut refused) = (0, Told::of(COUNT), 0);
+    until_ok("all failures", || {
+        // Fill the queue, then read one entry.
+        while posted < COUNT && accepted(wrong.told(posted).read())? {
+            posted += 1;
+        }
+        refused += usize::from(posted < COUNT);
+        if let Some(End::Failure(error)) = job.tx.look()? {
+            ensure_eq!(error.err, FI_ENOKEY, "a failure");
+            told.note(error.context())?;
+        }
+        Ok(told.all() == COUNT)
+    })?;
+    ensure!(refused > 0, "room for {COUNT} failures in a queue of {FEW}");
+    told.ensure(|_| 1)?;
+    job.meet();
+    job.tx.is_empty()
 }
 
 fn selective(job: &Job<'_>) -> Verdict {
@@ -306,16 +265,11 @@ fn selective(job: &Job<'_>) -> Verdict {
         until("its end", || is_done(count + more))?;
     }
     // The completion order is free: the provider offers no comp_order (fi_endpoint(3)).
-    let mut told = Told::of(count);
-    told.complete(job.tx, count, &[(counter, count + 200)])?;
-    told.ensure(|_| 1)?;
-    let seen = write(count, FI_COMPLETION);
-    ensure_eq!(seen, 0, "a write with room for its entry");
-    job.tx.of(count)?;
+    Told::of(count).complete_each(job.tx, &[(counter, count + 200)], |_| true)?;
+    job.told(count, || write(count, FI_COMPLETION))?;
     job.meet();
     let left = 8 * job.left() as usize;
-    ensure_eq!(job.memory.get(left), 1, "what the other one wrote");
-    Ok(())
+    job.memory.shows(left, 1, "what the other one wrote")
 }
 
 fn data(job: &Job<'_>) -> Verdict {
@@ -327,16 +281,15 @@ fn data(job: &Job<'_>) -> Verdict {
             ensure_eq!(job.rx.next()?.data, nth, "the data");
         }
         job.meet();
-        ensure_eq!(job.memory.get(0), count as u64 - 1, "the last write");
+        job.memory.shows(0, count as u64 - 1, "the last write")?;
         return job.rx.is_empty();
     }
-    let (to, at, key) = job.place(1, 0);
-    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let (words, numbers): (_, Vec<u64>) = (job.words(1, 0), (0..TOO_MANY as u64).collect());
     let write = |nth: usize| {
-        let (word, none) = ((&raw const words[nth]).cast(), null_mut());
+        let words = words.from(&numbers[nth]).told(nth);
         match nth % 2 {
-            0 => call!(rma job.ep, writedata(word, 8, none, nth as u64, to, at, key, cx(nth))),
-            _ => call!(rma job.ep, injectdata(word, 8, nth as u64, to, at, key)),
+            0 => words.write_data(nth as u64),
+            _ => words.inject_data(nth as u64),
         }
     };
     let mut told = Told::of(TOO_MANY);
@@ -353,28 +306,24 @@ fn data(job: &Job<'_>) -> Verdict {
 
 fn deferred(job: &Job<'_>) -> Verdict {
     const WORKS: usize = 200;
-    let (to, none) = (job.peer(job.right()).address, null_mut());
+    let none = null_mut();
     if job.rank == 1 {
         let count = hear_number(job, 0)?;
         receive_in_order(job, count + WORKS / 2, |nth| nth as u64)?;
         job.meet();
-        ensure_eq!(job.memory.get(0), WORKS as u64 / 2, "the additions");
+        job.memory.shows(0, WORKS as u64 / 2, "the additions")?;
         return job.rx.is_empty();
     }
-    let words: Vec<u64> = (0..TOO_MANY as u64).collect();
-    let count = fill("fi_send", |nth| {
-        let word = (&raw const words[nth]).cast();
-        call!(msg job.ep, send(word, 8, none, to, cx(nth)))
-    })?;
+    let numbers: Vec<u64> = (0..TOO_MANY as u64).collect();
+    let words = job.words(1, 0);
+    let count = fill("fi_send", |nth| words.from(&numbers[nth]).told(nth).send())?;
     let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
     ok!(obj trigger, add(1));
     let mut one = 1u64;
     let add = Word::new(job, 1, 0, &mut one);
     let mut addition = atomic_op(job.ep, add.atomic(SUM, none), 0);
-    let place = |nth: usize| (&raw const words[count + nth]).cast_mut();
-    let sent: Vec<Word> = (0..WORKS / 2)
-        .map(|nth| Word::new(job, 1, 0, place(nth)))
-        .collect();
+    let word = |number: &u64| Word::new(job, 1, 0, std::ptr::from_ref(number).cast_mut());
+    let sent: Vec<Word> = numbers[count..][..WORKS / 2].iter().map(word).collect();
     let mut sends: Vec<fi_op_msg> = sent
         .iter()
         .map(|word| message_op(job.ep, word.message(none), 0))
@@ -389,9 +338,7 @@ fn deferred(job: &Job<'_>) -> Verdict {
     queue(job, &mut works)?;
     ensure_eq!(value_of(completion), 0, "work without room");
     tell_number(job, count);
-    let mut told = Told::of(count);
-    told.complete(job.tx, count, &[(completion, WORKS)])?;
-    told.ensure(|_| 1)?;
+    Told::of(count).complete_each(job.tx, &[(completion, WORKS)], |_| true)?;
     job.meet();
     close(completion)?;
     close(trigger)

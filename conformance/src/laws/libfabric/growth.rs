@@ -1,7 +1,6 @@
 //! Closed objects use no memory (fi_close(3)), locally or at peers. The unit is bytes of the heap.
 
 use super::kit::*;
-use super::station::{Plan, Station, close, name_of};
 
 laws! {
     endpoints with(&Plan::DEFAULT, 256):
@@ -60,16 +59,15 @@ fn round() -> Verdict {
         .wait(FI_WAIT_FD)
         .counters(&[FI_WRITE | FI_REMOTE_WRITE]);
     let station = Station::open(&plan)?;
-    let memory = Memory::new(4096);
-    let registered = station.register(memory, 3)?;
-    let (mut events, mut set) = (null_mut(), null_mut());
-    let (mut transmits, mut receives) = (null_mut(), null_mut());
-    ok!(obj station.fabric, eq_open(null_mut(), &mut events, null_mut()));
+    let memory = Buffer::new(4096);
+    let registered = station.register(*memory, 3)?;
+    let events: *mut fid_eq = open!(obj station.fabric, eq_open(null_mut()));
+    let mut set = null_mut();
     ok!(obj station.domain, poll_open(null_mut(), &mut set));
     ok!(obj set, poll_add(station.tx.0.cast(), 0));
     ok!(obj set, poll_del(station.tx.0.cast(), 0));
-    ok!(obj station.domain, stx_ctx(null_mut(), &mut transmits, null_mut()));
-    ok!(obj station.domain, srx_ctx(null_mut(), &mut receives, null_mut()));
+    let transmits: *mut fid_stx = open!(obj station.domain, stx_ctx(null_mut()));
+    let receives: *mut fid_ep = open!(obj station.domain, srx_ctx(null_mut()));
     // This receive is never matched.
     ok!(msg receives, recv(memory.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, null_mut()));
     close(receives)?;
@@ -78,7 +76,6 @@ fn round() -> Verdict {
     close(events)?;
     close(registered.mr)?;
     station.close()?;
-    memory.free();
     Ok(())
 }
 
@@ -102,49 +99,32 @@ fn objects(_: &Ctx) -> Verdict {
 }
 
 fn endpoints(job: &Job<'_>) -> Verdict {
-    let name = Memory::new(NAME);
-    let word = Memory::new(8);
     leaves_nothing(job.ctx, &mut || {
         if job.rank == 0 {
-            ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(4)));
-            job.rx.of(4)?;
-            let mut to = job.station.insert(&name.load(0, NAME))?;
-            job.told(
-                5,
-                || call!(tagged job.ep, send(word.base.cast(), 8, null_mut(), to, 2, cx(5))),
-            )?;
+            let name = received(Some(1), (job.ep, job.rx), NAME)?;
+            let to = job.station.insert(&name)?;
+            job.told(5, || send_as(Some(2), (job.ep, to), &[0; 8], 5))?;
             job.meet();
-            ok!(obj job.station.av, remove(&mut to, 1, 0));
+            job.forget(to)?;
         } else {
-            let ep = job.station.enabled(&Plan::DEFAULT)?;
-            let own = name_of(ep)?;
-            let (to, at, key) = job.place(0, 8);
-            ok!(tagged ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 2, 0, cx(2)));
-            job.told(
-                3,
-                || call!(tagged ep, send(own.as_ptr().cast(), NAME, null_mut(), to, 1, cx(3))),
-            )?;
-            job.told(
-                6,
-                || call!(rma ep, write(own.as_ptr().cast(), 8, null_mut(), to, at, key, cx(6))),
-            )?;
-            job.rx.of(2)?;
+            let (ep, word) = (job.station.enabled(&Plan::DEFAULT)?, Buffer::new(8));
+            let (own, words) = (name_of(ep)?, job.words(0, 8).by(ep).told(6));
+            receive_each(Some(2), ep, (&word, 8), [0])?;
+            job.told(3, || send_as(Some(1), (ep, words.place.0), &own, 3))?;
+            job.told(6, || words.write())?;
+            job.rx.of(0)?;
             close(ep)?;
             job.meet();
         }
         job.meet();
         Ok(())
-    })?;
-    name.free();
-    word.free();
-    Ok(())
+    })
 }
 
 fn own_address(job: &Job<'_>) -> Verdict {
     leaves_nothing(job.ctx, &mut || {
         let ep = job.station.enabled(&Plan::DEFAULT)?;
-        let mut address = job.station.insert(&name_of(ep)?)?;
-        ok!(obj job.station.av, remove(&mut address, 1, 0));
+        job.forget(job.station.insert(&name_of(ep)?)?)?;
         close(ep)
     })
 }

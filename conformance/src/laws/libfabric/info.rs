@@ -4,7 +4,6 @@ use std::ffi::CStr;
 
 use super::kit::*;
 use super::library::{self, Info, getinfo, getinfo_at};
-use super::station::{Plan, Station};
 
 laws! {
     provider: "info.provider", "fi_provider(7)", 1, [getinfo],
@@ -42,10 +41,8 @@ fn provider(_: &Ctx) -> Verdict {
     // - the provider's structure; its context belongs to the library.
     unsafe {
         let name = CStr::from_ptr((*one).name).to_bytes();
-        ensure!(
-            !name.is_empty() && name.iter().all(|c| c.is_ascii_graphic() && *c != b';'),
-            "the name {name:?}"
-        );
+        let holds = !name.is_empty() && name.iter().all(|c| c.is_ascii_graphic() && *c != b';');
+        ensure!(holds, "the name {name:?}");
         ensure!(
             (*one).fi_version >= version(1, 17),
             "version {:#x}",
@@ -62,6 +59,19 @@ fn offer(hints: Option<&Info>) -> Result<Info, String> {
     getinfo(version(1, 17), 0, hints).map_err(|code| format!("fi_getinfo gave {code}"))
 }
 
+/// As [`offer`], for hints without other requests.
+fn offer_for(wish: impl FnOnce(&mut Info)) -> Result<Info, String> {
+    let mut hints = Info::hints();
+    wish(&mut hints);
+    offer(Some(&hints))
+}
+
+/// Fails unless nothing is offered for these hints.
+fn refuses(hints: &Info, what: &str) -> Verdict {
+    let code = getinfo(version(1, 17), 0, Some(hints)).err();
+    equal!(code, Some(-libc::ENODATA), "{what}")
+}
+
 fn plain(_: &Ctx) -> Verdict {
     for hints in [None, Some(Info::hints())] {
         let mut info = offer(hints.as_ref())?;
@@ -69,10 +79,8 @@ fn plain(_: &Ctx) -> Verdict {
         let caps = info.info().caps;
         let wanted = FI_ATOMIC | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         ensure_eq!(caps & wanted, wanted, "capabilities of {caps:#x}");
-        ensure!(
-            info.transmit().caps & !caps == 0 && info.receive().caps & !caps == 0,
-            "capabilities of one side alone"
-        );
+        let holds = info.transmit().caps & !caps == 0 && info.receive().caps & !caps == 0;
+        ensure!(holds, "capabilities of one side alone");
         let seen = info.info().mode;
         ensure_eq!(seen, 0, "modes that a program would have to know");
         ensure!(
@@ -89,14 +97,11 @@ fn plain(_: &Ctx) -> Verdict {
 
 fn vectors(_: &Ctx) -> Verdict {
     for wanted in [FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE] {
-        let mut hints = Info::hints();
-        hints.domain().av_type = wanted;
-        let seen = offer(Some(&hints))?.domain().av_type;
+        let seen = offer_for(|h| h.domain().av_type = wanted)?.domain().av_type;
         ensure_eq!(seen, wanted, "the type of the address vector");
     }
     let seen = offer(None)?.domain().av_type;
-    ensure_eq!(seen, FI_AV_UNSPEC, "the type without hints");
-    Ok(())
+    equal!(seen, FI_AV_UNSPEC, "the type without hints")
 }
 
 fn bounds(_: &Ctx) -> Verdict {
@@ -104,14 +109,10 @@ fn bounds(_: &Ctx) -> Verdict {
     for hints in [None, Some(&hints)] {
         let mut info = offer(hints)?;
         ensure!(info.is_whole(), "bytes behind a structure were written");
-        ensure!(
-            info.fabric().prov_name.is_null(),
-            "the provider's name is libfabric's to fill in"
-        );
-        ensure!(
-            !info.fabric().name.is_null() && !info.domain().name.is_null(),
-            "names of fabric and domain"
-        );
+        let holds = info.fabric().prov_name.is_null();
+        ensure!(holds, "the provider's name is libfabric's to fill in");
+        let holds = !info.fabric().name.is_null() && !info.domain().name.is_null();
+        ensure!(holds, "names of fabric and domain");
     }
     ensure!(hints.is_whole(), "hints were written");
     Ok(())
@@ -143,9 +144,7 @@ fn caps(_: &Ctx) -> Verdict {
         FI_TAGGED | FI_SOURCE,
         FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR,
     ] {
-        let mut hints = Info::hints();
-        hints.info().caps = caps;
-        let offered = offer(Some(&hints))?.info().caps;
+        let offered = offer_for(|h| h.info().caps = caps)?.info().caps;
         ensure_eq!(offered & caps, caps, "capabilities");
         // Costly capabilities are offered only on request.
         let costly = more | FI_SOURCE_ERR | FI_COLLECTIVE | FI_TRIGGER;
@@ -156,53 +155,42 @@ fn caps(_: &Ctx) -> Verdict {
 }
 
 fn refused(_: &Ctx) -> Verdict {
+    const MANY: usize = 1 << 20;
     type Wish = (&'static str, fn(&mut Info));
     let wishes: [Wish; 29] = [
         ("a connected endpoint", |h| h.endpoint().r#type = 1),
         ("a datagram endpoint", |h| h.endpoint().r#type = 2),
         ("an unknown endpoint", |h| h.endpoint().r#type = 9),
         ("a protocol", |h| h.endpoint().protocol = 3),
-        ("messages of any length", |h| {
-            h.endpoint().max_msg_size = usize::MAX
-        }),
+        ("any length", |h| h.endpoint().max_msg_size = usize::MAX),
         ("contexts", |h| h.endpoint().tx_ctx_cnt = 5),
         ("contexts for receives", |h| h.endpoint().rx_ctx_cnt = 2),
         ("an authorisation key", |h| h.endpoint().auth_key_size = 8),
         ("an address format", |h| h.info().addr_format = 2),
-        ("an inject of a megabyte", |h| {
-            h.transmit().inject_size = 1 << 20
-        }),
+        ("a long inject", |h| h.transmit().inject_size = MANY),
         ("a vector of a thousand", |h| h.transmit().iov_limit = 1000),
-        ("a remote vector of a thousand", |h| {
-            h.transmit().rma_iov_limit = 1000
-        }),
+        ("a remote vector", |h| h.transmit().rma_iov_limit = 1000),
         ("unknown flags", |h| h.transmit().op_flags = 1 << 40),
-        ("unknown flags of receives", |h| {
-            h.receive().op_flags = FI_INJECT
-        }),
+        ("flags of sends", |h| h.receive().op_flags = FI_INJECT),
         ("capabilities of one side alone", |h| {
             h.info().caps = FI_ATOMIC;
             h.transmit().caps = FI_MSG;
         }),
-        ("strict completion order", |h| {
+        ("strict order", |h| {
             h.transmit().comp_order = FI_ORDER_STRICT
         }),
         ("ordered data", |h| h.transmit().comp_order = FI_ORDER_DATA),
-        ("ordered data of receives", |h| {
+        ("received in order", |h| {
             h.receive().comp_order = FI_ORDER_DATA
         }),
         ("many operations", |h| h.transmit().size = 1 << 15),
-        ("many receives", |h| h.receive().size = 1 << 20),
-        ("room for unexpected messages", |h| {
-            h.receive().total_buffered_recv = 1 << 20
-        }),
+        ("many receives", |h| h.receive().size = MANY),
+        ("unexpected", |h| h.receive().total_buffered_recv = MANY),
         ("an unknown management", |h| h.domain().resource_mgmt = 3),
         ("a negative management", |h| h.domain().resource_mgmt = -1),
         ("long keys", |h| h.domain().mr_key_size = 16),
         ("much data", |h| h.domain().cq_data_size = 16),
-        ("several pieces of a region", |h| {
-            h.domain().mr_iov_limit = 4
-        }),
+        ("pieces of a region", |h| h.domain().mr_iov_limit = 4),
         ("an unknown threading", |h| h.domain().threading = 99),
         ("an unknown progress", |h| h.domain().data_progress = 99),
         ("an unknown vector", |h| h.domain().av_type = 99),
@@ -210,10 +198,7 @@ fn refused(_: &Ctx) -> Verdict {
     for (what, wish) in wishes {
         let mut hints = Info::hints();
         wish(&mut hints);
-        match getinfo(version(1, 17), 0, Some(&hints)) {
-            Err(code) => ensure_eq!(code, -libc::ENODATA, "{what}"),
-            Ok(_) => return Err(format!("{what} is offered")),
-        }
+        refuses(&hints, what)?;
     }
     for of_domain in [true, false] {
         let mut hints = Info::hints();
@@ -224,13 +209,10 @@ fn refused(_: &Ctx) -> Verdict {
             true => hints.domain().name = other,
             false => hints.fabric().name = other,
         }
-        let code = getinfo(version(1, 17), 0, Some(&hints)).err();
-        ensure_eq!(code, Some(-libc::ENODATA), "another fabric or domain");
+        refuses(&hints, "another fabric or domain")?;
         // The flag requests the provider's attributes alone: hints are ignored.
-        ensure!(
-            getinfo(version(1, 17), FI_PROV_ATTR_ONLY, Some(&hints)).is_ok(),
-            "FI_PROV_ATTR_ONLY"
-        );
+        let holds = getinfo(version(1, 17), FI_PROV_ATTR_ONLY, Some(&hints)).is_ok();
+        ensure!(holds, "FI_PROV_ATTR_ONLY");
     }
     Ok(())
 }
@@ -258,22 +240,22 @@ fn limits(job: &Job<'_>) -> Verdict {
 }
 
 fn threading(ctx: &Ctx) -> Verdict {
-    for threading in [
+    let models = [
         FI_THREAD_UNSPEC,
         FI_THREAD_SAFE,
         FI_THREAD_FID,
         FI_THREAD_DOMAIN,
-        FI_THREAD_COMPLETION,
-        FI_THREAD_ENDPOINT,
-    ] {
+    ];
+    for threading in models
+        .into_iter()
+        .chain([FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT])
+    {
         with(ctx, &Plan::DEFAULT.threading(threading), 256, |job| {
             // SAFETY:
             // - fi_getinfo(3) has returned the info with its attributes.
             let offered = unsafe { (*(*job.station.info.raw()).domain_attr).threading };
-            ensure!(
-                offered == threading || offered == FI_THREAD_SAFE,
-                "threading {threading} became {offered}"
-            );
+            let holds = offered == threading || offered == FI_THREAD_SAFE;
+            ensure!(holds, "threading {threading} became {offered}");
             for nth in 0..20 {
                 ensure_eq!(job.fetch(job.right(), 8, SUM, 1)?, nth, "the sum before");
             }
@@ -291,8 +273,7 @@ fn versions(ctx: &Ctx) -> Verdict {
         let plan = Plan::DEFAULT.version(version(major, minor));
         with(ctx, &plan.mr_mode(mr_mode), 256, |job| {
             let seen = job.fetch(job.right(), 8, SUM, 5)?;
-            ensure_eq!(seen, 0, "version {major}.{minor}");
-            Ok(())
+            equal!(seen, 0, "version {major}.{minor}")
         })?;
     }
     Ok(())
@@ -314,29 +295,19 @@ fn node(_: &Ctx) -> Verdict {
             let mut found = found.map_err(|code| format!("node {node:?} gave {code}"))?;
             let ends = (found.end(true).len(), found.end(false).len());
             let expected = if flags == 0 { (NAME, NAME) } else { (NAME, 0) };
-            ensure_eq!(
-                ends,
-                expected,
-                "lengths of source and destination at {node:?}"
-            );
+            let what = format!("lengths of source and destination at {node:?}");
+            ensure_eq!(ends, expected, "{what}");
         }
     }
     let named = |at, flags| getinfo_at(latest, at, flags, None);
-    let mut alone = named([None, Some(service)], 0).map_err(|code| format!("a service: {code}"))?;
-    let seen = alone.end(false).len();
-    ensure_eq!(seen, NAME, "a service alone as the destination");
-    let mut source =
-        named([Some(c"localhost"), None], FI_SOURCE).map_err(|code| format!("{code}"))?;
-    ensure_eq!(
-        source.end(true),
-        [0; NAME],
-        "any endpoint of this machine as the source"
-    );
-    let mut nobody = named([Some(c"localhost"), None], 0).map_err(|code| format!("{code}"))?;
-    ensure!(
-        nobody.end(false).is_empty(),
-        "a machine without a service as the destination"
-    );
+    let good = |at, flags| named(at, flags).map_err(|code| format!("{at:?}: {code}"));
+    let destination = good([None, Some(service)], 0)?.end(false).len();
+    ensure_eq!(destination, NAME, "a service alone as the destination");
+    let source = good([Some(c"localhost"), None], FI_SOURCE)?.end(true);
+    ensure_eq!(source, [0; NAME], "any endpoint of this machine");
+    let nobody = good([Some(c"localhost"), None], 0)?.end(false);
+    ensure!(nobody.is_empty(), "a machine alone as the destination");
+    let too_long = c"a service whose name is much too long to be that of any endpoint";
     // 192.0.2.1 and 2001:db8::1 are reserved for documentation: no machine has them.
     for (at, flags) in [
         ([Some(c"192.0.2.1"), Some(service)], 0),
@@ -345,13 +316,7 @@ fn node(_: &Ctx) -> Verdict {
         ([Some(c"localhost"), Some(service)], FI_NUMERICHOST),
         ([None, Some(c"")], 0),
         ([Some(c""), Some(service)], 0),
-        (
-            [
-                None,
-                Some(c"a service whose name is much too long to be that of any endpoint"),
-            ],
-            0,
-        ),
+        ([None, Some(too_long)], 0),
     ] {
         let code = named(at, flags).err();
         ensure_eq!(code, Some(-libc::ENODATA), "{at:?} with flags {flags:#x}");
@@ -383,18 +348,19 @@ fn everything(_: &Ctx) -> Verdict {
 
 fn sides(_: &Ctx) -> Verdict {
     for cap in [FI_SOURCE, FI_DIRECTED_RECV, FI_MULTI_RECV, FI_RMA_EVENT] {
-        let mut hints = Info::hints();
-        hints.info().caps = FI_MSG | FI_RMA;
-        hints.receive().caps = FI_MSG | cap;
-        let mut info = offer(Some(&hints))?;
+        let mut info = offer_for(|h| {
+            h.info().caps = FI_MSG | FI_RMA;
+            h.receive().caps = FI_MSG | cap;
+        })?;
         ensure!(info.receive().caps & cap != 0, "{cap:#x} of receives");
         ensure!(info.info().caps & cap != 0, "{cap:#x} of the endpoint");
     }
     for caps in [FI_MSG, 0] {
-        let mut hints = Info::hints();
-        hints.info().caps = caps;
-        hints.domain().caps = FI_LOCAL_COMM;
-        let told = offer(Some(&hints))?.domain().caps;
+        let mut info = offer_for(|h| {
+            h.info().caps = caps;
+            h.domain().caps = FI_LOCAL_COMM;
+        })?;
+        let told = info.domain().caps;
         let seen = told & FI_LOCAL_COMM;
         ensure_eq!(seen, FI_LOCAL_COMM, "the domain's capabilities");
     }

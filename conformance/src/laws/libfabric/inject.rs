@@ -2,7 +2,6 @@
 
 use super::flags::One;
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     inject with(&Plan::DEFAULT, 256): "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
@@ -18,11 +17,11 @@ laws! {
 
 fn inject(job: &Job<'_>) -> Verdict {
     let count = many(job.ctx, 30);
-    let (to, at, key) = job.place(job.right(), 8);
+    let words = job.words(job.right(), 8);
     let mut operand = 0u64;
     for nth in 1..=count {
         operand = nth;
-        job.post(|| call!(atomic job.ep, inject((&raw const operand).cast(), 1, to, at, key, UINT64, SUM)))?;
+        job.post(|| words.from(&operand).inject_add())?;
         operand = u64::MAX / 3;
     }
     std::hint::black_box(operand);
@@ -63,8 +62,7 @@ fn inject_flag(job: &Job<'_>) -> Verdict {
         value += 7;
     }
     job.meet();
-    ensure_eq!(job.memory.get(8), value, "the target");
-    Ok(())
+    equal!(job.memory.get(8), value, "the target")
 }
 
 fn inject_size(job: &Job<'_>) -> Verdict {
@@ -81,9 +79,9 @@ fn inject_size(job: &Job<'_>) -> Verdict {
     over.remote.count = count + 1;
     let seen = over.write(job.ep, FI_INJECT);
     ensure_eq!(seen, -(libc::EMSGSIZE as isize), "more than inject_size");
-    job.post(
-        || call!(atomic job.ep, inject(words.as_ptr().cast(), count, to, at, key, UINT64, SUM)),
-    )?;
+    let fits = job.words(job.right(), 0).from(words.as_ptr());
+    let fits = Words { count, ..fits };
+    job.post(|| fits.inject_add())?;
     until("the injected elements", || {
         job.tx.progress();
         (0..count).all(|i| job.memory.get(8 * i) == 3)
@@ -102,11 +100,8 @@ fn always_quiet(ctx: &Ctx) -> Verdict {
     ] {
         let plan = Plan::DEFAULT.selective(selective).op_flags(op_flags);
         with(ctx, &plan, 256, |job| {
-            let (to, at, key) = job.place(job.right(), 8);
-            let one = 1u64;
-            for _ in 0..20 {
-                job.post(|| call!(atomic job.ep, inject((&raw const one).cast(), 1, to, at, key, UINT64, SUM)))?;
-            }
+            let words = job.words(job.right(), 8);
+            for_all(0..20, |_| job.post(|| words.inject_add()))?;
             until("the injected operations", || {
                 job.tx.progress();
                 job.memory.get(8) == 20

@@ -1,7 +1,6 @@
 //! The argument of a body in [`with`]: an endpoint with the addresses of all ranks, and memory that all ranks may access.
 
 use super::kit::*;
-use super::station::{Plan, Registered, Station};
 
 /// Another rank's endpoint and memory.
 #[derive(Clone, Copy)]
@@ -56,19 +55,50 @@ impl Job<'_> {
         self.ctx.sync_while(&mut || self.tx.progress());
     }
 
+    /// The word at byte `at` of a rank's memory.
+    pub(crate) fn words(&self, rank: u32, at: usize) -> Words {
+        Words::new(self.ep, self.place(rank, at))
+    }
+
+    /// What a rank has published.
+    pub(crate) fn heard(&self, rank: u32) -> Vec<u8> {
+        self.ctx.told(rank).unwrap_or_default()
+    }
+
+    /// The address of the endpoint whose name a rank has published.
+    pub(crate) fn known(&self, rank: u32) -> Result<u64, String> {
+        self.station.insert(&self.heard(rank))
+    }
+
+    /// Removes an address.
+    pub(crate) fn forget(&self, mut address: u64) -> Verdict {
+        ok!(obj self.station.av, remove(&mut address, 1, 0));
+        Ok(())
+    }
+
     /// Posts an operation; retries on -FI_EAGAIN.
-    pub(crate) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
-        let mut looks = Looks::for_the("room for an operation");
-        loop {
-            match call() {
-                0 => return Ok(()),
-                AGAIN => {
-                    self.tx.progress();
-                    looks.again();
-                }
-                code => return Err(format!("posting gave {}", code_name(code))),
-            }
-        }
+    pub(crate) fn post(&self, call: impl FnMut() -> isize) -> Verdict {
+        post(call, || {
+            self.tx.progress();
+            Ok(())
+        })
+    }
+
+    /// Sends a message to a rank.
+    pub(crate) fn send(&self, to: u32, bytes: &[u8], context: usize) -> Verdict {
+        let to = self.peer(to).address;
+        self.post(|| send_as(None, (self.ep, to), bytes, context))
+    }
+
+    /// As [`send`](Self::send), to its completion.
+    pub(crate) fn send_and_wait(&self, to: u32, bytes: &[u8], context: usize) -> Verdict {
+        self.send(to, bytes, context)?;
+        self.tx.of(context).map(drop)
+    }
+
+    /// Posts a receive from any sender.
+    pub(crate) fn receive(&self, buffer: &mut [u8], context: usize) -> Verdict {
+        self.post(|| receive_as(None, self.ep, buffer, context))
     }
 
     /// Posts an operation and waits for its completion.
@@ -100,11 +130,10 @@ impl Job<'_> {
 
     /// Runs a fetching operation on a u64 until completion. Returns the value before.
     pub(crate) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
-        let (peer, mut before) = (self.peer(rank), 0u64);
-        self.done(|| {
-            call!(atomic self.ep, readwrite((&raw const value).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
-        })?;
-        Ok(before)
+        let mut before = 0u64;
+        let words = self.words(rank, at).from(&value).into(&mut before);
+        self.done(|| words.fetch(op))?;
+        Ok(current(&before))
     }
 
     /// Runs a comparing operation on a u64 until completion.
@@ -115,37 +144,31 @@ impl Job<'_> {
         value: u64,
         compare: u64,
     ) -> Result<u64, String> {
-        let (peer, mut before) = (self.peer(rank), 0u64);
-        self.done(|| {
-            call!(atomic self.ep, compwrite((&raw const value).cast(), 1, null_mut(), (&raw const compare).cast(), null_mut(), (&raw mut before).cast(), null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
-        })?;
-        Ok(before)
+        let mut before = 0u64;
+        let words = self.words(rank, at).from(&value).into(&mut before);
+        self.done(|| words.compare(&compare, op))?;
+        Ok(current(&before))
     }
 
     /// Runs an operation on a u64 until completion.
     pub(crate) fn update(&self, rank: u32, at: usize, op: c_int, value: u64) -> Verdict {
-        let peer = self.peer(rank);
-        self.done(|| {
-            call!(atomic self.ep, write((&raw const value).cast(), 1, null_mut(), peer.address, peer.base + at as u64, peer.key, UINT64, op, null_mut()))
-        })?;
-        Ok(())
+        let words = self.words(rank, at).from(&value);
+        self.done(|| words.atomic(UINT64, op)).map(drop)
     }
 
     /// Writes bytes to a rank's memory and waits for the completion.
     pub(crate) fn write(&self, rank: u32, at: usize, bytes: &[u8]) -> Verdict {
-        let peer = self.peer(rank);
-        self.done(|| {
-            call!(rma self.ep, write(bytes.as_ptr().cast(), bytes.len(), null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
-        })?;
-        Ok(())
+        let (to, at, key) = self.place(rank, at);
+        let (base, none) = (bytes.as_ptr().cast(), null_mut());
+        self.done(|| call!(rma self.ep, write(base, bytes.len(), none, to, at, key, none)))
+            .map(drop)
     }
 
     /// Reads bytes of a rank's memory.
     pub(crate) fn read(&self, rank: u32, at: usize, len: usize) -> Result<Vec<u8>, String> {
-        let (peer, mut bytes) = (self.peer(rank), vec![0u8; len]);
-        self.done(|| {
-            call!(rma self.ep, read(bytes.as_mut_ptr().cast(), len, null_mut(), peer.address, peer.base + at as u64, peer.key, null_mut()))
-        })?;
+        let ((to, at, key), mut bytes) = (self.place(rank, at), vec![0u8; len]);
+        let (base, none) = (bytes.as_mut_ptr().cast(), null_mut());
+        self.done(|| call!(rma self.ep, read(base, len, none, to, at, key, none)))?;
         Ok(bytes)
     }
 
@@ -167,15 +190,9 @@ pub(crate) fn with(
     let job = opened(ctx, plan, len)?;
     body(&job)?;
     ctx.sync();
-    let Job {
-        station,
-        memory,
-        registered,
-        ..
-    } = job;
-    super::station::close(registered.mr)?;
-    station.close()?;
-    memory.free();
+    close(job.registered.mr)?;
+    job.station.close()?;
+    job.memory.free();
     ctx.sync();
     Ok(())
 }
@@ -212,11 +229,10 @@ pub(crate) fn opened_in<'a>(
     for rank in 0..ctx.size {
         let told = ctx.told(rank).unwrap_or_default();
         crate::ensure_eq!(told.len(), NAME + 16, "what rank {rank} tells");
-        let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
         peers.push(Peer {
             address: station.insert(&told[..NAME])?,
-            key: word(NAME),
-            base: word(NAME + 8),
+            key: u64_of(&told[NAME..]),
+            base: u64_of(&told[NAME + 8..]),
         });
     }
     ctx.sync();
@@ -231,5 +247,16 @@ pub(crate) fn opened_in<'a>(
         memory,
         registered,
         peers,
+    })
+}
+
+/// Posts an operation; calls `meanwhile` after each -FI_EAGAIN.
+pub(crate) fn post(
+    mut call: impl FnMut() -> isize,
+    mut meanwhile: impl FnMut() -> Verdict,
+) -> Verdict {
+    found("room for an operation", || match accepted(call())? {
+        true => Ok(Some(())),
+        false => meanwhile().map(|()| None),
     })
 }

@@ -1,10 +1,7 @@
 //! Wrong keys and addresses, and refused registrations.
 
-use std::ptr::null;
-
 use super::kit::*;
 use super::matrix::Call;
-use super::station::{Plan, Station, close};
 use super::value::TYPES;
 use crate::laws::no_memory;
 
@@ -32,8 +29,8 @@ fn misaligned(job: &Job<'_>) -> Verdict {
             let place = job.place(job.right(), 64 + at as usize);
             let mut call = Call::fetch((datatype, WRITE), place, &bytes, &mut result);
             job.post(|| call.post(job.ep))?;
-            job.tx
-                .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;
+            let what = format!("datatype {datatype} at {at}");
+            job.tx.fails(FI_EINVAL, &what)?;
             ensure_eq!(result, [1; 64], "the result");
         }
     }
@@ -42,72 +39,66 @@ fn misaligned(job: &Job<'_>) -> Verdict {
 }
 
 fn unknown_keys(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    let (one, mut result, none) = (1u64, 9u64, null_mut());
-    let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
-    let mut random = job.ctx.random(job.rank.into());
+    let mut result = 9u64;
+    let words = job.words(job.right(), 8).into(&mut result);
+    let (key, mut random) = (words.place.2, job.ctx.random(job.rank.into()));
     for wrong in [0, key + 1, key ^ 1 << 63, u64::MAX, random.next() | 1 << 40] {
-        let error = job.fails(
-            FI_ENOKEY,
-            "fi_atomic",
-            || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
-        )?;
-        let seen = (error.op_context.addr(), error.flags);
-        ensure_eq!(seen, (3, FI_ATOMIC | FI_WRITE), "context and flags");
-        job.fails(
-            FI_ENOKEY,
-            "fi_inject_atomic",
-            || call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)),
-        )?;
-        let error = job.fails(FI_ENOKEY, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
-        let seen = (error.op_context.addr(), error.flags);
-        ensure_eq!(seen, (4, FI_ATOMIC | FI_READ), "context and flags");
-        job.fails(FI_ENOKEY, "fi_compare_atomic", || call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
+        for (what, operation, context, kind) in [
+            ("fi_atomic", Words::add as Operation, 3, FI_WRITE),
+            ("fi_inject_atomic", Words::inject_add, 0, FI_WRITE),
+            ("fi_fetch_atomic", Words::fetch_add, 4, FI_READ),
+            ("fi_compare_atomic", Words::swap, 5, FI_READ),
+        ] {
+            let words = words.under(wrong).told(context);
+            let error = job.fails(FI_ENOKEY, what, || operation(&words))?;
+            let seen = (error.context(), error.flags);
+            ensure_eq!(
+                seen,
+                (context, FI_ATOMIC | kind),
+                "{what}: context and flags"
+            );
+        }
     }
-    ensure_eq!(result, 9, "the result");
+    ensure_eq!(current(&result), 9, "the result");
     job.tx.is_empty()
 }
 
 fn taken(job: &Job<'_>) -> Verdict {
-    let (domain, memory, mut mr) = (job.station.domain, Memory::new(256), null_mut());
+    let (domain, memory, mut mr) = (job.station.domain, Buffer::new(256), null_mut());
     let rights = FI_REMOTE_READ;
     for key in [0, 55, u64::MAX - 1] {
-        let first = job.station.register(memory, key)?;
+        let first = job.station.register(*memory, key)?;
         ensure_eq!(first.key, key, "the key");
         gives!(FI_ENOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
         close(first.mr)?;
-        let second = job.station.register(memory, key)?;
+        let second = job.station.register(*memory, key)?;
         close(second.mr)?;
     }
-    memory.free();
     Ok(())
 }
 
-fn other_domains(ctx: &Ctx) -> Verdict {
+fn other_domains(_: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT.mr_mode(0);
     let (one, two) = (Station::open(&plan)?, Station::open(&plan)?);
-    let memory = [Memory::new(256), Memory::new(256)];
-    let regions = [one.register(memory[0], 5)?, two.register(memory[1], 5)?];
+    let memory = [Buffer::new(256), Buffer::new(256)];
+    let regions = [one.register(*memory[0], 5)?, two.register(*memory[1], 5)?];
     let addresses = [one.insert(&one.name()?)?, one.insert(&two.name()?)?];
     for (nth, to) in addresses.into_iter().enumerate() {
         let word = nth as u64 + 10;
-        ok!(atomic one.ep, write((&raw const word).cast(), 1, null_mut(), to, 8, 5, UINT64, WRITE, null_mut()));
+        let words = Words::new(one.ep, (to, 8, 5)).from(&word);
+        ensure_eq!(words.atomic(UINT64, WRITE), 0, "fi_atomic");
         one.tx.next()?;
     }
     let seen = (memory[0].get(8), memory[1].get(8));
     ensure_eq!(seen, (10, 11), "the memories");
-    for region in regions {
-        close(region.mr)?;
-    }
+    for_all(regions, |region| close(region.mr))?;
     one.close()?;
     two.close()?;
-    memory.into_iter().for_each(Memory::free);
-    let _ = ctx;
     Ok(())
 }
 
 fn bad_registrations(job: &Job<'_>) -> Verdict {
-    let (domain, memory) = (job.station.domain, Memory::new(256));
+    let (domain, memory) = (job.station.domain, Buffer::new(256));
     let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
     let (base_of_none, place) = (null(), &raw mut mr);
@@ -130,18 +121,15 @@ fn bad_registrations(job: &Job<'_>) -> Verdict {
         }
     }
     ensure_eq!(mr, null_mut(), "a region");
-    let registered = job.station.register_for(memory, rights, 1)?;
-    close(registered.mr)?;
-    memory.free();
-    Ok(())
+    let registered = job.station.register_for(*memory, rights, 1)?;
+    close(registered.mr)
 }
 
 fn own_rank(job: &Job<'_>) -> Verdict {
     ensure_eq!(job.fetch(0, 8, SUM, 6)?, 0, "before");
     ensure_eq!(job.compare((0, 8), CSWAP, 9, 6)?, 6, "in between");
-    ensure_eq!(job.memory.get(8), 9, "the memory");
+    job.memory.shows(8, 9, "the memory")?;
     job.write(0, 16, &[3; 8])?;
     let expected = [&9u64.to_le_bytes()[..], &[3; 8]].concat();
-    ensure_eq!(job.read(0, 8, 16)?, expected, "what is read");
-    Ok(())
+    equal!(job.read(0, 8, 16)?, expected, "what is read")
 }

@@ -4,17 +4,22 @@
 //! with the addresses of all ranks, and memory that all ranks may access.
 
 pub(crate) use std::ffi::{c_int, c_void};
-pub(crate) use std::ptr::null_mut;
+use std::ops::Deref;
+pub(crate) use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::envelope::*;
 pub(crate) use super::job::*;
-pub(crate) use crate::kit::{Memory, given, pause, random_bytes, same, until};
+pub(crate) use super::station::{
+    Plan, Registered, Station, av_attr, close, counter_attr, name_of, open_queue, vector,
+};
+pub(crate) use super::words::*;
+pub(crate) use crate::kit::{Memory, for_all, given, pause, random_bytes, same, until, until_ok};
 pub(crate) use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
-pub(crate) use crate::{ensure, ensure_eq};
+pub(crate) use crate::{ensure, ensure_eq, equal};
 
 /// Timeout, in milliseconds, of a wait that must end earlier.
 pub(crate) const LONG: c_int = stall::LONG.as_millis() as c_int;
@@ -83,6 +88,15 @@ macro_rules! gives {
     };
 }
 
+/// Opens an object. The call's last two arguments, place and context, are left out: `open!(obj domain, cntr_open(null_mut()))`.
+macro_rules! open {
+    ($table:ident $object:expr, $entry:ident($($arg:expr),*)) => {{
+        let mut opened = null_mut();
+        ok!($table $object, $entry($($arg,)* &mut opened, null_mut()));
+        opened
+    }};
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -90,7 +104,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {call, gives, laws, ok};
+pub(crate) use {call, gives, laws, ok, open};
 
 /// Text for the result of a call.
 pub(crate) fn code_name(code: isize) -> String {
@@ -106,6 +120,100 @@ pub(crate) fn code_name(code: isize) -> String {
 /// A context with this address.
 pub(crate) fn cx(value: usize) -> *mut c_void {
     value as *mut c_void
+}
+
+/// Memory that is freed at the end of its scope.
+pub(crate) struct Buffer(Memory);
+
+impl Buffer {
+    /// As [`Memory::new`].
+    pub(crate) fn new(len: usize) -> Buffer {
+        Buffer(Memory::new(len))
+    }
+}
+
+impl Deref for Buffer {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.0.free();
+    }
+}
+
+/// The value of a variable that the provider writes through a pointer.
+pub(crate) fn current<T: Copy>(place: &T) -> T {
+    // SAFETY:
+    // - a reference is valid for reads.
+    unsafe { std::ptr::from_ref(place).read_volatile() }
+}
+
+/// The u64 in the first 8 bytes.
+pub(crate) fn u64_of(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+}
+
+/// Waits until `look` finds something.
+pub(crate) fn found<T>(
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<T>, String>,
+) -> Result<T, String> {
+    let mut looks = Looks::for_the(what);
+    loop {
+        match look()? {
+            Some(found) => return Ok(found),
+            None => looks.again(),
+        }
+    }
+}
+
+/// Runs `other` on another thread, and `here` on this one. Returns both results.
+pub(crate) fn beside<A: Send, B>(
+    other: impl FnOnce() -> A + Send,
+    here: impl FnOnce() -> B,
+) -> Result<(A, B), String> {
+    std::thread::scope(|scope| {
+        let (other, here) = (scope.spawn(other), here());
+        let other = other.join().map_err(|_| "the other thread panics")?;
+        Ok((other, here))
+    })
+}
+
+/// Whether a call that posts has posted. Fails unless the call gave 0 or -FI_EAGAIN.
+pub(crate) fn accepted(code: isize) -> Result<bool, String> {
+    match code {
+        0 => Ok(true),
+        AGAIN => Ok(false),
+        code => Err(format!("posting gave {}", code_name(code))),
+    }
+}
+
+/// The context of an entry as a number.
+pub(crate) trait Context {
+    fn context(&self) -> usize;
+}
+
+impl Context for fi_cq_tagged_entry {
+    fn context(&self) -> usize {
+        self.op_context.addr()
+    }
+}
+
+impl Context for fi_cq_err_entry {
+    fn context(&self) -> usize {
+        self.op_context.addr()
+    }
+}
+
+/// The end of an operation.
+pub(crate) enum End {
+    Success(fi_cq_tagged_entry),
+    Failure(fi_cq_err_entry),
 }
 
 /// A completion queue of any format. Reads use an entry of the longest format.
@@ -132,41 +240,58 @@ impl Queue {
         (code, entry)
     }
 
+    /// The end of an operation, if the queue has one.
+    pub(crate) fn look(self) -> Result<Option<End>, String> {
+        match self.read() {
+            (1, entry) => Ok(Some(End::Success(entry))),
+            (AVAIL, _) => Ok(Some(End::Failure(self.take_error()?))),
+            (AGAIN, _) => Ok(None),
+            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+        }
+    }
+
+    /// Waits for the end of an operation.
+    pub(crate) fn end(self) -> Result<End, String> {
+        found("the end of an operation", || self.look())
+    }
+
     /// Waits for the next entry, which must be a success.
     pub(crate) fn next(self) -> Result<fi_cq_tagged_entry, String> {
-        let mut looks = Looks::for_the("a success in a completion queue");
-        loop {
-            match self.read() {
-                (1, entry) => return Ok(entry),
-                (AGAIN, _) => looks.again(),
-                (AVAIL, _) => {
-                    let error = self.take_error()?;
-                    return Err(format!(
-                        "an operation failed: {} (flags {:#x})",
-                        code_name(-(error.err as isize)),
-                        error.flags
-                    ));
-                }
-                (code, _) => return Err(format!("fi_cq_read gave {}", code_name(code))),
-            }
+        match self.end()? {
+            End::Success(entry) => Ok(entry),
+            End::Failure(error) => Err(format!(
+                "an operation failed: {} (context {:#x}, flags {:#x})",
+                code_name(-(error.err as isize)),
+                error.context(),
+                error.flags
+            )),
         }
+    }
+
+    /// Waits for the next message, which must be a success. Returns the sender's address, too.
+    pub(crate) fn next_from(self) -> Result<(fi_cq_tagged_entry, u64), String> {
+        let (mut entry, mut source) = (blank(), 7);
+        until("a message", || {
+            call!(obj self.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+        })?;
+        Ok((entry, source))
     }
 
     /// Waits for the next entry, which must have this context.
     pub(crate) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
         let entry = self.next()?;
-        ensure_eq!(entry.op_context.addr(), context, "the entry's context");
+        ensure_eq!(entry.context(), context, "the entry's context");
         Ok(entry)
     }
 
     /// Waits for a success for each element of `all`.
     pub(crate) fn successes(self, all: impl IntoIterator) -> Verdict {
-        all.into_iter().try_for_each(|_| self.next().map(drop))
+        for_all(all, |_| self.next())
     }
 
     /// As [`successes`](Queue::successes), each with this context.
     pub(crate) fn successes_of(self, context: usize, all: impl IntoIterator) -> Verdict {
-        all.into_iter().try_for_each(|_| self.of(context).map(drop))
+        for_all(all, |_| self.of(context))
     }
 
     pub(crate) fn take_error(self) -> Result<fi_cq_err_entry, String> {
@@ -180,19 +305,12 @@ impl Queue {
 
     /// Waits for the next failure. Fails if a success comes first.
     pub(crate) fn error(self) -> Result<fi_cq_err_entry, String> {
-        let mut looks = Looks::for_the("a failure in a completion queue");
-        loop {
-            match self.read() {
-                (AVAIL, _) => return self.take_error(),
-                (AGAIN, _) => looks.again(),
-                (1, entry) => {
-                    return Err(format!(
-                        "success (flags {:#x}) where a failure was to come",
-                        entry.flags
-                    ));
-                }
-                (code, _) => return Err(format!("fi_cq_read gave {}", code_name(code))),
-            }
+        match self.end()? {
+            End::Failure(error) => Ok(error),
+            End::Success(entry) => Err(format!(
+                "success (flags {:#x}) where a failure was to come",
+                entry.flags
+            )),
         }
     }
 
@@ -203,9 +321,21 @@ impl Queue {
         Ok(error)
     }
 
+    /// As [`fails`](Queue::fails). The failure must have this context.
+    pub(crate) fn fails_of(
+        self,
+        context: usize,
+        errno: i32,
+        what: &str,
+    ) -> Result<fi_cq_err_entry, String> {
+        let error = self.fails(errno, what)?;
+        ensure_eq!(error.context(), context, "{what}: the context");
+        Ok(error)
+    }
+
     /// Fails if the queue has an entry.
     pub(crate) fn is_empty(self) -> Verdict {
-        for _ in 0..20 {
+        for_all(0..20, |_| {
             let (code, entry) = self.read();
             ensure!(
                 code == AGAIN,
@@ -213,8 +343,8 @@ impl Queue {
                 code_name(code),
                 entry.flags
             );
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Makes progress without taking an entry.

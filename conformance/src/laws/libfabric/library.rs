@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 
 use unipgas_libfabric_sys::*;
 
-use crate::library::{library, offered};
+use crate::library::{self, library};
 
 /// Guard bytes after each structure.
 const GUARD: usize = 64;
@@ -76,6 +76,17 @@ unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
     }
 }
 
+/// For each attribute of a `fi_info` a method that gives it.
+macro_rules! attributes {
+    ($($name:ident: $field:ident, $type:ty;)+) => {$(
+        pub(super) fn $name(&mut self) -> &mut $type {
+            // SAFETY:
+            // - as in `info`.
+            unsafe { &mut *(*self.0).$field }
+        }
+    )+};
+}
+
 /// A `fi_info` with its attributes: hints, or an offer of the provider.
 pub(crate) struct Info(*mut fi_info);
 
@@ -95,34 +106,12 @@ impl Info {
         unsafe { &mut *self.0 }
     }
 
-    pub(super) fn transmit(&mut self) -> &mut fi_tx_attr {
-        // SAFETY:
-        // - as above.
-        unsafe { &mut *(*self.0).tx_attr }
-    }
-
-    pub(super) fn receive(&mut self) -> &mut fi_rx_attr {
-        // SAFETY:
-        // - as above.
-        unsafe { &mut *(*self.0).rx_attr }
-    }
-
-    pub(super) fn endpoint(&mut self) -> &mut fi_ep_attr {
-        // SAFETY:
-        // - as above.
-        unsafe { &mut *(*self.0).ep_attr }
-    }
-
-    pub(super) fn domain(&mut self) -> &mut fi_domain_attr {
-        // SAFETY:
-        // - as above.
-        unsafe { &mut *(*self.0).domain_attr }
-    }
-
-    pub(super) fn fabric(&mut self) -> &mut fi_fabric_attr {
-        // SAFETY:
-        // - as above.
-        unsafe { &mut *(*self.0).fabric_attr }
+    attributes! {
+        transmit: tx_attr, fi_tx_attr;
+        receive: rx_attr, fi_rx_attr;
+        endpoint: ep_attr, fi_ep_attr;
+        domain: domain_attr, fi_domain_attr;
+        fabric: fabric_attr, fi_fabric_attr;
     }
 
     /// The bytes of `src_addr`, or of `dest_addr`.
@@ -168,6 +157,11 @@ pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<
     getinfo_at(version, [None; 2], flags, hints)
 }
 
+/// What the latest version of the interface is offered for these hints.
+pub(super) fn offered(hints: &Info) -> Result<Info, String> {
+    getinfo(version(1, 17), 0, Some(hints)).map_err(|code| format!("fi_getinfo gave {code}"))
+}
+
 /// The provider, with these stand-ins installed.
 pub(super) fn provider() -> *mut fi_provider {
     let library = library();
@@ -178,7 +172,7 @@ pub(super) fn provider() -> *mut fi_provider {
     }
     // SAFETY:
     // - no arguments.
-    unsafe { offered(library.fi_prov_ini, "fi_prov_ini")() }
+    unsafe { library::offered(library.fi_prov_ini, "fi_prov_ini")() }
 }
 
 /// As [`getinfo`], with node and service.

@@ -1,11 +1,9 @@
 //! The link between hosts fails during communication, or a host's launcher is killed together with its processes. Operations and messages
 //! that need the other side end with FI_ECONNRESET. The processes of one side continue.
 
-use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
 use super::death::{WAITS, ended, reset, survived, waited};
 use super::death_messages::synchronous;
 use super::kit::*;
-use super::station::Plan;
 use crate::kit::{Lose, Sides};
 
 laws! {
@@ -26,12 +24,10 @@ laws! {
         "waits for a send to, or a directed receive from, a process whose launcher is killed end with FI_ECONNRESET; messages of the others go on";
 }
 
-static ONE: u64 = 1;
-
 /// Adds `times` times to the word of the next rank on this side, one addition after the other.
 fn near(job: &Job<'_>, sides: &Sides, times: u64) -> Verdict {
     let (next, _) = sides.around();
-    (0..times).try_for_each(|_| job.fetch(next, 128, SUM, 1).map(drop))
+    for_all(0..times, |_| job.fetch(next, 128, SUM, 1))
 }
 
 /// Finds the sides, and lets each rank contact all others.
@@ -50,17 +46,21 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     lose(&sides, ctx);
     let mut added = 0;
     for lost in sides.lost() {
-        let (place, own) = (job.place(*lost, 8), job.memory.at(64));
+        let words = job.words(*lost, 8).into(job.memory.at(64).cast());
         // Operations of a kind in flight at a time. Each of them ends.
         const BATCH: usize = 4;
-        for operation in [WRITE_8, READ_8, ATOMIC, FETCH, COMPARE] {
+        for operation in [
+            Words::write as Operation,
+            Words::read,
+            Words::add,
+            Words::fetch_add,
+            Words::swap,
+        ] {
             let mut looks = Looks::for_the("the failure of each kind of operation");
             let mut failures = 0;
             while failures < BATCH {
                 failures = 0;
-                for _ in 0..BATCH {
-                    job.post(|| operation(job.ep, own, place, cx(5)))?;
-                }
+                for_all(0..BATCH, |_| job.post(|| operation(&words.told(5))))?;
                 for _ in 0..BATCH {
                     failures += usize::from(fails(&job, 5)?);
                 }
@@ -70,39 +70,29 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             }
         }
         // An injected operation reports only failures.
-        job.fails(FI_ECONNRESET, "fi_inject_write", || {
-            INJECT(job.ep, own, place, null_mut())
-        })?;
+        job.fails(FI_ECONNRESET, "fi_inject_write", || words.inject())?;
     }
     job.tx.is_empty()?;
     near(&job, &sides, 50)?;
     ctx.tell(&(added + 50u64).to_le_bytes());
     job.meet();
-    let told = ctx.told(sides.around().1).unwrap_or_default();
-    let expected = u64::from_le_bytes(told.try_into().map_err(|_| "no number was told")?);
-    ensure_eq!(job.memory.get(128), expected, "what this side has added");
+    let expected = u64_of(&job.heard(sides.around().1));
+    job.memory
+        .shows(128, expected, "what this side has added")?;
     ended(job)
 }
 
 /// Waits for the next completion, of this context. Returns whether it is a failure.
 fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
-    let mut looks = Looks::for_the("the end of an operation across the link");
-    loop {
-        match job.tx.read() {
-            (1, entry) => {
-                ensure_eq!(entry.op_context.addr(), context, "the context");
-                return Ok(false);
-            }
-            (AVAIL, _) => {
-                let error = job
-                    .tx
-                    .fails(FI_ECONNRESET, "an operation across the link")?;
-                ensure_eq!(error.op_context.addr(), context, "the context of a failure");
-                return Ok(true);
-            }
-            _ => looks.again(),
+    let (seen, failed) = match job.tx.end()? {
+        End::Success(entry) => (entry.context(), false),
+        End::Failure(error) => {
+            ensure_eq!(error.err, FI_ECONNRESET, "an operation across the link");
+            (error.context(), true)
         }
-    }
+    };
+    ensure_eq!(seen, context, "the context of an end");
+    Ok(failed)
 }
 
 fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
@@ -120,21 +110,20 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     lose(&sides, ctx);
     for _ in sides.lost() {
         let error = waited(&job, "a directed receive", job.rx)?;
-        ensure_eq!(error.op_context.addr(), 1, "the context of a receive");
+        ensure_eq!(error.context(), 1, "the context of a receive");
         let error = waited(&job, "a send that nobody receives", job.tx)?;
-        ensure_eq!(error.op_context.addr(), 6, "the context of a send");
+        ensure_eq!(error.context(), 6, "the context of a send");
     }
     for lost in sides.lost() {
         synchronous(&job, *lost, &[3; 16])?;
         reset(&job, "a send after the cut", job.tx)?;
     }
     let (next, _) = sides.around();
-    let (to, none) = (job.peer(next).address, null_mut());
+    let to = job.peer(next).address;
     for nth in 0..50u64 {
-        let (mut word, sent) = (0u64, nth + 7);
-        ok!(tagged job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(3)));
-        job.post(|| call!(tagged job.ep, send((&raw const sent).cast(), 8, none, to, 9, cx(4))))?;
-        job.rx.of(3)?;
+        let sent = (nth + 7).to_le_bytes();
+        job.post(|| send_as(Some(9), (job.ep, to), &sent, 4))?;
+        let word = received(Some(9), (job.ep, job.rx), 8)?;
         job.tx.of(4)?;
         ensure_eq!(word, sent, "message {nth} on this side");
     }
@@ -144,10 +133,7 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
 fn counters(job: &Job<'_>) -> Verdict {
     let sides = Sides::find(job.ctx)?;
     let writes = job.station.counters[0];
-    let write = |rank: u32| {
-        let (to, at, key) = job.place(rank, 8);
-        job.post(|| call!(rma job.ep, write((&raw const ONE).cast(), 8, null_mut(), to, at, key, null_mut())))
-    };
+    let write = |rank: u32| job.post(|| job.words(rank, 8).write());
     let (mut good, mut bad) = (0, 0);
     let mut one = |rank: u32| -> Result<bool, String> {
         write(rank)?;
@@ -172,11 +158,8 @@ fn counters(job: &Job<'_>) -> Verdict {
     drop(looks);
     // Writes on this side still succeed after the failure.
     let (before, next) = (value_of(writes), sides.around().0);
-    for _ in 0..50 {
-        write(next)?;
-    }
+    for_all(0..50, |_| write(next))?;
     until("the writes on this side", || {
         value_of(writes) == before + 50
-    })?;
-    Ok(())
+    })
 }

@@ -1,7 +1,6 @@
 //! Lifetimes of objects: the order of closing, and their state before they are enabled.
 
 use super::kit::*;
-use super::station::{Plan, Station, close, open_queue};
 use crate::kit::library_threads;
 
 laws! {
@@ -35,8 +34,6 @@ laws! {
         "what is not offered is -FI_ENOSYS in every slot of the tables, and null places are refused";
 }
 
-static ONE: u64 = 1;
-
 fn busy(_: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT.counters(&[FI_WRITE]);
     let station = Station::open(&plan)?;
@@ -67,25 +64,22 @@ fn busy(_: &Ctx) -> Verdict {
 
 fn watched(ctx: &Ctx) -> Verdict {
     for nth in 0..many(ctx, 5) {
-        let plan = Plan {
-            progress: FI_PROGRESS_AUTO,
-            wait: if nth % 2 == 0 {
-                FI_WAIT_FD
-            } else {
-                FI_WAIT_UNSPEC
-            },
-            ..Plan::DEFAULT
-        };
+        let wait = [FI_WAIT_FD, FI_WAIT_UNSPEC][nth as usize % 2];
+        let plan = Plan::DEFAULT.progress(FI_PROGRESS_AUTO).wait(wait);
         let station = Station::open(&plan)?;
-        let (to, word) = (station.insert(&station.name()?)?, Memory::new(8));
-        ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(1)));
-        ok!(tagged station.ep, send([1u8; 8].as_ptr().cast(), 8, null_mut(), to, 1, cx(2)));
-        station.rx.of(1)?;
-        station.tx.of(2)?;
+        talk_to_itself(&station)?;
         station.close()?;
-        word.free();
     }
     Ok(())
+}
+
+/// Sends a message from the endpoint to itself.
+fn talk_to_itself(station: &Station) -> Verdict {
+    let to = station.insert(&station.name()?)?;
+    let code = send_as(Some(1), (station.ep, to), &[1; 8], 2);
+    ensure_eq!(code, 0, "fi_tsend");
+    received(Some(1), (station.ep, station.rx), 8)?;
+    station.tx.of(2).map(drop)
 }
 
 fn one_thread(_: &Ctx) -> Verdict {
@@ -95,11 +89,7 @@ fn one_thread(_: &Ctx) -> Verdict {
     let shared = Memory::shared(1 << 16)?;
     for station in [&first, &second] {
         station.register(shared, 3)?;
-        let (to, word) = (station.insert(&station.name()?)?, Memory::new(8));
-        ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 1, 0, cx(1)));
-        ok!(tagged station.ep, send([1u8; 8].as_ptr().cast(), 8, null_mut(), to, 1, cx(2)));
-        station.rx.of(1)?;
-        station.tx.of(2)?;
+        talk_to_itself(station)?;
     }
     // A munmap of registered memory waits for the thread unipgas-memory. That thread has no other task, and is not counted here.
     let moving = || {
@@ -111,79 +101,71 @@ fn one_thread(_: &Ctx) -> Verdict {
     // A thread sets its name shortly after its start.
     until("the library's thread", || !moving().is_empty())?;
     let ours = moving();
-    ensure_eq!(ours.len(), 1, "threads, of {ours:?}");
-    Ok(())
+    equal!(ours.len(), 1, "threads, of {ours:?}")
 }
 
 fn counted_late(_: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT;
-    let mut station = Station::open(&plan)?;
-    let (ep, mut word, none) = (station.ep, 0u64, null_mut());
+    let mut station = Station::open(&Plan::DEFAULT)?;
+    let (ep, mut word) = (station.ep, 0u64);
     let to = station.insert(&station.name()?)?;
-    let memory = Memory::new(256);
-    let region = station.register(memory, 3)?;
-    let (at, key) = (region.base + 8, region.key);
-    let write = || {
-        ok!(rma ep, write((&raw const ONE).cast(), 8, none, to, at, key, none));
+    let memory = Buffer::new(256);
+    let region = station.register(*memory, 3)?;
+    let words = Words::new(ep, (to, region.base + 8, region.key));
+    let words = words.into(&mut word);
+    let done = |operation: Operation| {
+        ensure_eq!(operation(&words), 0, "posting");
         station.tx.next()
     };
-    write()?;
-    let mut counters = [null_mut(); 2];
-    for counter in &mut counters {
-        ok!(obj station.domain, cntr_open(null_mut(), counter, null_mut()));
-    }
+    done(Words::write)?;
+    let counters = [station.counter()?, station.counter()?];
     let [writes, reads] = counters;
     gives!(FI_EOPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_WRITE));
     gives!(FI_EOPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_READ));
     ok!(fid ep, bind(writes.cast(), FI_WRITE));
     gives!(FI_EINVAL, fid ep, bind(writes.cast(), FI_WRITE));
-    write()?;
+    done(Words::write)?;
     ok!(fid ep, bind(reads.cast(), FI_READ));
-    write()?;
-    ok!(rma ep, read((&raw mut word).cast(), 8, none, to, at, key, none));
-    station.tx.next()?;
-    ensure_eq!(word, 1, "what was read");
+    done(Words::write)?;
+    done(Words::read)?;
+    ensure_eq!(current(&word), 1, "what was read");
     let counted = counters.map(value_of);
-    ensure_eq!(
-        counted,
-        [2, 1],
-        "writes and reads since the counters were bound"
-    );
+    ensure_eq!(counted, [2, 1], "writes and reads since the bindings");
     close(region.mr)?;
     gives!(FI_EBUSY, fid writes, close());
     station.counters.extend(counters);
-    station.close()?;
-    memory.free();
-    Ok(())
+    station.close()
 }
 
 fn states(_: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT;
     let mut station = Station::without_endpoint(&plan)?;
     station.ep = station.endpoint(&plan)?;
-    let (ep, mut word, none) = (station.ep, 1u64, null_mut());
+    let (ep, mut word) = (station.ep, 1u64);
     let to = station.insert(&station.name()?)?;
-    let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
-    gives!(FI_EOPBADSTATE, atomic ep, write(o, 1, none, to, 0, 1, UINT64, SUM, none));
-    gives!(FI_EOPBADSTATE, atomic ep, readwrite(o, 1, none, r, none, to, 0, 1, UINT64, SUM, none));
-    gives!(FI_EOPBADSTATE, rma ep, write(o, 8, none, to, 0, 1, none));
-    gives!(FI_EOPBADSTATE, msg ep, send(o, 8, none, to, none));
-    gives!(FI_EOPBADSTATE, tagged ep, recv(r, 8, none, to, 1, 0, none));
+    let words = Words::new(ep, (to, 0, 1)).into(&mut word);
+    for operation in [
+        Words::add as Operation,
+        Words::fetch_add,
+        Words::write,
+        Words::send,
+        |words| receive_as(Some(1), words.ep, &mut [0; 8], 0),
+    ] {
+        let code = operation(&words);
+        ensure_eq!(code, -(FI_EOPBADSTATE as isize), "before fi_enable");
+    }
     ok!(fid ep, control(FI_ENABLE, null_mut()));
     gives!(FI_EOPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
-    let mut av = null_mut();
-    ok!(obj station.domain, av_open(null_mut(), &mut av, null_mut()));
+    let av: *mut fid_av = open!(obj station.domain, av_open(null_mut()));
     gives!(FI_EOPBADSTATE, fid ep, bind(av.cast(), 0));
     close(av)?;
-    let memory = Memory::new(256);
-    let region = station.register(memory, 3)?;
-    ok!(atomic ep, write((&raw const ONE).cast(), 1, none, to, region.base + 8, region.key, UINT64, SUM, none));
+    let memory = Buffer::new(256);
+    let region = station.register(*memory, 3)?;
+    let words = Words::new(ep, (to, region.base + 8, region.key));
+    ensure_eq!(words.add(), 0, "fi_atomic");
     station.tx.next()?;
-    ensure_eq!(memory.get(8), 1, "the memory");
+    memory.shows(8, 1, "the memory")?;
     close(region.mr)?;
-    station.close()?;
-    memory.free();
-    Ok(())
+    station.close()
 }
 
 fn incomplete(_: &Ctx) -> Verdict {
@@ -202,12 +184,10 @@ fn incomplete(_: &Ctx) -> Verdict {
 }
 
 fn bindings(_: &Ctx) -> Verdict {
-    let (station, other) = (
-        Station::open(&Plan::DEFAULT)?,
-        Station::open(&Plan::DEFAULT)?,
-    );
+    let plan = Plan::DEFAULT;
+    let (station, other) = (Station::open(&plan)?, Station::open(&plan)?);
     let ep = station.bare()?;
-    let queue = open_queue(station.domain, &Plan::DEFAULT)?;
+    let queue = open_queue(station.domain, &plan)?;
     gives!(FI_EDOMAIN, fid ep, bind(other.av.cast(), 0));
     gives!(FI_EDOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
     gives!(FI_EINVAL, fid ep, bind(null_mut(), 0));
@@ -231,9 +211,9 @@ fn many_times(ctx: &Ctx) -> Verdict {
     for round in 0..15 {
         with(ctx, &Plan::DEFAULT, 256, |job| {
             ensure_eq!(job.fetch(job.right(), 8, SUM, 5)?, 0, "round {round}");
-            super::message::send(job, job.right(), &[3; 8], 1)?;
+            job.send(job.right(), &[3; 8], 1)?;
             let mut buffer = [0u8; 8];
-            super::message::receive(job, &mut buffer, 2)?;
+            job.receive(&mut buffer, 2)?;
             job.rx.of(2)?;
             job.tx.of(1).map(drop)
         })?;
@@ -243,57 +223,38 @@ fn many_times(ctx: &Ctx) -> Verdict {
 
 fn many_endpoints(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 40;
-    let mut endpoints = Vec::new();
-    for _ in 0..COUNT {
-        let ep = job.station.enabled(&Plan::DEFAULT)?;
-        endpoints.push(ep);
-    }
-    let peer = job.peer(job.right());
+    let endpoint = |_| job.station.enabled(&Plan::DEFAULT);
+    let endpoints: Vec<_> = (0..COUNT).map(endpoint).collect::<Result<_, _>>()?;
     for (nth, ep) in endpoints.iter().enumerate() {
         // Ranks exchange one name at a time.
         job.meet();
-        job.ctx.tell(&super::station::name_of(*ep)?);
+        job.ctx.tell(&name_of(*ep)?);
         job.meet();
-        let to = job
-            .station
-            .insert(&job.ctx.told(job.right()).unwrap_or_default())?;
-        let (at, from) = (peer.base + 8 * nth as u64, endpoints[COUNT - 1 - nth]);
-        job.told(nth, || call!(atomic from, write((&raw const ONE).cast(), 1, null_mut(), to, at, peer.key, UINT64, SUM, cx(nth))))?;
+        let to = job.known(job.right())?;
+        let words = job.words(job.right(), 8 * nth).of(to).told(nth);
+        job.told(nth, || words.by(endpoints[COUNT - 1 - nth]).add())?;
     }
     job.meet();
-    ensure!(
-        (0..COUNT).all(|nth| job.memory.get(8 * nth) == 1),
-        "the memory"
-    );
+    for_all(0..COUNT, |nth| job.memory.shows(8 * nth, 1, "the memory"))?;
     endpoints.into_iter().try_for_each(close)
 }
 
 fn shared_queue(job: &Job<'_>) -> Verdict {
     let second = job.station.enabled(&Plan::DEFAULT)?;
-    let (to, at, key) = job.place(0, 8);
     for (context, ep) in [(1, job.ep), (2, second)] {
-        job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))?;
+        job.post(|| job.words(0, 8).by(ep).told(context).add())?;
     }
-    let both = job.tx.next()?.op_context.addr() + job.tx.next()?.op_context.addr();
+    let both = job.tx.next()?.context() + job.tx.next()?.context();
     ensure_eq!(both, 3, "both contexts");
     close(second)?;
     job.fetch(0, 8, SUM, 1).map(drop)
 }
 
 fn aliases(job: &Job<'_>) -> Verdict {
-    let mut alias: *mut fid = null_mut();
-    let mut wanted = fi_alias {
-        fid: &mut alias,
-        flags: FI_TRANSMIT | FI_COMPLETION,
-    };
-    ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
-    let alias: *mut fid_ep = alias.cast();
-    let seen = super::station::name_of(alias)?;
-    ensure_eq!(seen, job.station.name()?, "the name");
-    let (to, at, key) = job.place(job.right(), 8);
-    let post = |ep: *mut fid_ep, context| {
-        job.post(|| call!(atomic ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(context))))
-    };
+    let alias = super::alias::alias(job, FI_TRANSMIT | FI_COMPLETION)?;
+    ensure_eq!(name_of(alias)?, job.station.name()?, "the name");
+    let words = job.words(job.right(), 8);
+    let post = |ep, context| job.post(|| words.by(ep).told(context).add());
     post(alias, 4)?;
     job.tx.of(4)?;
     close(alias)?;
@@ -308,11 +269,10 @@ fn aliases(job: &Job<'_>) -> Verdict {
 fn pending(ctx: &Ctx) -> Verdict {
     for _ in 0..5 {
         let job = opened(ctx, &Plan::DEFAULT, 256)?;
-        let (to, at, key) = job.place(job.right(), 8);
-        let mut buffers = [0u64; 20];
-        for (nth, word) in buffers.iter_mut().enumerate() {
-            job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-            ok!(msg job.ep, recv((&raw mut *word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
+        let mut buffers = [[0u8; 8]; 20];
+        for (nth, buffer) in buffers.iter_mut().enumerate() {
+            job.post(|| job.words(job.right(), 8).add())?;
+            job.receive(buffer, nth)?;
         }
         job.tx.successes(0..10)?;
         job.meet();
@@ -321,9 +281,11 @@ fn pending(ctx: &Ctx) -> Verdict {
         job.meet();
         close(job.registered.mr)?;
         job.station.close_the_rest()?;
-        ensure!(
-            buffers.iter().all(|word| *word == 0),
-            "a receive that nobody has filled"
+        let unfilled = [[0; 8]; 20];
+        ensure_eq!(
+            current(&buffers),
+            unfilled,
+            "receives that nobody has filled"
         );
         ctx.sync();
     }
@@ -357,10 +319,8 @@ fn unused(_: &Ctx) -> Verdict {
         ]
         .map(|code| code as i32 as isize)
     };
-    ensure!(
-        codes.iter().all(|code| *code == nosys),
-        "entries without a function: {codes:?}"
-    );
+    let holds = codes.iter().all(|code| *code == nosys);
+    ensure!(holds, "entries without a function: {codes:?}");
     gives!(FI_ENOSYS, fid station.ep, control(9999, null_mut()));
     gives!(FI_EINVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
     gives!(FI_EINVAL, fid station.ep, control(FI_ALIAS, null_mut()));
@@ -369,7 +329,7 @@ fn unused(_: &Ctx) -> Verdict {
     gives!(FI_ETOOSMALL, obj station.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, &mut len));
     gives!(FI_ENOPROTOOPT, obj station.ep, getopt(FI_OPT_ENDPOINT, 999, at, &mut len));
     gives!(FI_ENOPROTOOPT, obj station.ep, setopt(77, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 8));
-    gives!(FI_EINVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, std::ptr::null(), 8));
+    gives!(FI_EINVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, null(), 8));
     gives!(FI_EINVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 3));
     gives!(FI_EINVAL, obj station.fabric, domain(null_mut(), &mut null_mut(), null_mut()));
     gives!(FI_EINVAL, obj station.fabric, domain(station.info.raw(), null_mut(), null_mut()));

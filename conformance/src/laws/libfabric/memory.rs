@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::library::getinfo;
-use super::station::{Plan, Registered, close};
 
 laws! {
     modes: "mr.modes", "fi_mr(3), fi_domain(3)", 2, [mr_reg, getinfo, fetch_atomic, write, read],
@@ -49,8 +48,7 @@ fn modes(ctx: &Ctx) -> Verdict {
             ensure_eq!(seen, 5u64.to_le_bytes(), "mode {mr_mode:#x}");
             job.meet();
             let seen = job.memory.words([8, 248]);
-            ensure_eq!(seen, [5, 9], "mode {mr_mode:#x}: the memory");
-            Ok(())
+            equal!(seen, [5, 9], "mode {mr_mode:#x}: the memory")
         })?;
     }
     Ok(())
@@ -102,10 +100,9 @@ pub(super) fn register(
     // SAFETY:
     // - the region has just been registered.
     let key = unsafe { (*mr).key };
-    let base = if job.registered.base == 0 {
-        0
-    } else {
-        memory.base.addr() as u64
+    let base = match job.registered.base {
+        0 => 0,
+        _ => memory.base.addr() as u64,
     };
     Ok(Registered { mr, key, base })
 }
@@ -117,21 +114,20 @@ pub(super) fn exchanged(job: &Job<'_>, region: Registered) -> (u64, u64) {
     job.meet();
     job.ctx.tell(&told);
     job.meet();
-    let heard = job.ctx.told(job.right()).unwrap_or_default();
-    let word = |at: usize| u64::from_le_bytes(heard[at..at + 8].try_into().expect("8 bytes"));
-    (word(0), word(8))
+    let heard = job.heard(job.right());
+    (u64_of(&heard), u64_of(&heard[8..]))
 }
 
 pub(super) fn add(job: &Job<'_>, at: u64, key: u64, value: u64) -> Result<u64, String> {
-    let mut before = 0u64;
-    let to = job.peer(job.right()).address;
-    job.done(|| call!(atomic job.ep, readwrite((&raw const value).cast(), 1, null_mut(), (&raw mut before).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-    Ok(before)
+    let (mut before, to) = (0u64, job.peer(job.right()).address);
+    let words = Words::new(job.ep, (to, at, key)).from(&value);
+    job.done(|| words.into(&mut before).fetch_add())?;
+    Ok(current(&before))
 }
 
 fn many_regions(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 300;
-    let memory = Memory::new(16 * COUNT);
+    let memory = Buffer::new(16 * COUNT);
     let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let mut regions = Vec::new();
     for nth in 0..COUNT {
@@ -153,7 +149,6 @@ fn many_regions(job: &Job<'_>) -> Verdict {
         ensure_eq!(region.key, regions[0].key + nth as u64, "key {nth}");
         close(region.mr)?;
     }
-    memory.free();
     Ok(())
 }
 
@@ -171,16 +166,13 @@ fn read_only(job: &Job<'_>) -> Verdict {
     let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
     let (key, base) = exchanged(job, registered);
     let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
-    let words = seen.as_mut_ptr();
-    job.done(
-        || call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())),
-    )?;
-    ensure_eq!(seen, [0x7ab1e; 64], "what was read");
-    job.fails(
-        FI_EACCES,
-        "a write",
-        || call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))),
-    )?;
+    let words = Words {
+        count: 64,
+        ..Words::new(job.ep, (to, base + 64, key))
+    };
+    job.done(|| words.into(seen.as_mut_ptr()).read())?;
+    ensure_eq!(current(&seen), [0x7ab1e; 64], "what was read");
+    job.fails(FI_EACCES, "a write", || words.write())?;
     job.meet();
     ensure_eq!(TABLE[0], 0x7ab1e, "the table");
     close(registered.mr)
@@ -189,9 +181,10 @@ fn read_only(job: &Job<'_>) -> Verdict {
 fn ranges(job: &Job<'_>) -> Verdict {
     job.memory.fill(0x21);
     job.meet();
-    let (to, base, key) = job.place(job.right(), 0);
-    let (words, mut results, none) = ([1u64; 64], [0u64; 64], null_mut());
-    let (o, r) = (words.as_ptr().cast(), results.as_mut_ptr().cast());
+    let (ones, mut results) = ([1u64; 64], [0u64; 64]);
+    let words = job.words(job.right(), 0).from(ones.as_ptr());
+    let words = words.into(results.as_mut_ptr());
+    let (to, base, key) = words.place;
     for (at, count) in [
         (base + 256, 1),
         (base + 248, 2),
@@ -202,32 +195,28 @@ fn ranges(job: &Job<'_>) -> Verdict {
         (u64::MAX - 7, 1),
         (u64::MAX - 7, 2),
     ] {
-        job.fails(
-            FI_EACCES,
-            "fi_atomic",
-            || call!(atomic job.ep, write(o, count, none, to, at, key, UINT64, SUM, none)),
-        )?;
-        job.fails(FI_EACCES, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, count, none, r, none, to, at, key, UINT64, SUM, none)))?;
-        job.fails(FI_EACCES, "fi_compare_atomic", || call!(atomic job.ep, compwrite(o, count, none, o, none, r, none, to, at, key, UINT64, CSWAP + 1, none)))?;
-        job.fails(
-            FI_EACCES,
-            "fi_write",
-            || call!(rma job.ep, write(o, 8 * count, none, to, at, key, none)),
-        )?;
-        job.fails(
-            FI_EACCES,
-            "fi_read",
-            || call!(rma job.ep, read(r, 8 * count, none, to, at, key, none)),
-        )?;
+        let words = Words {
+            place: (to, at, key),
+            count,
+            ..words
+        };
+        for (what, operation) in [
+            ("fi_atomic", Words::add as Operation),
+            ("fi_fetch_atomic", Words::fetch_add),
+            ("fi_compare_atomic", |words| {
+                words.compare(words.operand, CSWAP + 1)
+            }),
+            ("fi_write", Words::write),
+            ("fi_read", Words::read),
+        ] {
+            job.fails(FI_EACCES, what, || operation(&words))?;
+        }
     }
-    ensure!(
-        results.iter().all(|result| *result == 0),
-        "something was read"
-    );
+    ensure_eq!(current(&results), [0; 64], "what was read");
     job.meet();
     job.memory.holds(0, &[0x21; 256], "the memory")?;
     job.meet();
     // The last element is in the region.
-    job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
-        .map(drop)
+    let whole = Words { count: 32, ..words };
+    job.done(|| whole.add()).map(drop)
 }

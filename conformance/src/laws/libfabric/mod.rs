@@ -59,6 +59,7 @@ mod value;
 mod vector;
 mod wait_set;
 mod waiting;
+mod words;
 mod work;
 
 use crate::law::Law;

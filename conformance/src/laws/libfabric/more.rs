@@ -2,7 +2,6 @@
 
 use super::flags::One;
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     polled with(&Plan::DEFAULT, 4096): "rma.more.poll", "fi_rma(3)", 2, [writemsg, readmsg, cq_read] + ordering,
@@ -57,7 +56,7 @@ impl Piece {
 fn told(job: &Job<'_>, count: usize) -> Verdict {
     let mut told = vec![false; count];
     for _ in 0..count {
-        let context = job.tx.next()?.op_context.addr();
+        let context = job.tx.next()?.context();
         let seen = told.get(context);
         ensure_eq!(seen, Some(&false), "the completion of {context}");
         told[context] = true;
@@ -124,7 +123,7 @@ fn mixed(job: &Job<'_>) -> Verdict {
     for round in 1..=many(job.ctx, 4) {
         let (mut written, mut sent) = (round.to_le_bytes(), (2 * round).to_le_bytes());
         let (mut read, mut received) = ([0; 8], [0; 8]);
-        super::message::receive(job, &mut received, 9)?;
+        job.receive(&mut received, 9)?;
         let write = Piece::new(&mut written, job.place(rank, 8), 0);
         let send = Piece::new(&mut sent, job.place(rank, 0), 1);
         let mut add = One::told(2, job.place(rank, 16), SUM, round);
@@ -136,7 +135,7 @@ fn mixed(job: &Job<'_>) -> Verdict {
         job.post(|| read_back.read(job.ep, FI_MORE))?;
         let mut fetch = One::told(4, job.place(rank, 16), READ, 0);
         job.post(|| fetch.fetch(job.ep, 0))?;
-        let mut contexts = [job.tx.next()?, job.tx.next()?].map(|one| one.op_context.addr());
+        let mut contexts = [job.tx.next()?, job.tx.next()?].map(|one| one.context());
         contexts.sort_unstable();
         ensure_eq!(contexts, [3, 4], "the contexts");
         ensure_eq!(u64::from_le_bytes(read), round, "what is read back");
@@ -152,7 +151,7 @@ fn sent(job: &Job<'_>) -> Verdict {
     for len in [8, 200, 5000] {
         let mut into = vec![vec![0u8; len]; 16];
         for (nth, buffer) in into.iter_mut().enumerate() {
-            super::message::receive(job, buffer, nth)?;
+            job.receive(buffer, nth)?;
         }
         job.meet();
         let mut bytes: Vec<_> = (0..16)

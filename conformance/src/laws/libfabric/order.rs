@@ -1,8 +1,7 @@
 //! Order between operations, and the visibility of their results.
 
 use super::kit::*;
-use super::library::{Info, getinfo};
-use super::station::Plan;
+use super::library::{Info, getinfo, offered};
 
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],
@@ -38,23 +37,15 @@ fn told(_: &Ctx) -> Verdict {
         hints.receive().msg_order = of(2);
         match getinfo(plan.version, 0, Some(&hints)) {
             Ok(mut info) => {
-                ensure!(
-                    order & ORDERS != 0,
-                    "order {order:#x} is offered, which nobody knows"
-                );
+                ensure!(order & ORDERS != 0, "unknown order {order:#x} is offered");
                 let (tx, rx) = (info.transmit().msg_order, info.receive().msg_order);
-                ensure!(
-                    of(1) & !tx == 0 && of(2) & !rx == 0,
-                    "order {order:#x} is accepted and not offered"
-                );
+                let left = (of(1) & !tx, of(2) & !rx);
+                ensure_eq!(left, (0, 0), "order {order:#x} that is not offered");
                 sizes_fit(&mut info)?;
             }
             Err(code) => {
                 ensure_eq!(code, -libc::ENODATA, "order {order:#x}");
-                ensure!(
-                    order & ORDERS == 0,
-                    "order {order:#x} of the header is refused"
-                );
+                ensure!(order & ORDERS == 0, "known order {order:#x} is refused");
             }
         }
     }
@@ -83,8 +74,7 @@ fn sizes_fit(info: &mut Info) -> Verdict {
 
 fn anyway(ctx: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT;
-    let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
-        .map_err(|code| format!("fi_getinfo gave {code}"))?;
+    let mut info = offered(&plan.hints())?;
     sizes_fit(&mut info)?;
     let (order, receives) = (info.transmit().msg_order, info.receive().msg_order);
     let seen = order & receives & FI_ORDER_SAS;
@@ -101,15 +91,14 @@ fn anyway(ctx: &Ctx) -> Verdict {
     }
     let mut hints = plan.hints();
     hints.endpoint().max_order_waw_size = 8;
-    let mut info = getinfo(plan.version, 0, Some(&hints))
-        .map_err(|code| format!("fi_getinfo with an ordered size gave {code}"))?;
+    let mut info = offered(&hints)?;
     ensure!(info.endpoint().max_order_waw_size >= 8, "the ordered size");
     sizes_fit(&mut info)
 }
 
 fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
     with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
+        let words = job.words(job.right(), 8);
         let mut random = ctx.random(job.rank.into());
         for _ in 0..many(ctx, 6) {
             const COUNT: usize = 12;
@@ -117,28 +106,22 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
             let mut seen = [0u64; COUNT];
             let fetches: Vec<bool> = (0..COUNT).map(|_| random.below(2) == 0).collect();
             for nth in 0..COUNT {
-                let (operand, result) =
-                    ((&raw const values[nth]).cast(), (&raw mut seen[nth]).cast());
+                let words = words.from(&values[nth]).into(&mut seen[nth]);
                 job.post(|| match fetches[nth] {
-                    true => call!(atomic job.ep, readwrite(operand, 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())),
-                    false => call!(atomic job.ep, write(operand, 1, null_mut(), to, at, key, UINT64, WRITE, null_mut())),
+                    true => words.fetch_add(),
+                    false => words.atomic(UINT64, WRITE),
                 })?;
             }
             job.tx.successes(0..COUNT)?;
             let mut value = None;
-            for nth in 0..COUNT {
-                // SAFETY:
-                // - in bounds; the provider writes it through a pointer.
-                let result = unsafe { (&raw const seen[nth]).read_volatile() };
-                if fetches[nth] {
-                    ensure!(
-                        value.is_none_or(|value| value == result),
-                        "operation {nth} does not act on what the one before has left"
-                    );
-                    value = Some(result.wrapping_add(values[nth]));
-                } else {
+            for (nth, result) in current(&seen).into_iter().enumerate() {
+                if !fetches[nth] {
                     value = Some(values[nth]);
+                    continue;
                 }
+                let follows = value.is_none_or(|value| value == result);
+                ensure!(follows, "operation {nth} does not act on the one before");
+                value = Some(result.wrapping_add(values[nth]));
             }
             let found = Some(job.fetch(job.right(), 8, READ, 0)?);
             ensure_eq!(found, value, "the last value");
@@ -171,15 +154,16 @@ fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
 
 fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
     with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
-        let (to, at, key) = job.place(job.right(), 8);
+        let words = job.words(job.right(), 8);
         let mut random = ctx.random(job.rank.into());
         for _ in 0..many(ctx, 5) {
-            let (written, added, mut fetched, mut seen) =
-                (random.next(), random.next(), 0u64, 0u64);
-            job.post(|| call!(rma job.ep, write((&raw const written).cast(), 8, null_mut(), to, at, key, null_mut())))?;
-            job.post(|| call!(atomic job.ep, readwrite((&raw const added).cast(), 1, null_mut(), (&raw mut fetched).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
-            job.post(|| call!(rma job.ep, read((&raw mut seen).cast(), 8, null_mut(), to, at, key, null_mut())))?;
+            let (written, added) = (random.next(), random.next());
+            let (mut fetched, mut seen) = (0u64, 0u64);
+            job.post(|| words.from(&written).write())?;
+            job.post(|| words.from(&added).into(&mut fetched).fetch_add())?;
+            job.post(|| words.into(&mut seen).read())?;
             job.tx.successes(0..3)?;
+            let (fetched, seen) = (current(&fetched), current(&seen));
             ensure_eq!(fetched, written, "what the atomic sees of the write");
             let expected = written.wrapping_add(added);
             ensure_eq!(seen, expected, "what the read sees of the atomic");
@@ -197,11 +181,9 @@ fn followed(
     notice: impl Fn(&Job<'_>, u64) -> Verdict,
 ) -> Verdict {
     with(ctx, plan, 256, |job| {
-        let one = 1u64;
         for round in 1..=many(ctx, 8) {
             if job.rank == 0 {
-                let (to, at, key) = job.place(1, 8);
-                job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))))?;
+                job.post(|| job.words(1, 8).told(1).add())?;
                 if completed {
                     job.tx.of(1)?;
                 }
@@ -216,51 +198,37 @@ fn followed(
     })
 }
 
-fn received(job: &Job<'_>, round: u64) -> Verdict {
-    let mut word = 0u64;
-    job.post(
-        || call!(msg job.ep, recv((&raw mut word).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2))),
-    )?;
-    job.rx.of(2)?;
-    ensure_eq!(word, round, "the message");
-    Ok(())
+fn heard(job: &Job<'_>, round: u64) -> Verdict {
+    let seen = received(None, (job.ep, job.rx), 8)?;
+    equal!(u64_of(&seen), round, "the message")
 }
 
 fn before_message(ctx: &Ctx) -> Verdict {
-    let send = |job: &Job<'_>, round: u64| {
-        let (to, word) = (job.peer(1).address, round);
-        job.told(
-            2,
-            || call!(msg job.ep, send((&raw const word).cast(), 8, null_mut(), to, cx(2))),
-        )
-        .map(drop)
-    };
-    followed(ctx, &Plan::DEFAULT, true, send, received)
+    let send = |job: &Job<'_>, round: u64| job.send_and_wait(1, &round.to_le_bytes(), 2);
+    followed(ctx, &Plan::DEFAULT, true, send, heard)
 }
 
 fn before_data(ctx: &Ctx) -> Verdict {
     let write = |job: &Job<'_>, round: u64| {
-        let ((to, at, key), word) = (job.place(1, 64), round);
-        job.told(3, || call!(rma job.ep, writedata((&raw const word).cast(), 8, null_mut(), round, to, at, key, cx(3)))).map(drop)
+        let words = job.words(1, 64).from(&round).told(3);
+        job.told(3, || words.write_data(round)).map(drop)
     };
     let notice = |job: &Job<'_>, round: u64| {
         let entry = job.rx.next()?;
         ensure_eq!(entry.data, round, "the data");
-        ensure_eq!(job.memory.get(64), round, "what was written");
-        Ok(())
+        job.memory.shows(64, round, "what was written")
     };
     followed(ctx, &Plan::DEFAULT, true, write, notice)
 }
 
 fn before_fence(ctx: &Ctx) -> Verdict {
     let send = |job: &Job<'_>, round: u64| {
-        let word = round;
-        let part = iovec(&raw const word, 8);
+        let part = iovec(&raw const round, 8);
         let msg = plain_msg(&part, job.peer(1).address, cx(2));
         job.done(|| call!(msg job.ep, sendmsg(&msg, FI_FENCE)))?;
         job.tx.next().map(drop)
     };
-    followed(ctx, &Plan::DEFAULT, false, send, received)
+    followed(ctx, &Plan::DEFAULT, false, send, heard)
 }
 
 fn counted(ctx: &Ctx) -> Verdict {
@@ -270,8 +238,7 @@ fn counted(ctx: &Ctx) -> Verdict {
     let notice = |job: &Job<'_>, round: u64| {
         let counter = job.station.counters[0];
         ok!(obj counter, wait(round, LONG));
-        ensure_eq!(value_of(counter), round, "the count");
-        Ok(())
+        equal!(value_of(counter), round, "the count")
     };
     followed(ctx, &plan, true, |_, _| Ok(()), notice)
 }

@@ -9,7 +9,6 @@ use libc::{
 
 use super::kit::*;
 use super::memory::{exchanged, register};
-use super::station::{Plan, Station, close};
 
 laws! {
     replaced: "mr.pages.replaced", "fi_mr(3) FI_MR_MMU_NOTIFY; fi_domain(3)", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
@@ -69,47 +68,69 @@ const VALUE: u64 = 5;
 const LONG: usize = PAGE + 8;
 static SOURCE: [u64; LONG / 8] = [VALUE; LONG / 8];
 
-fn five<T>() -> *const T {
-    (&raw const SOURCE).cast()
-}
+/// Name, call, effect on a value, and two flags: the access returns the value before; the access writes.
+type Row = (&'static str, Operation, fn(u64) -> u64, bool, bool);
 
-/// Posts access `nth`. `r` has room for its result.
-fn attempt(nth: usize, ep: *mut fid_ep, (to, at, key): (u64, u64, u64), r: *mut c_void) -> isize {
-    match nth {
-        0 => call!(rma ep, write(five(), 8, null_mut(), to, at, key, cx(1))),
-        1 => call!(rma ep, inject(five(), 8, to, at, key)),
-        2 => call!(rma ep, writedata(five(), 8, null_mut(), 7, to, at, key, cx(1))),
-        3 => call!(rma ep, read(r, 8, null_mut(), to, at, key, cx(1))),
-        4 => call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))),
-        5 => call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT32, SUM, cx(1))),
-        6 => {
-            call!(atomic ep, readwrite(five(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, SUM, cx(1)))
-        }
-        7 => {
-            call!(atomic ep, readwrite(null_mut(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, READ, cx(1)))
-        }
-        8 => {
-            call!(atomic ep, compwrite(five(), 1, null_mut(), five(), null_mut(), r, null_mut(), to, at, key, UINT64, CSWAP + 1, cx(1)))
-        }
-        _ => call!(rma ep, write(five(), LONG, null_mut(), to, at, key, cx(1))),
-    }
-}
-
-/// Name, effect on a value, and two flags: the access returns the value before; the access writes.
-type Row = (&'static str, fn(u64) -> u64, bool, bool);
-
-/// The accesses of [`attempt`].
+/// The accesses that are tried, with the operand [`VALUE`].
 const ACCESSES: [Row; 10] = [
-    ("fi_write", |_| VALUE, false, true),
-    ("fi_inject_write", |_| VALUE, false, true),
-    ("fi_writedata", |_| VALUE, false, true),
-    ("fi_read", |before| before, true, false),
-    ("fi_atomic", |before| before + VALUE, false, true),
-    ("fi_atomic of 4 bytes", |before| before + VALUE, false, true),
-    ("fi_fetch_atomic", |before| before + VALUE, true, true),
-    ("fi_fetch_atomic that reads", |before| before, true, false),
-    ("fi_compare_atomic", |_| VALUE, true, true),
-    ("a long fi_write", |_| VALUE, false, true),
+    ("fi_write", Words::write, |_| VALUE, false, true),
+    ("fi_inject_write", Words::inject, |_| VALUE, false, true),
+    (
+        "fi_writedata",
+        |words| words.write_data(7),
+        |_| VALUE,
+        false,
+        true,
+    ),
+    ("fi_read", Words::read, |before| before, true, false),
+    (
+        "fi_atomic",
+        Words::add,
+        |before| before + VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_atomic of 4 bytes",
+        |words| words.atomic(UINT32, SUM),
+        |before| before + VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_fetch_atomic",
+        Words::fetch_add,
+        |before| before + VALUE,
+        true,
+        true,
+    ),
+    (
+        "fi_fetch_atomic that reads",
+        Words::load,
+        |before| before,
+        true,
+        false,
+    ),
+    (
+        "fi_compare_atomic",
+        |words| words.compare(words.operand, CSWAP + 1),
+        |_| VALUE,
+        true,
+        true,
+    ),
+    (
+        "a long fi_write",
+        |words| {
+            Words {
+                count: LONG / 8,
+                ..*words
+            }
+            .write()
+        },
+        |_| VALUE,
+        false,
+        true,
+    ),
 ];
 /// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
 const INJECTED: usize = 1;
@@ -131,23 +152,25 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
     }
     job.meet();
     let to = job.peer(job.right()).address;
-    for (nth, (name, _, reads, writes)) in all() {
+    for (nth, (name, call, _, reads, writes)) in all() {
         let (what, mut result) = (format!("{what}: {name}"), 0u64);
         let at = base.wrapping_add(place(nth) as u64);
+        let words = Words::new(job.ep, (to, at, key)).from(SOURCE.as_ptr());
+        let words = words.into(&mut result).told(1);
         let works = sees == Sees::All || sees == Sees::Reads && !writes;
-        job.post(|| attempt(nth, job.ep, (to, at, key), (&raw mut result).cast()))?;
+        job.post(|| call(&words))?;
         match works {
             true if nth == INJECTED => {}
             true => drop(job.tx.next().map_err(|text| format!("{what}: {text}"))?),
             false => drop(job.tx.fails(FI_EACCES, &what)?),
         }
         if works && *reads {
-            ensure_eq!(result, before(nth), "{what}: the result");
+            ensure_eq!(current(&result), before(nth), "{what}: the result");
         }
     }
     job.meet_and_progress();
     if matches!(sees, Sees::All | Sees::Reads) {
-        for (nth, (name, after, ..)) in all() {
+        for (nth, (name, _, after, ..)) in all() {
             let value = match sees {
                 Sees::All => after(before(nth)),
                 _ => before(nth),
@@ -349,22 +372,20 @@ fn replaced(ctx: &Ctx) -> Verdict {
 fn heap(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::DEFAULT.mr_mode(0), 256, |job| {
         for len in [LEN, 1 << 20] {
-            let memory = Memory::new(len);
-            let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
+            let memory = Buffer::new(len);
+            let region = register(job, *memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
             let theirs = exchanged(job, region);
-            access(job, memory, theirs, Sees::All, "malloc")?;
-            memory.free();
-            let again = Memory::new(len);
+            access(job, *memory, theirs, Sees::All, "malloc")?;
+            let again = Buffer::new(len);
             // At a new address, the old range has no memory.
             if again.base == memory.base {
                 job.ctx.tell(&[1]);
             }
             job.meet();
             if (0..job.size).all(|rank| job.ctx.told(rank).is_some_and(|told| told == [1])) {
-                access(job, again, theirs, Sees::All, "free and malloc")?;
+                access(job, *again, theirs, Sees::All, "free and malloc")?;
             }
             close(region.mr)?;
-            again.free();
         }
         Ok(())
     })
@@ -421,7 +442,7 @@ fn all(ctx: &Ctx) -> Verdict {
                 len: usize::MAX,
             };
             let region = register(job, everything, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
-            let (heap, mut stack) = (Memory::new(LEN), [0u64; LEN / 8]);
+            let (heap, mut stack) = (Buffer::new(LEN), [0u64; LEN / 8]);
             let of = |base: *mut u8| Memory { base, len: LEN };
             let mut later = None;
             for (name, sees) in [
@@ -432,19 +453,18 @@ fn all(ctx: &Ctx) -> Verdict {
                 ("no memory", Sees::Nothing),
             ] {
                 let memory = match name {
-                    "heap" => heap,
+                    "heap" => *heap,
                     "static data" => of((&raw const STATIC).cast_mut().cast()),
                     "stack" => of(stack.as_mut_ptr().cast()),
                     "no memory" => of(std::ptr::without_provenance_mut(PAGE)),
                     _ => *later.insert(small()),
                 };
                 let base = memory.base.expose_provenance() as u64;
-                let theirs = exchanged(job, super::station::Registered { base, ..region });
+                let theirs = exchanged(job, Registered { base, ..region });
                 let what = format!("mode {mr_mode:#x}, {name}");
                 access(job, memory, theirs, sees, &what)?;
             }
             close(region.mr)?;
-            heap.free();
             later.into_iter().for_each(unmap);
             Ok(())
         })?;
@@ -458,12 +478,8 @@ fn ranges(ctx: &Ctx) -> Verdict {
             let refuses = |base: usize, len: usize, access: u64| -> Verdict {
                 let (at, mut mr) = (std::ptr::without_provenance::<c_void>(base), null_mut());
                 let code = call!(mr job.station.domain, reg(at, len, access, 0, 90, 0, &mut mr, null_mut()));
-                ensure_eq!(
-                    code,
-                    -FI_EINVAL,
-                    "mode {mr_mode:#x}: {len:#x} bytes at {base:#x}"
-                );
-                Ok(())
+                let what = format!("mode {mr_mode:#x}: {len:#x} bytes at {base:#x}");
+                equal!(code, -FI_EINVAL, "{what}")
             };
             for access in [FI_REMOTE_READ | FI_REMOTE_WRITE, FI_READ] {
                 refuses(PAGE, 0, access)?;
@@ -487,17 +503,16 @@ fn both(job: &Job<'_>) -> Verdict {
     let region = other.register(job.memory, 90)?;
     job.ctx.tell(&other.name()?);
     job.meet();
-    let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
-    let (_, at, key) = job.place(0, 8);
+    let (to, words) = (job.known(0)?, job.words(0, 8));
     let mut last = 0;
     for nth in 0..each {
-        let (to, key) = match nth % 2 {
-            0 => (job.peer(0).address, key),
-            _ => (to, region.key),
+        let words = match nth % 2 {
+            0 => words,
+            _ => words.of(to).under(region.key),
         };
         let mut count = 0u64;
-        let result = (&raw mut count).cast();
-        job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+        job.done(|| words.from(&VALUE).into(&mut count).fetch_add())?;
+        let count = current(&count);
         ensure!(nth == 0 || count > last, "{count} comes after {last}");
         last = count;
     }
@@ -525,14 +540,10 @@ fn in_place(ctx: &Ctx) -> Verdict {
                 let region = job.station.register(memory, 90)?;
                 let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| e.to_string())?;
                 let line = format!("{:x}-", memory.base.addr());
-                let found = maps
-                    .lines()
-                    .find(|found| found.starts_with(&line))
-                    .unwrap_or_default();
-                ensure!(
-                    ctx.backend != "shm" || found.contains("mirror"),
-                    "it is not shared: {found}"
-                );
+                let found = maps.lines().find(|found| found.starts_with(&line));
+                let found = found.unwrap_or_default();
+                let shared = ctx.backend != "shm" || found.contains("mirror");
+                ensure!(shared, "it is not shared: {found}");
                 close(region.mr)?;
                 unmap(memory);
                 Ok(())

@@ -1,9 +1,6 @@
 //! Peeking at tagged messages, and claiming them (fi_tagged(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 use super::tagged::{message, part, trecv, tsend};
 
 laws! {
@@ -40,8 +37,8 @@ fn found(
             (1, entry) => return Ok(entry),
             (AVAIL, _) => {
                 looks.again();
-                let error = job.rx.fails(FI_ENOMSG, "looking for a message")?;
-                ensure_eq!(error.op_context.addr(), context, "the context");
+                job.rx
+                    .fails_of(context, FI_ENOMSG, "looking for a message")?;
             }
             (code, _) => return Err(format!("looking for a message: {}", code_name(code))),
         }
@@ -59,7 +56,7 @@ fn peek(job: &Job<'_>) -> Verdict {
     }
     for _ in 0..3 {
         let entry = found(job, (5, 0), 8, 0)?;
-        let seen = (entry.op_context.addr(), entry.len, entry.tag);
+        let seen = (entry.context(), entry.len, entry.tag);
         ensure_eq!(seen, (8, 9000, 5), "context, length and tag");
     }
     ensure_eq!(found(job, (4, 1), 8, 0)?.tag, 4, "the first that matches");
@@ -69,15 +66,12 @@ fn peek(job: &Job<'_>) -> Verdict {
         ensure_eq!(job.rx.of(1)?.len, bytes.len(), "the length");
         same(&buffer[..bytes.len()], bytes, "the message")?;
     }
-    job.tx.successes(0..3)?;
-    Ok(())
+    job.tx.successes(0..3)
 }
 
 fn claim(job: &Job<'_>) -> Verdict {
     let messages = [[1u8; 100], [2; 100], [3; 100]];
-    for bytes in &messages {
-        tsend(job, 5, bytes, 1)?;
-    }
+    for_all(&messages, |bytes| tsend(job, 5, bytes, 1))?;
     let entry = found(job, (5, 0), 30, FI_CLAIM)?;
     ensure_eq!(entry.len, 100, "the length of what is claimed");
     let entry = found(job, (5, 0), 31, FI_DISCARD)?;
@@ -94,8 +88,7 @@ fn claim(job: &Job<'_>) -> Verdict {
     ok!(tagged job.ep, recvmsg(&msg, FI_CLAIM));
     job.rx.of(30)?;
     same(&buffer, &[1; 100], "the one that was claimed")?;
-    job.tx.successes_of(1, 0..3)?;
-    Ok(())
+    job.tx.successes_of(1, 0..3)
 }
 
 fn wrong(job: &Job<'_>) -> Verdict {

@@ -1,9 +1,6 @@
 //! Vectors that are too long, unequal or partly refused, and reads without an operand.
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     most with(&Plan::DEFAULT, 1024): "atomic.vector.limit", "fi_atomic(3) §3", 2, [atomicv, atomicmsg, fetch_atomicmsg],
@@ -96,8 +93,7 @@ fn reads(job: &Job<'_>) -> Verdict {
     job.done(|| call!(atomic job.ep, readwritemsg(&msg, &mut third, nones, 1, 0)))?;
     ensure_eq!(seen, [expected; 3], "what was read");
     job.meet();
-    ensure_eq!(job.memory.get(8), 40 + u64::from(job.rank), "the target");
-    Ok(())
+    equal!(job.memory.get(8), 40 + u64::from(job.rank), "the target")
 }
 
 fn all_or_nothing(job: &Job<'_>) -> Verdict {
@@ -111,9 +107,9 @@ fn all_or_nothing(job: &Job<'_>) -> Verdict {
         let mut results = [0u64; 3];
         let mut result = ioc(results.as_mut_ptr(), 3);
         job.post(|| call!(atomic job.ep, writemsg(&msg, 0)))?;
-        ensure_eq!(job.tx.error()?.op_context.addr(), 3, "the context");
+        ensure_eq!(job.tx.error()?.context(), 3, "the context");
         job.post(|| call!(atomic job.ep, readwritemsg(&msg, &mut result, null_mut(), 1, 0)))?;
-        ensure_eq!(job.tx.error()?.op_context.addr(), 3, "the context");
+        ensure_eq!(job.tx.error()?.context(), 3, "the context");
         ensure_eq!(results, [0; 3], "the results");
     }
     job.meet();

@@ -1,7 +1,6 @@
 //! Poll sets (fi_poll(3)).
 
 use super::kit::*;
-use super::station::{Plan, close};
 
 laws! {
     news with(&Plan::DEFAULT.counters(&[FI_SEND | FI_RECV]), 256):
@@ -37,38 +36,36 @@ fn news(job: &Job<'_>) -> Verdict {
     }
     ok!(obj set, poll_add(job.rx.0.cast(), 0));
     ok!(obj set, poll_add(counter.cast(), 0));
-    let mut found = [null_mut::<c_void>(); 4];
-    let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
-    ensure_eq!(seen, 0, "nothing new");
+    let mut places = [null_mut::<c_void>(); 4];
+    let mut poll = || -> Vec<usize> {
+        let count = call!(obj set, poll(places.as_mut_ptr(), 4)).max(0) as usize;
+        places[..count]
+            .iter()
+            .map(|context| context.addr())
+            .collect()
+    };
+    ensure!(poll().is_empty(), "something new");
     job.meet();
-    let (mut word, none) = (0u64, null_mut());
-    job.post(|| call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)))?;
-    job.done(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, none, job.peer(job.right()).address, none)))?;
+    let mut word = [0u8; 8];
+    job.receive(&mut word, 0)?;
+    job.done(|| job.words(job.right(), 0).send())?;
     // Polls alone make progress on the message.
-    let (mut queues, mut counts) = (0, 0);
+    let mut seen = Vec::new();
     until("the message", || {
-        let code = call!(obj set, poll(found.as_mut_ptr(), 4));
-        for context in found.iter().take(code.max(0) as usize) {
-            queues += u32::from(context.addr() == 1);
-            counts += u32::from(context.addr() == 2);
-        }
-        queues > 0 && value_of(counter) == 2
+        seen.extend(poll());
+        seen.contains(&1) && value_of(counter) == 2
     })?;
-    let code = call!(obj set, poll(found.as_mut_ptr(), 4));
-    let named = &found[..code.max(0) as usize];
-    ensure_eq!(named.contains(&cx(1)), true, "the queue is not empty");
-    let seen = counts > 0 || named.contains(&cx(2));
-    ensure_eq!(seen, true, "the counter has changed");
+    let last = poll();
+    ensure!(last.contains(&1), "the queue is not empty");
+    seen.extend(last);
+    ensure!(seen.contains(&2), "the counter has changed");
     job.rx.next()?;
-    call!(obj set, poll(found.as_mut_ptr(), 4));
-    let seen = call!(obj set, poll(found.as_mut_ptr(), 4));
-    ensure_eq!(seen, 0, "nothing new after all was read");
+    poll();
+    ensure!(poll().is_empty(), "something new after all was read");
     ok!(obj set, poll_del(counter.cast(), 0));
     ok!(obj set, poll_del(job.rx.0.cast(), 0));
     close(set)
 }
-
-static ONE: u64 = 1;
 
 fn few(job: &Job<'_>) -> Verdict {
     let set = open(job)?;
@@ -77,18 +74,15 @@ fn few(job: &Job<'_>) -> Verdict {
         ok!(obj set, poll_add(counter.cast(), 0));
         ok!(obj counter, add(1));
     }
-    let mut seen = Vec::new();
-    for _ in 0..3 {
-        let mut found = [null_mut::<c_void>(); 1];
-        let count = call!(obj set, poll(found.as_mut_ptr(), 1));
-        ensure_eq!(count, 1, "one of those");
-        seen.push(found[0].addr());
-    }
+    let poll = || {
+        let mut place = null_mut::<c_void>();
+        let count = call!(obj set, poll(&mut place, 1));
+        (count, place.addr())
+    };
+    let mut seen = [poll(), poll(), poll()];
     seen.sort_unstable();
-    ensure_eq!(seen, [1, 2, 3], "the contexts");
-    let mut found = [null_mut::<c_void>(); 1];
-    let count = call!(obj set, poll(found.as_mut_ptr(), 1));
-    ensure_eq!(count, 0, "nothing is left");
+    ensure_eq!(seen, [(1, 1), (1, 2), (1, 3)], "one context at a time");
+    ensure_eq!(poll().0, 0, "nothing is left");
     ensure_eq!(call!(obj set, poll(null_mut(), 0)), 0, "no room");
     for counter in counters {
         ok!(obj set, poll_del(counter.cast(), 0));

@@ -1,7 +1,7 @@
 //! Progress: the processes that must make calls until operations complete.
 
 use super::kit::*;
-use super::station::Plan;
+use super::library::offered;
 
 laws! {
     silent_target with(&Plan::DEFAULT, 256):
@@ -31,11 +31,8 @@ fn served(job: &Job<'_>, rank: u32, rounds: u64) -> Verdict {
         job.update(rank, at + 8, WRITE, nth)?;
         job.compare((rank, at + 8), CSWAP, nth + 7, nth)?;
         job.write(rank, at + 16, &[nth as u8; 24])?;
-        same(
-            &job.read(rank, at + 16, 24)?,
-            &[nth as u8; 24],
-            "what is read back",
-        )?;
+        let back = job.read(rank, at + 16, 24)?;
+        same(&back, &[nth as u8; 24], "what is read back")?;
     }
     Ok(())
 }
@@ -47,18 +44,12 @@ fn silent_target(job: &Job<'_>) -> Verdict {
         job.meet();
         return Ok(());
     }
-    for other in 1..3 {
-        job.await_word(64 * other, 2 * rounds)?;
-    }
+    for_all(1..3, |other| job.await_word(64 * other, 2 * rounds))?;
     job.meet();
     for other in 1..3 {
-        let seen = job.memory.get(64 * other + 8);
-        ensure_eq!(seen, rounds + 6, "the word of rank {other}");
-        job.memory.holds(
-            64 * other + 16,
-            &[(rounds - 1) as u8; 24],
-            "what was written",
-        )?;
+        let (at, written) = (64 * other, [(rounds - 1) as u8; 24]);
+        job.memory.shows(at + 8, rounds + 6, "the word of a rank")?;
+        job.memory.holds(at + 16, &written, "what was written")?;
     }
     Ok(())
 }
@@ -93,9 +84,7 @@ fn said(_: &Ctx) -> Verdict {
         (FI_MSG | FI_ATOMIC, FI_PROGRESS_MANUAL),
     ] {
         let plan = Plan::DEFAULT.caps(caps).progress(progress);
-        let info = super::library::getinfo(plan.version, 0, Some(&plan.hints()));
-        let mut info = info.map_err(|code| format!("fi_getinfo gave {code}"))?;
-        let offered = info.domain().data_progress;
+        let offered = offered(&plan.hints())?.domain().data_progress;
         match progress {
             FI_PROGRESS_UNSPEC => ensure_eq!(offered, FI_PROGRESS_AUTO, "memory alone"),
             // A stronger promise than requested is allowed.
@@ -112,7 +101,7 @@ fn automatic(job: &Job<'_>) -> Verdict {
     const LEN: usize = 3 << 20;
     if job.rank == 0 {
         let mut buffer = vec![0u8; LEN];
-        super::message::receive(job, &mut buffer, 1)?;
+        job.receive(&mut buffer, 1)?;
         job.meet();
         // No libfabric call until the whole message has arrived.
         let last = (&raw const buffer[LEN - 1]).cast::<std::sync::atomic::AtomicU8>();
@@ -127,7 +116,7 @@ fn automatic(job: &Job<'_>) -> Verdict {
     } else {
         job.meet();
         let bytes = vec![9; LEN];
-        super::message::send_and_wait(job, 0, &bytes, 2)?;
+        job.send_and_wait(0, &bytes, 2)?;
     }
     Ok(())
 }
@@ -135,12 +124,11 @@ fn automatic(job: &Job<'_>) -> Verdict {
 fn alone(job: &Job<'_>) -> Verdict {
     for nth in 0..many(job.ctx, 10) {
         if job.rank == 0 {
-            let (to, at, key) = job.place(1, 8);
-            let word = (&raw const nth).cast();
-            job.post(|| call!(rma job.ep, injectdata(word, 8, nth, to, at, key)))?;
+            let words = job.words(1, 8).from(&nth);
+            job.post(|| words.inject_data(nth))?;
         } else {
             ensure_eq!(job.rx.next()?.data, nth, "the data");
-            ensure_eq!(job.memory.get(8), nth, "the word");
+            job.memory.shows(8, nth, "the word")?;
         }
         // No libfabric call.
         job.meet();
@@ -150,24 +138,18 @@ fn alone(job: &Job<'_>) -> Verdict {
 
 fn events(job: &Job<'_>) -> Verdict {
     const COUNT: u64 = 6000;
-    static WORD: u64 = 3;
     if job.rank == 0 {
-        let (to, at, key) = job.place(1, 8);
-        let (mut posted, mut told) = (0, 0);
+        let (words, mut posted) = (job.words(1, 8), 0);
+        let mut told = 0;
         let mut looks = Looks::new();
         while told < COUNT {
             if posted < COUNT {
-                match call!(rma job.ep, writedata((&raw const WORD).cast(), 8, null_mut(), posted, to, at, key, null_mut()))
-                {
-                    0 => posted += 1,
-                    AGAIN => {}
-                    code => return Err(format!("posting gave {}", code_name(code))),
-                }
+                posted += u64::from(accepted(words.write_data(posted))?);
             }
-            match job.tx.read() {
-                (1, _) => told += 1,
-                (AGAIN, _) => looks.again(),
-                (code, _) => return Err(format!("reading gave {}", code_name(code))),
+            match job.tx.look()? {
+                Some(End::Success(_)) => told += 1,
+                Some(End::Failure(error)) => return Err(format!("a failure: {}", error.err)),
+                None => looks.again(),
             }
         }
     } else {
@@ -185,6 +167,12 @@ fn events(job: &Job<'_>) -> Verdict {
 /// A job that threads share.
 struct Shared<'a>(&'a Job<'a>);
 
+impl Shared<'_> {
+    fn job(&self) -> &Job<'_> {
+        self.0
+    }
+}
+
 // SAFETY:
 // - the endpoint and its queue are opened with FI_THREAD_SAFE.
 unsafe impl Sync for Shared<'_> {}
@@ -194,41 +182,26 @@ fn threads(job: &Job<'_>) -> Verdict {
     let each = many(job.ctx, 20) as usize;
     let shared = Shared(job);
     let told = parking_lot::Mutex::new(vec![0u8; THREADS * each]);
-    let verdicts: Vec<Verdict> = std::thread::scope(|scope| {
-        let work = |thread: usize| {
-            let (shared, told) = (&shared, &told);
-            scope.spawn(move || -> Verdict {
-                static ONE: u64 = 1;
-                let job = shared.0;
-                let (to, at, key) = job.place(job.right(), 8);
-                for nth in 0..each {
-                    let context = cx(thread * each + nth);
-                    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
-                    // Each thread takes completions of any thread.
-                    if let (1, entry) = job.tx.read() {
-                        told.lock()[entry.op_context.addr()] += 1;
-                    }
-                }
-                Ok(())
-            })
-        };
-        let all: Vec<_> = (0..THREADS).map(work).collect();
-        all.into_iter()
-            .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
-            .collect()
-    });
-    verdicts.into_iter().collect::<Verdict>()?;
+    crate::kit::threads(THREADS, |thread| {
+        let job = shared.job();
+        for nth in 0..each {
+            let words = job.words(job.right(), 8).told(thread * each + nth);
+            job.post(|| words.add())?;
+            // Each thread takes completions of any thread.
+            if let (1, entry) = job.tx.read() {
+                told.lock()[entry.context()] += 1;
+            }
+        }
+        Ok(())
+    })?;
     let mut told = told.into_inner();
     let done: usize = told.iter().map(|n| usize::from(*n)).sum();
     for _ in done..THREADS * each {
-        told[job.tx.next()?.op_context.addr()] += 1;
+        told[job.tx.next()?.context()] += 1;
     }
-    ensure!(
-        told.iter().all(|n| *n == 1),
-        "how often each was told: {told:?}"
-    );
+    let once = told.iter().all(|n| *n == 1);
+    ensure!(once, "how often each was told: {told:?}");
     job.tx.is_empty()?;
     job.meet();
-    ensure_eq!(job.memory.get(8), (THREADS * each) as u64, "the sum");
-    Ok(())
+    job.memory.shows(8, (THREADS * each) as u64, "the sum")
 }

@@ -1,13 +1,12 @@
 //! Matching of messages to receives, and its time (fi_msg(3)).
 
 use super::kit::*;
-use super::message::{pattern, receive, send, send_and_wait};
-use super::station::Plan;
+use super::message::pattern;
 
 laws! {
     cut with(&Plan::DEFAULT, 256): "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],
         "a message longer than the buffer is a failure (FI_ETRUNC) with what was left out; the buffer is filled, what is behind it left alone";
-    sources: "msg.source", "fi_cq(3)", 3, [recv, cq_readfrom, av_remove],
+    sources with(&Plan::DEFAULT.caps(FI_MSG | FI_SOURCE), 256): "msg.source", "fi_cq(3)", 3, [recv, cq_readfrom, av_remove],
         "with FI_SOURCE a completion tells the sender's address; without an address FI_ADDR_NOTAVAIL";
     directed with(&Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV), 256): "msg.directed", "fi_msg(3)", 3, [recv, send],
         "with FI_DIRECTED_RECV a receive takes messages of the sender it names only";
@@ -34,36 +33,27 @@ laws! {
         "messages of several senders at once are all received, each once";
 }
 
-fn sources(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.caps(FI_MSG | FI_SOURCE), 256, |job| {
-        let hear = |expected: Option<u64>| -> Verdict {
-            let mut buffer = [0u8; 8];
-            receive(job, &mut buffer, 1)?;
-            let (mut entry, mut source) = (blank(), 7);
-            until("a message", || {
-                call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
-            })?;
-            // SAFETY:
-            // - valid memory; the provider writes it through a pointer.
-            let sender = u64::from_le_bytes(unsafe { (&raw const buffer).read_volatile() });
-            let expected = expected.unwrap_or(job.peer(sender as u32).address);
-            ensure_eq!(source, expected, "the source of a message from {sender}");
-            Ok(())
-        };
-        let own = u64::from(job.rank).to_le_bytes();
-        for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-            send_and_wait(job, rank, &own, 2)?;
-        }
-        hear(None)?;
-        hear(None)?;
-        job.meet();
-        let mut address = job.peer(job.left()).address;
-        if job.rank == 1 {
-            ok!(obj job.station.av, remove(&mut address, 1, 0));
-        }
-        send_and_wait(job, job.right(), &own, 2)?;
-        hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
-    })
+fn sources(job: &Job<'_>) -> Verdict {
+    let hear = |expected: Option<u64>| -> Verdict {
+        let mut buffer = [0u8; 8];
+        job.receive(&mut buffer, 1)?;
+        let (_, source) = job.rx.next_from()?;
+        let sender = u64_of(&current(&buffer));
+        let expected = expected.unwrap_or(job.peer(sender as u32).address);
+        equal!(source, expected, "the source of a message from {sender}")
+    };
+    let own = u64::from(job.rank).to_le_bytes();
+    for rank in (0..job.size).filter(|rank| *rank != job.rank) {
+        job.send_and_wait(rank, &own, 2)?;
+    }
+    hear(None)?;
+    hear(None)?;
+    job.meet();
+    if job.rank == 1 {
+        job.forget(job.peer(job.left()).address)?;
+    }
+    job.send_and_wait(job.right(), &own, 2)?;
+    hear((job.rank == 1).then_some(FI_ADDR_NOTAVAIL))
 }
 
 fn directed(job: &Job<'_>) -> Verdict {
@@ -71,9 +61,7 @@ fn directed(job: &Job<'_>) -> Verdict {
         if job.rank == 1 {
             pause(20);
         }
-        let own = u64::from(job.rank).to_le_bytes();
-        send_and_wait(job, 0, &own, 2)?;
-        return Ok(());
+        return job.send_and_wait(0, &u64::from(job.rank).to_le_bytes(), 2);
     }
     let mut buffers = [[0u8; 8]; 2];
     for (nth, buffer) in buffers.iter_mut().enumerate() {
@@ -83,9 +71,7 @@ fn directed(job: &Job<'_>) -> Verdict {
     }
     job.rx.next()?;
     job.rx.next()?;
-    // SAFETY:
-    // - valid memory; the provider writes it through a pointer.
-    let seen = unsafe { (&raw const buffers).read_volatile() };
+    let seen = current(&buffers);
     ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
     gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
     Ok(())
@@ -93,34 +79,28 @@ fn directed(job: &Job<'_>) -> Verdict {
 
 fn cancelled(job: &Job<'_>) -> Verdict {
     let (mut gone, mut kept) = ([0u8; 8], [0u8; 8]);
-    receive(job, &mut gone, 5)?;
-    receive(job, &mut kept, 6)?;
+    job.receive(&mut gone, 5)?;
+    job.receive(&mut kept, 6)?;
     ok!(obj job.ep, cancel(cx(5)));
     let error = job.rx.fails(FI_ECANCELED, "the receive")?;
-    let seen = (error.op_context.addr(), error.flags);
+    let seen = (error.context(), error.flags);
     ensure_eq!(seen, (5, FI_MSG | FI_RECV), "context and flags");
     gives!(FI_ENOENT, obj job.ep, cancel(cx(5)));
     gives!(FI_ENOENT, obj job.ep, cancel(cx(99)));
     ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
     ok!(obj job.ep, cancel(cx(8)));
     let error = job.rx.fails(FI_ECANCELED, "the tagged receive")?;
-    let seen = (error.op_context.addr(), error.flags);
+    let seen = (error.context(), error.flags);
     ensure_eq!(seen, (8, FI_TAGGED | FI_RECV), "context and flags");
     job.meet();
-    send(job, job.right(), &[9; 8], 7)?;
+    job.send(job.right(), &[9; 8], 7)?;
     job.rx.of(6)?;
     job.tx.of(7)?;
     gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
     // SAFETY:
     // - valid memory; the provider may write it through a pointer.
-    let seen = unsafe {
-        (
-            (&raw const gone).read_volatile(),
-            (&raw const kept).read_volatile(),
-        )
-    };
-    ensure_eq!(seen, ([0; 8], [9; 8]), "both buffers");
-    Ok(())
+    let seen = (current(&gone), current(&kept));
+    equal!(seen, ([0; 8], [9; 8]), "both buffers")
 }
 
 fn delivered(job: &Job<'_>) -> Verdict {
@@ -138,25 +118,21 @@ fn delivered(job: &Job<'_>) -> Verdict {
     } else {
         job.meet();
         let mut buffer = [0u8; 32];
-        receive(job, &mut buffer, 1)?;
+        job.receive(&mut buffer, 1)?;
         job.rx.of(1)?;
     }
     Ok(())
 }
 
 fn buffered(job: &Job<'_>) -> Verdict {
-    for nth in 0..8 {
-        let bytes = [nth as u8; 64];
-        send_and_wait(job, job.right(), &bytes, nth)?;
-    }
+    for_all(0..8, |nth| {
+        job.send_and_wait(job.right(), &[nth; 64], nth.into())
+    })?;
     job.meet();
-    for nth in 0..8 {
-        let mut buffer = [0u8; 64];
-        receive(job, &mut buffer, nth)?;
-        job.rx.of(nth)?;
-        same(&buffer, &[nth as u8; 64], "a message")?;
-    }
-    Ok(())
+    for_all(0..8, |nth| {
+        let seen = received(None, (job.ep, job.rx), 64)?;
+        same(&seen, &[nth; 64], "a message")
+    })
 }
 
 fn multi(job: &Job<'_>) -> Verdict {
@@ -172,7 +148,7 @@ fn multi(job: &Job<'_>) -> Verdict {
     job.meet();
     for nth in 0..6u8 {
         let sent = [nth + 1; 100];
-        send_and_wait(job, job.right(), &sent, 9)?;
+        job.send_and_wait(job.right(), &sent, 9)?;
         let entry = job.rx.of(4)?;
         ensure_eq!(entry.len, 100, "the length");
         let at = entry.buf.addr() - base.addr();
@@ -183,11 +159,7 @@ fn multi(job: &Job<'_>) -> Verdict {
         same(bytes, &[nth + 1; 100], "the message")?;
         let over = entry.flags & FI_MULTI_RECV != 0;
         // Five messages fit without gaps. Then the room is too small.
-        ensure_eq!(
-            over,
-            nth == 4,
-            "whether the buffer is given back with message {nth}"
-        );
+        ensure_eq!(over, nth == 4, "whether message {nth} is the last");
         if over {
             break;
         }
@@ -201,15 +173,14 @@ fn message(part: &libc::iovec, context: usize) -> fi_msg {
 }
 
 fn multi_selective(job: &Job<'_>) -> Verdict {
-    let buffer = Memory::new(256);
+    let buffer = Buffer::new(256);
     let part = iovec(buffer.base, 256);
     ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
     job.meet();
     for nth in 0..4u8 {
         let sent = [nth + 1; 64];
-        job.post(
-            || call!(msg job.ep, inject(sent.as_ptr().cast(), 64, job.peer(job.right()).address)),
-        )?;
+        let to = (job.ep, job.peer(job.right()).address);
+        job.post(|| inject_as(None, to, &sent))?;
     }
     let entry = job.rx.of(4)?;
     ensure_eq!(entry.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
@@ -217,7 +188,6 @@ fn multi_selective(job: &Job<'_>) -> Verdict {
     for nth in 0..4u8 {
         buffer.holds(64 * usize::from(nth), &[nth + 1; 64], "a message")?;
     }
-    buffer.free();
     Ok(())
 }
 
@@ -227,30 +197,26 @@ fn multi_order(job: &Job<'_>) -> Verdict {
     const EACH: usize = 8;
     if job.rank > 0 {
         for _ in 0..EACH {
-            send(job, 0, &[job.rank as u8; 64], 9)?;
+            job.send(0, &[job.rank as u8; 64], 9)?;
             job.tx.of(9)?;
         }
         return Ok(());
     }
     // The first buffer takes half of the messages, the second a quarter, and plain receives the rest.
-    let (buffers, plain) = (
-        [Memory::new(8 * 64), Memory::new(4 * 64)],
-        Memory::new(4 * 64),
-    );
+    let buffers = [Buffer::new(8 * 64), Buffer::new(4 * 64)];
+    let plain = Buffer::new(6 * 64);
     for (nth, buffer) in buffers.iter().enumerate() {
         let part = iovec(buffer.base, buffer.len);
         ok!(msg job.ep, recvmsg(&message(&part, nth), FI_MULTI_RECV));
     }
-    for nth in 0..4 {
-        ok!(msg job.ep, recv(plain.at(64 * nth).cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(2 + nth)));
-    }
+    receive_each(None, job.ep, (&plain, 64), 2..6)?;
     let mut seen = Vec::new();
     for nth in 0..2 * EACH {
         let entry = job.rx.next()?;
         ensure_eq!(entry.len, 64, "the length");
         let over = entry.flags & FI_MULTI_RECV != 0;
         ensure_eq!(over, nth == 7 || nth == 11, "message {nth}: the flag");
-        seen.push(entry.op_context.addr());
+        seen.push(entry.context());
     }
     let expected = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 3, 4, 5];
     ensure_eq!(seen, expected, "who took the messages");
@@ -260,7 +226,6 @@ fn multi_order(job: &Job<'_>) -> Verdict {
         .flat_map(|memory| memory.load(0, memory.len));
     let from_one = all.filter(|byte| *byte == 1).count();
     ensure_eq!(from_one, EACH * 64, "the bytes of the first sender");
-    buffers.into_iter().chain([plain]).for_each(Memory::free);
     Ok(())
 }
 
@@ -270,14 +235,12 @@ fn multi_unexpected(job: &Job<'_>) -> Verdict {
         .zip(lens)
         .map(|(nth, len)| pattern(nth, len))
         .collect();
-    for bytes in &sent {
-        send(job, job.right(), bytes, 9)?;
-    }
+    for_all(&sent, |bytes| job.send(job.right(), bytes, 9))?;
     job.meet();
-    let buffer = Memory::new(420_000);
+    let buffer = Buffer::new(420_000);
     let (mut last, part) = ([0u8; 40], iovec(buffer.base, 420_000));
     ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
-    receive(job, &mut last, 5)?;
+    job.receive(&mut last, 5)?;
     let (mut fitting, mut given_back, mut next) = (0, false, false);
     while !(given_back && next) {
         // Receives may complete in another order. A failure is reported before earlier successes, so it does not give the buffer back.
@@ -291,7 +254,7 @@ fn multi_unexpected(job: &Job<'_>) -> Verdict {
             std::thread::yield_now();
             continue;
         }
-        if entry.op_context.addr() == 5 {
+        if entry.context() == 5 {
             next = true;
             continue;
         }
@@ -306,48 +269,43 @@ fn multi_unexpected(job: &Job<'_>) -> Verdict {
     }
     ensure_eq!(fitting, 5, "messages in the buffer when it is given back");
     same(&last, &sent[6], "the one after them")?;
-    job.tx.successes_of(9, lens)?;
-    buffer.free();
-    Ok(())
+    job.tx.successes_of(9, lens)
 }
 
 fn multi_cancelled(job: &Job<'_>) -> Verdict {
-    let (buffer, plain) = (Memory::new(256), Memory::new(64));
+    let (buffer, plain) = (Buffer::new(256), Buffer::new(64));
     let part = iovec(buffer.base, 256);
     for used in [false, true] {
         ok!(msg job.ep, recvmsg(&message(&part, 4), FI_MULTI_RECV));
         job.meet();
         if used {
-            send(job, job.right(), &[1; 64], 9)?;
+            job.send(job.right(), &[1; 64], 9)?;
             job.tx.of(9)?;
             ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
         }
         ok!(obj job.ep, cancel(cx(4)));
-        let error = job.rx.fails(FI_ECANCELED, "the buffer")?;
-        ensure_eq!(error.op_context.addr(), 4, "the context");
+        let error = job.rx.fails_of(4, FI_ECANCELED, "the buffer")?;
         ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
         gives!(FI_ENOENT, obj job.ep, cancel(cx(4)));
         job.meet();
         buffer.fill(7);
-        send(job, job.right(), &[2; 64], 9)?;
+        job.send(job.right(), &[2; 64], 9)?;
         job.tx.of(9)?;
         ok!(msg job.ep, recv(plain.base.cast(), 64, null_mut(), FI_ADDR_UNSPEC, cx(5)));
         job.rx.of(5)?;
         plain.holds(0, &[2; 64], "the message")?;
         buffer.holds(0, &[7; 256], "the buffer")?;
     }
-    buffer.free();
-    plain.free();
     Ok(())
 }
 
 fn transmit_complete(job: &Job<'_>) -> Verdict {
-    let buffer = Memory::new(8);
+    let buffer = Buffer::new(8);
     let part = iovec(buffer.base, 8);
     let tagged = tagged_msg(&part, FI_ADDR_UNSPEC, 5, cx(2));
     let to = job.peer(job.right()).address;
     ok!(msg job.ep, recvmsg(&message(&part, 1), FI_TRANSMIT_COMPLETE));
-    job.post(|| call!(msg job.ep, inject([1u8; 8].as_ptr().cast(), 8, to)))?;
+    job.post(|| inject_as(None, (job.ep, to), &[1; 8]))?;
     job.rx.of(1)?;
     ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
     job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
@@ -355,43 +313,36 @@ fn transmit_complete(job: &Job<'_>) -> Verdict {
     let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
     ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
     ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
-    job.post(|| call!(msg job.ep, inject([3u8; 8].as_ptr().cast(), 8, to)))?;
+    job.post(|| inject_as(None, (job.ep, to), &[3; 8]))?;
     job.rx.of(3)?;
     buffer.holds(0, &[3; 8], "the message")?;
-    buffer.free();
     let mut hints = Plan::DEFAULT.hints();
     hints.receive().op_flags = FI_TRANSMIT_COMPLETE;
-    let info = super::library::getinfo(version(1, 17), 0, Some(&hints));
-    ensure!(info.is_ok(), "the flag as one of the receiving side");
-    Ok(())
+    super::library::offered(&hints).map(drop)
 }
 
 fn many_senders(job: &Job<'_>) -> Verdict {
     let (each, others) = (many(job.ctx, 8), u64::from(job.size) - 1);
-    let mut received = vec![0u64; (each * others) as usize];
-    for (nth, word) in received.iter_mut().enumerate() {
-        let base = (&raw mut *word).cast();
-        ok!(msg job.ep, recv(base, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
-    }
+    let all = (each * others) as usize;
+    let room = Buffer::new(8 * all);
+    receive_each(None, job.ep, (&room, 8), 0..all)?;
     let words: Vec<[u8; 8]> = (0..each)
         .map(|nth| (u64::from(job.rank) << 32 | nth).to_le_bytes())
         .collect();
     for word in &words {
         for rank in (0..job.size).filter(|rank| *rank != job.rank) {
-            send(job, rank, word, 0)?;
+            job.send(rank, word, 0)?;
         }
         job.tx.successes(0..others)?;
     }
     job.rx.successes(0..each * others)?;
+    let mut received: Vec<u64> = (0..all).map(|nth| room.get(8 * nth)).collect();
     received.sort_unstable();
-    let ranks = (0..job.size)
-        .filter(|rank| *rank != job.rank)
-        .map(u64::from);
+    let ranks = (0..job.size).filter(|rank| *rank != job.rank);
     let expected: Vec<u64> = ranks
-        .flat_map(|rank| (0..each).map(move |nth| rank << 32 | nth))
+        .flat_map(|rank| (0..each).map(move |nth| u64::from(rank) << 32 | nth))
         .collect();
-    ensure_eq!(received, expected, "all messages");
-    Ok(())
+    equal!(received, expected, "all messages")
 }
 
 fn cut(job: &Job<'_>) -> Verdict {
@@ -399,16 +350,16 @@ fn cut(job: &Job<'_>) -> Verdict {
         for early in [true, false] {
             let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
             if early {
-                receive(job, &mut buffer[..room], 4)?;
+                job.receive(&mut buffer[..room], 4)?;
                 job.meet();
             }
-            send(job, job.right(), &bytes, 6)?;
+            job.send(job.right(), &bytes, 6)?;
             if !early {
                 job.meet();
-                receive(job, &mut buffer[..room], 4)?;
+                job.receive(&mut buffer[..room], 4)?;
             }
             let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-            let seen = (error.op_context.addr(), error.len, error.olen);
+            let seen = (error.context(), error.len, error.olen);
             ensure_eq!(seen, (4, room, len - room), "context, length and excess");
             same(&buffer[..room], &bytes[..room], "the beginning")?;
             same(&buffer[room..], &[0xab; 16], "what is behind it")?;

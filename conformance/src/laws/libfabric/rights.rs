@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::memory::{add, exchanged, register};
-use super::station::{Plan, Registered, close};
 
 laws! {
     rights with(&Plan::DEFAULT, 256): "mr.rights", "fi_atomic(3) §4.3, §4.4", 2, [mr_reg, atomic, fetch_atomic, compare_atomic, write, read],
@@ -23,35 +22,22 @@ fn rights(job: &Job<'_>) -> Verdict {
         (FI_REMOTE_READ | FI_REMOTE_WRITE, true, true),
         (FI_READ | FI_WRITE | FI_SEND | FI_RECV, false, false),
     ] {
-        let memory = Memory::new(256);
+        let memory = Buffer::new(256);
         memory.set(8, 11);
-        let region = register(job, memory, access, 500 + access, 0)?;
+        let region = register(job, *memory, access, 500 + access, 0)?;
         let (key, base) = exchanged(job, region);
-        let (at, none) = (base + 8, null_mut());
         let (operand, mut result) = (5u64, 77u64);
-        let (o, r) = ((&raw const operand).cast(), (&raw mut result).cast());
-        for (what, allowed) in [
-            ("fi_atomic", writes),
-            ("reading atomically", reads),
-            ("fi_fetch_atomic", reads && writes),
-            ("fi_compare_atomic", reads && writes),
-            ("fi_read", reads),
-            ("fi_write", writes),
+        let words = Words::new(job.ep, (to, base + 8, key)).from(&operand);
+        let words = words.into(&mut result);
+        for (what, operation, allowed) in [
+            ("fi_atomic", Words::add as Operation, writes),
+            ("reading atomically", Words::load, reads),
+            ("fi_fetch_atomic", Words::fetch_add, reads && writes),
+            ("fi_compare_atomic", Words::swap, reads && writes),
+            ("fi_read", Words::read, reads),
+            ("fi_write", |words| words.behind(8).write(), writes),
         ] {
-            job.post(|| match what {
-                "fi_atomic" => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)),
-                "reading atomically" => {
-                    call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, READ, none))
-                }
-                "fi_fetch_atomic" => {
-                    call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none))
-                }
-                "fi_compare_atomic" => {
-                    call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, key, UINT64, CSWAP, none))
-                }
-                "fi_read" => call!(rma job.ep, read(r, 8, none, to, at, key, none)),
-                _ => call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)),
-            })?;
+            job.post(|| operation(&words))?;
             match allowed {
                 true => drop(job.tx.next().map_err(|text| format!("{what}: {text}"))?),
                 false => drop(job.tx.fails(FI_EACCES, what)?),
@@ -61,9 +47,7 @@ fn rights(job: &Job<'_>) -> Verdict {
                 (true, false) => 11,
                 _ => 77,
             };
-            // SAFETY:
-            // - the local word, which the provider writes through a pointer.
-            let seen = unsafe { r.cast::<u64>().read_volatile() };
+            let seen = current(&result);
             let right = what != "reading atomically" || seen == before;
             ensure!(right, "rights {access:#x}: {seen} is read");
         }
@@ -75,86 +59,63 @@ fn rights(job: &Job<'_>) -> Verdict {
         };
         ensure_eq!(memory.get(8), expected, "rights {access:#x}: the memory");
         let left = if writes { 5 } else { 0 };
-        memory.shows(
-            16,
-            left,
-            format!("rights {access:#x}: what fi_write leaves"),
-        )?;
+        let what = format!("rights {access:#x}: what fi_write leaves");
+        memory.shows(16, left, what)?;
         close(region.mr)?;
-        memory.free();
     }
     job.tx.is_empty()
 }
 
 fn nothing_allowed(job: &Job<'_>) -> Verdict {
-    let memory = Memory::new(256);
-    let region = register(job, memory, 0, 3, 0)?;
+    let memory = Buffer::new(256);
+    let region = register(job, *memory, 0, 3, 0)?;
     let (key, base) = exchanged(job, region);
-    let (to, one, none) = (job.peer(job.right()).address, 1u64, null_mut());
-    let mut result = 0u64;
-    job.fails(FI_EACCES, "fi_atomic", || call!(atomic job.ep, write((&raw const one).cast(), 1, none, to, base, key, UINT64, SUM, none)))?;
-    job.fails(FI_EACCES, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(null_mut(), 1, none, (&raw mut result).cast(), none, to, base, key, UINT64, READ, none)))?;
+    let (to, mut result) = (job.peer(job.right()).address, 0u64);
+    let words = Words::new(job.ep, (to, base, key)).into(&mut result);
+    job.fails(FI_EACCES, "fi_atomic", || words.add())?;
+    job.fails(FI_EACCES, "fi_fetch_atomic", || words.load())?;
     job.meet();
     memory.holds(0, &[0; 256], "the memory")?;
-    close(region.mr)?;
-    memory.free();
-    Ok(())
+    close(region.mr)
 }
 
 fn closed(job: &Job<'_>) -> Verdict {
-    let memory = Memory::new(256);
-    let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 900, 0)?;
+    let memory = Buffer::new(256);
+    let region = register(job, *memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 900, 0)?;
     let (key, base) = exchanged(job, region);
     add(job, base + 8, key, 4)?;
     job.meet();
     close(region.mr)?;
     job.meet();
-    let (to, one, mut result, none) = (job.peer(job.right()).address, 1u64, 5u64, null_mut());
-    let (o, r) = ((&raw const one).cast(), (&raw mut result).cast());
-    job.fails(
-        FI_ENOKEY,
-        "fi_atomic",
-        || call!(atomic job.ep, write(o, 1, none, to, base + 8, key, UINT64, SUM, none)),
-    )?;
-    job.fails(FI_ENOKEY, "fi_fetch_atomic", || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, base + 8, key, UINT64, SUM, none)))?;
-    job.fails(
-        FI_ENOKEY,
-        "fi_write",
-        || call!(rma job.ep, write(o, 8, none, to, base + 8, key, none)),
-    )?;
-    job.fails(
-        FI_ENOKEY,
-        "fi_read",
-        || call!(rma job.ep, read(r, 8, none, to, base + 8, key, none)),
-    )?;
+    let (to, mut result) = (job.peer(job.right()).address, 5u64);
+    let words = Words::new(job.ep, (to, base + 8, key)).into(&mut result);
+    for (what, operation) in [
+        ("fi_atomic", Words::add as Operation),
+        ("fi_fetch_atomic", Words::fetch_add),
+        ("fi_write", Words::write),
+        ("fi_read", Words::read),
+    ] {
+        job.fails(FI_ENOKEY, what, || operation(&words))?;
+    }
     job.meet();
     ensure_eq!((memory.get(8), result), (4, 5), "the memory and the result");
-    memory.free();
     // Other regions are unaffected.
     job.fetch(job.right(), 8, SUM, 1).map(drop)
 }
 
 fn again(job: &Job<'_>) -> Verdict {
-    let memory = [Memory::new(256), Memory::new(512)];
-    let mut last: Option<(Registered, Memory)> = None;
+    let memory = [Buffer::new(256), Buffer::new(512)];
     for round in 0..20usize {
-        let now = memory[round % 2];
-        if let Some((region, _)) = last {
-            close(region.mr)?;
-        }
+        let now = *memory[round % 2];
         let region = register(job, now, FI_REMOTE_READ | FI_REMOTE_WRITE, 77, round % 3)?;
-        last = Some((region, now));
         job.meet();
         let before = add(job, 16, 77, 1)?;
         ensure_eq!(before, round as u64 / 2, "the memory of round {round}");
         job.meet();
-    }
-    if let Some((region, _)) = last {
         close(region.mr)?;
     }
     let seen = (memory[0].get(16), memory[1].get(16));
     ensure_eq!(seen, (10, 10), "both memories");
     job.meet();
-    memory.into_iter().for_each(Memory::free);
     Ok(())
 }

@@ -1,9 +1,6 @@
 //! Reads and writes of remote memory (fi_rma(3)), and bindings of regions (fi_mr(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     lengths with(&Plan::DEFAULT, 2 << 20): "rma.lengths", "fi_rma(3)", 2, [write, read],
@@ -40,57 +37,35 @@ fn lengths(job: &Job<'_>) -> Verdict {
 }
 
 fn local(buffer: &mut [u8], lens: &[usize]) -> Vec<libc::iovec> {
-    let base = buffer.as_mut_ptr();
-    let mut at = 0;
-    let mut list = Vec::new();
-    for len in lens {
-        list.push(iovec(base.wrapping_add(at), *len));
-        at += len;
-    }
-    list
+    let mut at = buffer.as_mut_ptr();
+    let mut piece = |len: &usize| {
+        at = at.wrapping_add(*len);
+        iovec(at.wrapping_sub(*len), *len)
+    };
+    lens.iter().map(&mut piece).collect()
 }
 
 fn vectors(job: &Job<'_>) -> Verdict {
     let (to, at, key) = job.place(job.right(), 0);
     let mut random = job.ctx.random(job.rank.into());
     let here = [100, 0, 1, 299, 1000];
-    let there = [(4000usize, 700usize), (50, 1), (800, 0), (900, 699)];
-    let remote: Vec<fi_rma_iov> = there
-        .iter()
-        .map(|(offset, len)| fi_rma_iov {
-            addr: at + *offset as u64,
-            len: *len,
-            key,
-        })
-        .collect();
+    let there = [(4000, 700), (50, 1), (800, 0), (900, 699)];
+    let remote = there.map(|(offset, len)| fi_rma_iov {
+        addr: at + offset,
+        len,
+        key,
+    });
     for round in 0..4 {
         let (mut bytes, mut back) = (random_bytes(&mut random, 1400), vec![0u8; 1400]);
         let (out, into) = (local(&mut bytes, &here), local(&mut back, &[1, 1399]));
         let message = |list: &[libc::iovec], context| fi_msg_rma {
-            msg_iov: list.as_ptr(),
-            desc: null_mut(),
             iov_count: list.len(),
-            addr: to,
-            rma_iov: remote.as_ptr(),
             rma_iov_count: remote.len(),
-            context: cx(context),
-            data: 0,
+            ..rma_msg(&list[0], to, &remote[0], cx(context))
         };
         let expected = if round % 2 == 0 {
-            ensure_eq!(
-                job.done(|| call!(rma job.ep, writemsg(&message(&out, 3), 0)))?
-                    .op_context
-                    .addr(),
-                3,
-                "the context"
-            );
-            ensure_eq!(
-                job.done(|| call!(rma job.ep, readmsg(&message(&into, 4), 0)))?
-                    .op_context
-                    .addr(),
-                4,
-                "the context"
-            );
+            job.told(3, || call!(rma job.ep, writemsg(&message(&out, 3), 0)))?;
+            job.told(4, || call!(rma job.ep, readmsg(&message(&into, 4), 0)))?;
             job.read(job.right(), 4000, 700)?
         } else {
             job.done(|| call!(rma job.ep, writev(out.as_ptr(), null_mut(), out.len(), to, at + 100, key, cx(5))))?;
@@ -108,16 +83,7 @@ fn unequal(job: &Job<'_>) -> Verdict {
     let mut bytes = [7u8; 64];
     let list = local(&mut bytes, &[64]);
     let remote = fi_rma_iov { addr, len: 65, key };
-    let msg = fi_msg_rma {
-        msg_iov: list.as_ptr(),
-        desc: null_mut(),
-        iov_count: 1,
-        addr: to,
-        rma_iov: &remote,
-        rma_iov_count: 1,
-        context: null_mut(),
-        data: 0,
-    };
+    let msg = rma_msg(&list[0], to, &remote, null_mut());
     gives!(FI_EINVAL, rma job.ep, writemsg(&msg, 0));
     gives!(FI_EINVAL, rma job.ep, readmsg(&msg, 0));
     gives!(FI_EINVAL, rma job.ep, writemsg(&fi_msg_rma { rma_iov_count: 0, ..msg }, 0));
@@ -138,11 +104,8 @@ fn injected(job: &Job<'_>) -> Verdict {
         job.post(|| call!(rma job.ep, inject(base.cast(), 8, to, addr, key)))?;
         job.post(|| call!(rma job.ep, injectdata(base.wrapping_add(1).cast(), 8, nth, to, addr + 8, key)))?;
         let part = iovec(base.wrapping_add(2), 8);
-        let mut remote = fi_rma_iov {
-            addr: addr + 16,
-            len: 8,
-            key,
-        };
+        let (addr, len) = (addr + 16, 8);
+        let mut remote = fi_rma_iov { addr, len, key };
         let msg = rma_msg(&part, to, &remote, cx(2));
         job.post(|| call!(rma job.ep, writemsg(&msg, FI_INJECT)))?;
         words = [u64::MAX; 3];
@@ -189,8 +152,7 @@ fn data(job: &Job<'_>) -> Verdict {
         let expected = (data, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
         ensure_eq!((entry.data, entry.flags), expected, "data and flags");
         if nth % 3 < 2 {
-            job.memory
-                .holds(0, &bytes, "the bytes when their data have come")?;
+            job.memory.holds(0, &bytes, "the bytes with their data")?;
         }
         job.tx.of(2)?;
         job.told(2, || call!(rma job.ep, readmsg(&alone, 0)))?;
@@ -206,6 +168,5 @@ fn regions(job: &Job<'_>) -> Verdict {
     ok!(fid mr, control(FI_ENABLE, null_mut()));
     gives!(FI_EINVAL, fid mr, bind(null_mut(), 0));
     gives!(FI_ENOSYS, fid mr, bind(domain.cast(), 0));
-    ensure_eq!(job.fetch(0, 8, SUM, 1)?, 0, "the word");
-    Ok(())
+    equal!(job.fetch(0, 8, SUM, 1)?, 0, "the word")
 }

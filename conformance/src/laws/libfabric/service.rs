@@ -4,7 +4,6 @@ use std::ffi::{CString, c_char};
 
 use super::kit::*;
 use super::library::getinfo_at;
-use super::station::{Plan, Station, close};
 
 laws! {
     talk: "service.talk", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, send, recv, write] + one_host,
@@ -51,24 +50,30 @@ fn side(service: &CString, plan: &Plan<'_>, server: bool, format: u32) -> Result
 
 /// Receives 8 bytes from any sender.
 fn hear(station: &Station, expected: &[u8; 8]) -> Verdict {
-    let word = Memory::new(8);
-    ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
-    station.rx.of(2)?;
-    word.holds(0, expected, "what was received")?;
-    word.free();
-    Ok(())
+    let seen = received(None, (station.ep, station.rx), 8)?;
+    same(&seen, expected, "what was received")
 }
 
 /// Sends 8 bytes; retries until the endpoint accepts them.
 fn say(station: &Station, to: u64, bytes: &[u8; 8]) -> Verdict {
-    let mut code = AGAIN;
-    until("the endpoint", || {
+    let send = || send_as(None, (station.ep, to), bytes, 1);
+    post(send, || {
         station.tx.progress();
-        code = call!(msg station.ep, send(bytes.as_ptr().cast(), 8, null_mut(), to, cx(1)));
-        code != AGAIN
+        Ok(())
     })?;
-    ensure_eq!(code, 0, "fi_send gave {}", code_name(code));
     station.tx.of(1).map(drop)
+}
+
+/// As [`say`], to the endpoint whose name a rank has published.
+fn say_to(station: &Station, told: Option<Vec<u8>>, bytes: &[u8; 8]) -> Verdict {
+    say(station, station.insert(&told.unwrap_or_default())?, bytes)
+}
+
+/// Opens an endpoint for the service. Returns the code, too.
+fn attempt(station: &Station) -> (c_int, *mut fid_ep) {
+    let mut ep = null_mut();
+    let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+    (code, ep)
 }
 
 fn talk(ctx: &Ctx) -> Verdict {
@@ -77,8 +82,8 @@ fn talk(ctx: &Ctx) -> Verdict {
         let server = ctx.rank == 0;
         let mut station = side(&service, &plan, server, FI_FORMAT_UNSPEC)?;
         let ends = (station.info.end(true), station.info.end(false));
-        let memory = Memory::new(256);
-        let registered = station.register(memory, 7 + u64::from(ctx.rank))?;
+        let memory = Buffer::new(256);
+        let registered = station.register(*memory, 7 + u64::from(ctx.rank))?;
         if server {
             ensure_eq!(ends.1.len(), 0, "the server's destination");
             if !server_first {
@@ -94,12 +99,8 @@ fn talk(ctx: &Ctx) -> Verdict {
             ctx.tell(&[&ends.0[..], region.as_flattened()].concat());
             ctx.sync();
             // The client sends its name.
-            let name = Memory::new(NAME);
-            ok!(msg station.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, cx(5)));
-            station.rx.of(5)?;
-            let client = station.insert(&name.load(0, NAME))?;
-            say(&station, client, b"welcome!")?;
-            name.free();
+            let name = received(None, (station.ep, station.rx), NAME)?;
+            say(&station, station.insert(&name)?, b"welcome!")?;
         } else {
             station.ep = station.enabled(&plan)?;
             if server_first {
@@ -110,27 +111,19 @@ fn talk(ctx: &Ctx) -> Verdict {
             ok!(obj station.av, lookup(to, seen.as_mut_ptr().cast(), &mut len));
             ensure_eq!(seen.to_vec(), ends.1, "what fi_av_lookup gives");
             let name = station.name()?;
-            let send =
-                || call!(msg station.ep, send(name.as_ptr().cast(), NAME, null_mut(), to, cx(6)));
+            let send = || send_as(None, (station.ep, to), &name, 6);
             if !server_first {
                 ensure_eq!(send(), AGAIN, "a message before there is a server");
                 ctx.sync();
             }
-            let mut code = AGAIN;
-            until("the server", || {
-                code = send();
-                code != AGAIN
-            })?;
-            ensure_eq!(code, 0, "fi_send gave {}", code_name(code));
+            post(send, || Ok(()))?;
             station.tx.of(6)?;
             ctx.sync();
             hear(&station, b"welcome!")?;
             let told = ctx.told(0).unwrap_or_default();
             let found = told[..NAME].to_vec();
             ensure_eq!(found, ends.1, "the server's source and the destination");
-            let word =
-                |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
-            let (key, base) = (word(NAME), word(NAME + 8));
+            let (key, base) = (u64_of(&told[NAME..]), u64_of(&told[NAME + 8..]));
             ok!(rma station.ep, write(b"written!".as_ptr().cast(), 8, null_mut(), to, base, key, cx(9)));
             station.tx.of(9)?;
         }
@@ -140,7 +133,6 @@ fn talk(ctx: &Ctx) -> Verdict {
         }
         close(registered.mr)?;
         station.close()?;
-        memory.free();
         ctx.sync();
     }
     Ok(())
@@ -156,8 +148,7 @@ fn sources(ctx: &Ctx) -> Verdict {
     }
     ctx.sync();
     if ctx.rank == 0 {
-        let client = station.insert(&ctx.told(1).unwrap_or_default())?;
-        say(&station, client, b"who am I")?;
+        say_to(&station, ctx.told(1), b"who am I")?;
     } else {
         let mut address = 77;
         let (node, missing) = (c"localhost".as_ptr(), c"192.0.2.1".as_ptr());
@@ -168,14 +159,10 @@ fn sources(ctx: &Ctx) -> Verdict {
         let count = call!(obj av, insertsvc(missing, service.as_ptr(), &mut other, 0, null_mut()));
         let wanted = (0, FI_ADDR_NOTAVAIL);
         ensure_eq!((count, other), wanted, "fi_av_insertsvc of another machine");
-        let word = Memory::new(8);
-        ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
-        let (mut entry, mut source) = (blank(), 7);
-        until("a message", || {
-            call!(obj station.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
-        })?;
+        let word = Buffer::new(8);
+        receive_each(None, station.ep, (&word, 8), [0])?;
+        let (_, source) = station.rx.next_from()?;
         ensure_eq!(source, address, "the message's source");
-        word.free();
     }
     ctx.sync();
     station.close()
@@ -185,8 +172,7 @@ fn taken(ctx: &Ctx) -> Verdict {
     let (service, plan) = (service(ctx), Plan::DEFAULT);
     let station = side(&service, &plan, true, FI_FORMAT_UNSPEC)?;
     let refused = || -> Verdict {
-        let mut ep: *mut fid_ep = null_mut();
-        let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+        let (code, ep) = attempt(&station);
         let expected = -libc::EADDRINUSE;
         ensure_eq!(code, expected, "an endpoint for a service that is taken");
         ensure!(ep.is_null(), "an endpoint");
@@ -237,8 +223,7 @@ fn name(ctx: &Ctx) -> Verdict {
         hear(&station, b"found it")?;
     } else {
         ctx.sync();
-        let mut ep: *mut fid_ep = null_mut();
-        let code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
+        let (code, ep) = attempt(&station);
         if code == 0 {
             close(ep)?;
         } else {
@@ -247,8 +232,7 @@ fn name(ctx: &Ctx) -> Verdict {
             station = side(&service, &plan, false, FI_FORMAT_UNSPEC)?;
         }
         station.ep = station.enabled(&plan)?;
-        let to = station.insert(&ctx.told(0).unwrap_or_default())?;
-        say(&station, to, b"found it")?;
+        say_to(&station, ctx.told(0), b"found it")?;
     }
     ctx.sync();
     station.close()
@@ -275,8 +259,7 @@ fn again(ctx: &Ctx) -> Verdict {
         let mut to = station.insert(&name)?;
         say(&station, to, &[round; 8])?;
         ctx.sync();
-        let bytes = [9u8; 8];
-        ok!(msg station.ep, send(bytes.as_ptr().cast(), 8, null_mut(), to, cx(1)));
+        ensure_eq!(send_as(None, (station.ep, to), &[9; 8], 1), 0, "fi_send");
         station.tx.error()?;
         ok!(obj station.av, remove(&mut to, 1, 0));
         ctx.sync();
@@ -294,11 +277,8 @@ fn left(ctx: &Ctx) -> Verdict {
     }
     ctx.sync();
     if ctx.rank == 0 {
-        let mut ep: *mut fid_ep = null_mut();
-        let mut code = 0;
-        until("the service", || {
-            code = call!(obj station.domain, endpoint(station.info.raw(), &mut ep, null_mut()));
-            code != -libc::EADDRINUSE
+        let (code, ep) = found("the service", || {
+            Ok(Some(attempt(&station)).filter(|(code, _)| *code != -libc::EADDRINUSE))
         })?;
         ensure_eq!(code, 0, "an endpoint");
         close(ep)?;
@@ -318,11 +298,8 @@ fn texts(ctx: &Ctx) -> Verdict {
     let name = &name[..len];
     let found = name.iter().position(|byte| *byte == 0);
     ensure_eq!(found, Some(len - 1), "the end of the text");
-    ensure!(
-        name.starts_with(b"fi_unipgas://"),
-        "{:?}",
-        String::from_utf8_lossy(name)
-    );
+    let text = String::from_utf8_lossy(name);
+    ensure!(text.starts_with("fi_unipgas://"), "{text:?}");
     if server {
         ensure_eq!(name, &ends.0[..], "the server's name and its source");
     } else {
@@ -341,11 +318,8 @@ fn texts(ctx: &Ctx) -> Verdict {
     let mut addresses = [77u64; 3];
     let list = [&both[0][..], &both[1][..], b"fi_shm://7\0"].concat();
     let count = call!(obj station.av, insert(list.as_ptr().cast(), 3, addresses.as_mut_ptr(), 0, null_mut()));
-    ensure_eq!(
-        (count, addresses[2]),
-        (2, FI_ADDR_NOTAVAIL),
-        "fi_av_insert of three texts, one of them another provider's"
-    );
+    let what = "fi_av_insert of three texts, one of them another provider's";
+    ensure_eq!((count, addresses[2]), (2, FI_ADDR_NOTAVAIL), "{what}");
     for (address, name) in addresses.into_iter().zip(&both) {
         let (mut seen, mut len) = ([1u8; 128], 128);
         ok!(obj station.av, lookup(address, seen.as_mut_ptr().cast(), &mut len));
@@ -356,13 +330,11 @@ fn texts(ctx: &Ctx) -> Verdict {
         ensure_eq!(&text[..len], &name[..], "what fi_av_straddr gives");
     }
     let other = addresses[1 - ctx.rank as usize];
-    let word = Memory::new(8);
-    ok!(tagged station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, 4, 0, cx(2)));
-    ok!(tagged station.ep, send(b"as texts".as_ptr().cast(), 8, null_mut(), other, 4, cx(1)));
+    let code = send_as(Some(4), (station.ep, other), b"as texts", 1);
+    ensure_eq!(code, 0, "fi_tsend");
+    let seen = received(Some(4), (station.ep, station.rx), 8)?;
     station.tx.of(1)?;
-    station.rx.of(2)?;
-    word.holds(0, b"as texts", "the message")?;
+    same(&seen, b"as texts", "the message")?;
     ctx.sync();
-    word.free();
     station.close()
 }

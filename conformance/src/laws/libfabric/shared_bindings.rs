@@ -1,12 +1,9 @@
 //! Bindings of shared contexts, and refused bindings (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
-use std::ptr::null;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::shared::message;
 use super::srx::*;
-use super::station::{Plan, av_attr, close, name_of, open_queue};
 
 laws! {
     left with(&Plan::DEFAULT, 256): "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
@@ -23,7 +20,7 @@ fn left(job: &Job<'_>) -> Verdict {
     if job.rank > 0 {
         for _ in 0..3 {
             job.meet();
-            let to = job.station.insert(&job.ctx.told(0).unwrap_or_default())?;
+            let to = job.known(0)?;
             send(job, to, &[7; 8])?;
             job.tx.of(1)?;
             // No receive takes this second message.
@@ -34,7 +31,7 @@ fn left(job: &Job<'_>) -> Verdict {
         return Ok(());
     }
     let mut shared = Shared::open(job, &Plan::DEFAULT, 3)?;
-    let buffer = Memory::new(24);
+    let buffer = Buffer::new(24);
     shared.receive(buffer.base, 8, 0)?;
     for nth in 0..3 {
         let own = shared.endpoints.remove(0);
@@ -46,15 +43,11 @@ fn left(job: &Job<'_>) -> Verdict {
         for _ in 0..100 {
             own.rx.progress();
         }
-        close(own.ep)?;
-        close(own.rx.0)?;
-        close(own.counter)?;
+        own.close()?;
         // Messages of the closed endpoint are gone. The next receive waits for the other endpoints.
         shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
     }
-    close(shared.srx)?;
-    buffer.free();
-    Ok(())
+    close(shared.srx)
 }
 
 fn wrong(job: &Job<'_>) -> Verdict {
@@ -118,8 +111,7 @@ fn wrong(job: &Job<'_>) -> Verdict {
     gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
 
     // Endpoints of one shared context use the same vector.
-    let mut av = null_mut();
-    ok!(obj domain, av_open(&mut av_attr(FI_AV_TABLE, 0), &mut av, none));
+    let av = vector(&job.station, FI_AV_TABLE, 0)?;
     let stranger = bare(job, &mut asked, av)?;
     ok!(fid stranger, bind(srx.cast(), 0));
     ok!(fid stranger, bind(stx.cast(), 0));
@@ -127,9 +119,8 @@ fn wrong(job: &Job<'_>) -> Verdict {
     close(stranger)?;
     close(av)?;
 
-    let other = super::station::Station::without_endpoint(&Plan::DEFAULT)?;
-    let mut foreign: *mut fid_ep = null_mut();
-    ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
+    let other = Station::without_endpoint(&Plan::DEFAULT)?;
+    let foreign: *mut fid_ep = open!(obj other.domain, srx_ctx(null_mut()));
     let apart = bare(job, &mut asked, job.station.av)?;
     gives!(FI_EDOMAIN, fid apart, bind(foreign.cast(), 0));
     gives!(FI_EBUSY, fid other.domain, close());
@@ -142,65 +133,49 @@ fn wrong(job: &Job<'_>) -> Verdict {
 }
 
 fn transmits(job: &Job<'_>) -> Verdict {
+    const EACH: usize = 5;
     let mut asked = info(&Plan::DEFAULT, true, false)?;
-    let (mut stx, none): (*mut fid_stx, _) = (null_mut(), null_mut());
-    ok!(obj job.station.domain, stx_ctx(asked.transmit(), &mut stx, none));
-    let each = 5;
-    let mut own = Vec::new();
+    let stx: *mut fid_stx = open!(obj job.station.domain, stx_ctx(asked.transmit()));
+    let mut endpoints = Vec::new();
     for _ in 0..3 {
-        let mut ep: *mut fid_ep = null_mut();
-        ok!(obj job.station.domain, endpoint(asked.raw(), &mut ep, none));
-        let queue = open_queue(job.station.domain, &Plan::DEFAULT)?;
-        let mut counter: *mut fid_cntr = null_mut();
-        ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, none));
+        let ep: *mut fid_ep = open!(obj job.station.domain, endpoint(asked.raw()));
+        let rx = open_queue(job.station.domain, &Plan::DEFAULT)?;
+        let counter = job.station.counter()?;
         ok!(fid ep, bind(job.station.av.cast(), 0));
-        ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
+        ok!(fid ep, bind(rx.0.cast(), FI_TRANSMIT));
         ok!(fid ep, bind(counter.cast(), FI_SEND | FI_WRITE));
         ok!(fid ep, bind(stx.cast(), 0));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
-        own.push((ep, queue, counter));
+        endpoints.push(Own { ep, rx, counter });
     }
-    let words = Memory::new(8 * 3 * each);
-    for nth in 0..3 * each {
-        ok!(msg job.ep, recv(words.at(8 * nth).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
-    }
+    let words = Buffer::new(8 * 3 * EACH);
+    receive_each(None, job.ep, (&words, 8), 0..3 * EACH)?;
     job.meet();
-    let bytes = [6u8; 8];
-    let (to, at, key) = job.place(job.right(), 0);
-    for nth in 0..each {
-        for (which, (ep, queue, _)) in own.iter().enumerate() {
-            let context = cx(10 * which + nth);
-            let base = bytes.as_ptr().cast();
-            job.post(|| {
-                queue.progress();
-                call!(msg * ep, send(base, 8, none, to, context))
-            })?;
-            queue.of(10 * which + nth)?;
-            job.post(|| {
-                queue.progress();
-                call!(
-                    rma * ep,
-                    write(base, 8, none, to, at + 8 * which as u64, key, context)
-                )
-            })?;
-            queue.of(10 * which + nth)?;
+    let sixes = u64::from_ne_bytes([6; 8]);
+    for nth in 0..EACH {
+        for (which, own) in endpoints.iter().enumerate() {
+            let words = job.words(job.right(), 8 * which).by(own.ep).from(&sixes);
+            let words = words.told(10 * which + nth);
+            for operation in [Words::send, Words::write] {
+                job.post(|| {
+                    own.rx.progress();
+                    operation(&words)
+                })?;
+                own.rx.of(10 * which + nth)?;
+            }
         }
     }
-    job.rx.successes(0..3 * each)?;
-    words.holds(0, &[6; 8 * 15], "the messages")?;
+    job.rx.successes(0..3 * EACH)?;
+    words.holds(0, &[6; 8 * 3 * EACH], "the messages")?;
     job.meet();
     job.memory.holds(0, &[6; 24], "what was written")?;
-    for (ep, queue, counter) in own {
-        queue.is_empty()?;
-        ensure_eq!(value_of(counter), 2 * each as u64, "its counter");
+    for own in endpoints {
+        own.rx.is_empty()?;
+        ensure_eq!(value_of(own.counter), 2 * EACH as u64, "its counter");
         gives!(FI_EBUSY, fid stx, close());
-        close(ep)?;
-        close(queue.0)?;
-        close(counter)?;
+        own.close()?;
     }
-    close(stx)?;
-    words.free();
-    Ok(())
+    close(stx)
 }
 
 fn offered(_: &Ctx) -> Verdict {
@@ -216,10 +191,8 @@ fn offered(_: &Ctx) -> Verdict {
         let mut hints = Plan::DEFAULT.hints();
         hints.domain().max_ep_stx_ctx = domain.max_ep_stx_ctx;
         hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx;
-        ensure!(
-            getinfo(Plan::DEFAULT.version, 0, Some(&hints)).is_ok(),
-            "the most"
-        );
+        let holds = getinfo(Plan::DEFAULT.version, 0, Some(&hints)).is_ok();
+        ensure!(holds, "the most");
         hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx + 1;
         let code = getinfo(Plan::DEFAULT.version, 0, Some(&hints)).err();
         ensure_eq!(code, Some(-libc::ENODATA), "more than that");

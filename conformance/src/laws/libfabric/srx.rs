@@ -1,8 +1,7 @@
 //! Endpoints that share receives.
 
 use super::kit::*;
-use super::library::{Info, getinfo};
-use super::station::{Plan, close, name_of, open_queue};
+use super::library::{Info, offered};
 
 /// The endpoints of rank 0, and their shared receive context.
 pub(super) struct Shared {
@@ -18,29 +17,31 @@ pub(super) struct Own {
 
 pub(super) fn info(plan: &Plan<'_>, transmits: bool, receives: bool) -> Result<Info, String> {
     let mut hints = plan.hints();
-    if transmits {
-        hints.endpoint().tx_ctx_cnt = FI_SHARED_CONTEXT;
-    }
-    if receives {
-        hints.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT;
-    }
-    getinfo(plan.version, 0, Some(&hints)).map_err(|code| format!("fi_getinfo gave {code}"))
+    hints.endpoint().tx_ctx_cnt = FI_SHARED_CONTEXT * usize::from(transmits);
+    hints.endpoint().rx_ctx_cnt = FI_SHARED_CONTEXT * usize::from(receives);
+    offered(&hints)
 }
 
 /// An endpoint without shared contexts, not enabled.
 pub(super) fn bare(job: &Job<'_>, info: &mut Info, av: *mut fid_av) -> Result<*mut fid_ep, String> {
-    let mut ep: *mut fid_ep = null_mut();
-    ok!(obj job.station.domain, endpoint(info.raw(), &mut ep, null_mut()));
+    let ep: *mut fid_ep = open!(obj job.station.domain, endpoint(info.raw()));
     ok!(fid ep, bind(av.cast(), 0));
     ok!(fid ep, bind(job.tx.0.cast(), FI_TRANSMIT));
     Ok(ep)
 }
 
+impl Own {
+    pub(super) fn close(self) -> Verdict {
+        close(self.ep)?;
+        close(self.rx.0)?;
+        close(self.counter)
+    }
+}
+
 impl Shared {
     pub(super) fn open(job: &Job<'_>, plan: &Plan<'_>, count: usize) -> Result<Shared, String> {
         let mut info = info(plan, false, true)?;
-        let mut srx = null_mut();
-        ok!(obj job.station.domain, srx_ctx(info.receive(), &mut srx, null_mut()));
+        let srx: *mut fid_ep = open!(obj job.station.domain, srx_ctx(info.receive()));
         let mut shared = Shared {
             srx,
             endpoints: Vec::new(),
@@ -69,11 +70,7 @@ impl Shared {
     }
 
     pub(super) fn close(self) -> Verdict {
-        for own in self.endpoints {
-            close(own.ep)?;
-            close(own.rx.0)?;
-            close(own.counter)?;
-        }
+        for_all(self.endpoints, Own::close)?;
         close(self.srx)
     }
 }
@@ -96,7 +93,7 @@ pub(super) fn with_shared(
                 ctx.tell(&name_of(shared.endpoints[nth].ep)?);
             }
             job.meet();
-            addresses.push(job.station.insert(&ctx.told(0).unwrap_or_default())?);
+            addresses.push(job.known(0)?);
             job.meet();
         }
         body(job, shared.as_ref(), &addresses)?;
@@ -106,11 +103,9 @@ pub(super) fn with_shared(
 }
 
 pub(super) fn send(job: &Job<'_>, to: u64, bytes: &[u8]) -> Verdict {
-    job.post(|| call!(msg job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, cx(1))))
+    job.post(|| send_as(None, (job.ep, to), bytes, 1))
 }
 
 pub(super) fn tsend(job: &Job<'_>, to: u64, tag: u64, bytes: &[u8]) -> Verdict {
-    job.post(
-        || call!(tagged job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, tag, cx(1))),
-    )
+    job.post(|| send_as(Some(tag), (job.ep, to), bytes, 1))
 }

@@ -159,22 +159,13 @@ impl Station {
 
     /// As [`Station::counter`], with a wait object.
     pub(crate) fn counter_with(&self, wait_obj: i32) -> Result<*mut fid_cntr, String> {
-        let mut attr = fi_cntr_attr {
-            events: 0,
-            wait_obj,
-            wait_set: null_mut(),
-            flags: 0,
-        };
-        let mut counter = null_mut();
-        ok!(obj self.domain, cntr_open(&mut attr, &mut counter, null_mut()));
-        Ok(counter)
+        let mut attr = counter_attr(wait_obj, null_mut());
+        Ok(open!(obj self.domain, cntr_open(&mut attr)))
     }
 
     /// An endpoint without bindings.
     pub(crate) fn bare(&self) -> Result<*mut fid_ep, String> {
-        let mut ep = null_mut();
-        ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
-        Ok(ep)
+        Ok(open!(obj self.domain, endpoint(self.info.raw())))
     }
 
     /// An endpoint with all bindings, not enabled.
@@ -182,11 +173,7 @@ impl Station {
         let ep = self.bare()?;
         ok!(fid ep, bind(self.av.cast(), 0));
         if plan.queues {
-            let selective = if plan.selective {
-                FI_SELECTIVE_COMPLETION
-            } else {
-                0
-            };
+            let selective = FI_SELECTIVE_COMPLETION * u64::from(plan.selective);
             ok!(fid ep, bind(self.tx.0.cast(), FI_TRANSMIT | selective));
             ok!(fid ep, bind(self.rx.0.cast(), FI_RECV | selective));
         }
@@ -251,16 +238,11 @@ impl Station {
         // SAFETY:
         // - as above.
         let mode = unsafe { (*(*self.info.raw()).domain_attr).mr_mode };
-        let virtual_addresses = mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) != 0;
-        Ok(Registered {
-            mr,
-            key,
-            base: if virtual_addresses {
-                memory.base.addr() as u64
-            } else {
-                0
-            },
-        })
+        let base = match mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) {
+            0 => 0,
+            _ => memory.base.addr() as u64,
+        };
+        Ok(Registered { mr, key, base })
     }
 
     /// Closes all objects, the endpoint first.
@@ -270,9 +252,7 @@ impl Station {
     }
 
     pub(crate) fn close_the_rest(self) -> Verdict {
-        for counter in &self.counters {
-            close(*counter)?;
-        }
+        self.counters.into_iter().try_for_each(close)?;
         for queue in [self.tx, self.rx] {
             if !queue.0.is_null() {
                 close(queue.0)?;
@@ -306,18 +286,21 @@ pub(crate) fn av_attr(kind: c_int, flags: u64) -> fi_av_attr {
 
 /// Opens an address vector.
 pub(crate) fn vector(station: &Station, kind: c_int, flags: u64) -> Result<*mut fid_av, String> {
-    let mut av = null_mut();
     let mut attr = fi_av_attr {
         count: 4,
         ..av_attr(kind, flags)
     };
-    ok!(obj station.domain, av_open(&mut attr, &mut av, null_mut()));
-    Ok(av)
+    Ok(open!(obj station.domain, av_open(&mut attr)))
 }
 
 /// Opens a completion queue as planned.
 pub(crate) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Queue, String> {
-    let mut attr = fi_cq_attr {
+    Ok(Queue(open!(obj domain, cq_open(&mut queue_attr(plan)))))
+}
+
+/// The attributes of a completion queue.
+pub(crate) fn queue_attr(plan: &Plan<'_>) -> fi_cq_attr {
+    fi_cq_attr {
         size: plan.entries,
         flags: 0,
         format: plan.format,
@@ -325,10 +308,17 @@ pub(crate) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Que
         signaling_vector: 0,
         wait_cond: plan.condition,
         wait_set: null_mut(),
-    };
-    let mut queue = null_mut();
-    ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
-    Ok(Queue(queue))
+    }
+}
+
+/// The attributes of a counter.
+pub(crate) fn counter_attr(wait_obj: c_int, wait_set: *mut fid_wait) -> fi_cntr_attr {
+    fi_cntr_attr {
+        events: 0,
+        wait_obj,
+        wait_set: wait_set.cast(),
+        flags: 0,
+    }
 }
 
 /// An endpoint's name.

@@ -1,7 +1,6 @@
 //! Tagged messages (fi_tagged(3)).
 
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     matching with(&Plan::DEFAULT, 256): "tagged.match", "fi_tagged(3)", 2, [tsend, trecv] + ordering,
@@ -18,8 +17,8 @@ laws! {
 }
 
 pub(super) fn tsend(job: &Job<'_>, tag: u64, bytes: &[u8], context: usize) -> Verdict {
-    let to = job.peer(job.right()).address;
-    job.post(|| call!(tagged job.ep, send(bytes.as_ptr().cast(), bytes.len(), null_mut(), to, tag, cx(context))))
+    let to = (job.ep, job.peer(job.right()).address);
+    job.post(|| send_as(Some(tag), to, bytes, context))
 }
 
 pub(super) fn trecv(
@@ -56,9 +55,8 @@ fn matching(job: &Job<'_>) -> Verdict {
         let mut left: Vec<usize> = (0..2 * COUNT).collect();
         let mut expected = vec![None; 2 * COUNT];
         for (nth, tag) in tags.iter().enumerate() {
-            let place = left
-                .iter()
-                .position(|r| (wanted[*r].0 ^ tag) & !wanted[*r].1 == 0);
+            let matches = |r: &usize| (wanted[*r].0 ^ tag) & !wanted[*r].1 == 0;
+            let place = left.iter().position(matches);
             let receive = left.remove(place.ok_or("no receive left")?);
             expected[receive] = Some(nth);
         }
@@ -74,21 +72,16 @@ fn matching(job: &Job<'_>) -> Verdict {
         for _ in 0..COUNT {
             job.tx.of(100)?;
             let entry = job.rx.next()?;
-            let receive = entry.op_context.addr();
+            let receive = entry.context();
             let Some(Some(nth)) = expected.get(receive) else {
                 return Err(format!(
                     "round {round}: receive {receive} ({:x?}) takes a message with tag {:#x}",
                     wanted[receive], entry.tag
                 ));
             };
-            // SAFETY:
-            // - in bounds; the provider writes it through a pointer.
-            let seen = unsafe { (&raw const buffers[receive]).read_volatile() };
-            ensure_eq!(
-                (u64::from_le_bytes(seen), entry.tag),
-                (*nth as u64, tags[*nth]),
-                "message and tag of receive {receive}"
-            );
+            let seen = (u64_of(&current(&buffers[receive])), entry.tag);
+            let expected = (*nth as u64, tags[*nth]);
+            ensure_eq!(seen, expected, "message and tag of receive {receive}");
         }
         for (nth, taken) in expected.iter().enumerate() {
             if taken.is_none() {
@@ -123,8 +116,7 @@ fn in_order(job: &Job<'_>) -> Verdict {
     let mut sent = 0;
     for (nth, bytes) in messages.iter().enumerate() {
         if bytes.len() <= 100 {
-            let base = bytes.as_ptr().cast();
-            job.post(|| call!(tagged job.ep, inject(base, bytes.len(), to, nth as u64 % 2)))?;
+            job.post(|| inject_as(Some(nth as u64 % 2), (job.ep, to), bytes))?;
         } else {
             tsend(job, nth as u64 % 2, bytes, 5)?;
             sent += 1;
@@ -135,34 +127,27 @@ fn in_order(job: &Job<'_>) -> Verdict {
     }
     job.rx.successes(0..COUNT)?;
     for (nth, buffer) in buffers.iter().enumerate() {
-        // SAFETY:
-        // - in bounds; the provider writes it through a pointer.
-        let number = unsafe { buffer.as_ptr().cast::<u64>().read_unaligned() };
-        ensure_eq!(number, nth as u64, "the message of receive {nth}");
+        ensure_eq!(u64_of(buffer), nth as u64, "the message of receive {nth}");
     }
-    job.tx.successes_of(5, 0..sent)?;
-    Ok(())
+    job.tx.successes_of(5, 0..sent)
 }
 
 fn apart(job: &Job<'_>) -> Verdict {
     let mut buffers = [[0u8; 8]; 2];
     let [plain, tagged] = &mut buffers;
-    super::message::receive(job, plain, 1)?;
+    job.receive(plain, 1)?;
     trecv(job, tagged, (0, u64::MAX), 2)?;
     job.meet();
     tsend(job, 0, &[2; 8], 4)?;
     ensure_eq!(job.rx.of(2)?.flags, FI_TAGGED | FI_RECV, "the flags");
     job.meet();
-    super::message::send(job, job.right(), &[1; 8], 3)?;
+    job.send(job.right(), &[1; 8], 3)?;
     ensure_eq!(job.rx.of(1)?.flags, FI_MSG | FI_RECV, "the flags");
     let seen = job.tx.of(4)?.flags;
     ensure_eq!(seen, FI_TAGGED | FI_SEND, "the sender's flags");
     ensure_eq!(job.tx.of(3)?.flags, FI_MSG | FI_SEND, "the sender's flags");
-    // SAFETY:
-    // - valid memory; the provider writes it through pointers.
-    let seen = unsafe { (&raw const buffers).read_volatile() };
-    ensure_eq!(seen, [[1; 8], [2; 8]], "the messages");
-    Ok(())
+    let seen = current(&buffers);
+    equal!(seen, [[1; 8], [2; 8]], "the messages")
 }
 
 /// A message of one piece: to the right neighbour, or from any sender.
@@ -189,7 +174,7 @@ fn kinds(job: &Job<'_>) -> Verdict {
         for receive in 0..3 {
             let (mut bytes, mut buffer) = ([send as u8 + 1; 48], [0u8; 48]);
             let (out, into) = (part(&mut bytes), part(&mut buffer));
-            let base: *const std::ffi::c_void = out.iov_base;
+            let base: *const c_void = out.iov_base;
             let with_data = fi_msg_tagged {
                 data: 77,
                 ..message(job, &out, (tag, 0), 3)
@@ -199,9 +184,7 @@ fn kinds(job: &Job<'_>) -> Verdict {
                 ..message(job, &into, (tag, 0), 4)
             };
             match receive {
-                0 => {
-                    ok!(tagged job.ep, recv(into.iov_base, 48, none, FI_ADDR_UNSPEC, tag, 0, cx(4)))
-                }
+                0 => trecv(job, &mut buffer, (tag, 0), 4)?,
                 1 => {
                     ok!(tagged job.ep, recvv(&into, null_mut(), 1, FI_ADDR_UNSPEC, tag, 0, cx(4)))
                 }
@@ -218,15 +201,10 @@ fn kinds(job: &Job<'_>) -> Verdict {
             let entry = job.rx.of(4)?;
             let has_data = matches!(send, 2 | 4 | 5);
             let flags = FI_TAGGED | FI_RECV | if has_data { FI_REMOTE_CQ_DATA } else { 0 };
-            ensure_eq!(
-                (entry.flags, entry.tag, entry.len),
-                (flags, tag, 48),
-                "flags, tag and length of call {send}"
-            );
+            let seen = (entry.flags, entry.tag, entry.len);
+            ensure_eq!(seen, (flags, tag, 48), "the entry of call {send}");
             ensure!(!has_data || entry.data == 77, "the data of call {send}");
-            // SAFETY:
-            // - valid memory; the provider writes it through a pointer.
-            let seen = unsafe { (&raw const buffer).read_volatile() };
+            let seen = current(&buffer);
             same(&seen, &bytes, "the message")?;
             if !matches!(send, 3 | 5) {
                 job.tx.of(3)?;
@@ -241,7 +219,7 @@ fn cut(job: &Job<'_>) -> Verdict {
     trecv(job, &mut buffer[..50], (9, 0), 2)?;
     tsend(job, 9, &[7; 80], 3)?;
     let error = job.rx.fails(FI_ETRUNC, "a long message")?;
-    let seen = (error.op_context.addr(), error.tag, error.len, error.olen);
+    let seen = (error.context(), error.tag, error.len, error.olen);
     ensure_eq!(seen, (2, 9, 50, 30), "context, tag, length, excess");
     let expected = [[7; 50].as_slice(), &[0; 10]].concat();
     same(&buffer, &expected, "the buffer")?;

@@ -1,8 +1,7 @@
 //! Atomics on tagged receive buffers (fi_atomic(3), FI_TAGGED).
 
-use super::death::{WAITS, survived, victim, waited};
+use super::death::{WAITS, survived, victim, victim_dies_after, waited};
 use super::kit::*;
-use super::station::Plan;
 use super::tagged::{trecv, tsend};
 
 laws! {
@@ -11,7 +10,7 @@ laws! {
     matched with(&Plan::DEFAULT, 256):
         "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
         "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
-    failing: "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
+    failing with(&Plan::DEFAULT, 256): "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
         "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
     dead survived(&WAITS): "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
         "one that waits for a buffer of a process that is killed ends with a failure";
@@ -70,9 +69,7 @@ fn buffer_of(words: &mut [u64]) -> &mut [u8] {
 }
 
 fn seen(words: &[u64], nth: usize) -> u64 {
-    // SAFETY:
-    // - in bounds by the index; the provider writes it through a pointer.
-    unsafe { (&raw const words[nth]).read_volatile() }
+    current(&words[nth])
 }
 
 /// Waits for the end of a receive that an atomic has used. Returns its context.
@@ -80,7 +77,7 @@ fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     let entry = job.rx.next()?;
     let expected = (FI_ATOMIC | FI_TAGGED | FI_RECV, len);
     ensure_eq!((entry.flags, entry.len), expected, "flags and length");
-    Ok(entry.op_context.addr())
+    Ok(entry.context())
 }
 
 fn counted(job: &Job<'_>) -> Verdict {
@@ -129,18 +126,14 @@ fn matched(job: &Job<'_>) -> Verdict {
                 1 => trecv(job, &mut message, (tag | 1, 0), 1),
                 _ => trecv(job, buffer_of(two), (tag | 2, 0), 2),
             };
-            (0..3)
-                .filter(|nth| early[*nth])
-                .try_for_each(&mut receive)?;
+            for_all((0..3).filter(|nth| early[*nth]), &mut receive)?;
             job.meet();
             job.meet();
-            (0..3)
-                .filter(|nth| !early[*nth])
-                .try_for_each(&mut receive)?;
+            for_all((0..3).filter(|nth| !early[*nth]), &mut receive)?;
             let mut ends = [false; 3];
             for _ in 0..3 {
                 let entry = job.rx.next()?;
-                let nth = entry.op_context.addr();
+                let nth = entry.context();
                 ensure_eq!(entry.tag, tag | nth as u64, "the tag of receive {nth}");
                 let kind = if nth == 1 { 0 } else { FI_ATOMIC };
                 let found = entry.flags;
@@ -169,7 +162,7 @@ fn matched(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-fn failing(ctx: &Ctx) -> Verdict {
+fn failing(job: &Job<'_>) -> Verdict {
     // Offsets of two elements in a buffer of three, and the errors.
     const CASES: [(u64, i32); 4] = [
         (16, FI_ETRUNC),
@@ -177,45 +170,38 @@ fn failing(ctx: &Ctx) -> Verdict {
         (u64::MAX - 7, FI_ETRUNC),
         (4, FI_EINVAL),
     ];
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        for (nth, (offset, errno)) in CASES.into_iter().enumerate() {
-            if job.rank == 0 {
-                let mut words = [1, 2, 3u64];
-                trecv(job, buffer_of(&mut words), (nth as u64, 0), nth)?;
-                let error = job.rx.fails(errno, "the receive")?;
-                let found = (error.op_context.addr(), error.len);
-                ensure_eq!(found, (nth, 0), "its context and length");
-                let found = [0, 1, 2].map(|nth| seen(&words, nth));
-                ensure_eq!(found, [1, 2, 3], "the buffer");
-            } else {
-                Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
-                let error = job.tx.fails(errno, "the operation")?;
-                ensure_eq!(error.op_context.addr(), MINE, "its context");
-            }
+    for (nth, (offset, errno)) in CASES.into_iter().enumerate() {
+        if job.rank == 0 {
+            let mut words = [1, 2, 3u64];
+            trecv(job, buffer_of(&mut words), (nth as u64, 0), nth)?;
+            let error = job.rx.fails(errno, "the receive")?;
+            let found = (error.context(), error.len);
+            ensure_eq!(found, (nth, 0), "its context and length");
+            let found = [0, 1, 2].map(|nth| seen(&words, nth));
+            ensure_eq!(found, [1, 2, 3], "the buffer");
+        } else {
+            Call::new(nth as u64, offset, &[5, 5]).post(job, 0, SUM, false)?;
+            job.tx.fails_of(MINE, errno, "the operation")?;
         }
-        let mut attr = fi_atomic_attr { count: 0, size: 0 };
-        let domain = job.station.domain;
-        ok!(obj domain, query_atomic(UINT64, SUM, &mut attr, FI_TAGGED));
-        let many = vec![0u64; attr.count + 1];
-        let operand = ioc(many.as_ptr(), many.len());
-        let remote = rma_ioc(0, many.len(), 77);
-        let msg = atomic_msg(&operand, job.peer(job.right()).address, &remote, SUM, cx(1));
-        gives!(FI_EMSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
-        job.tx.is_empty()?;
-        job.meet();
-        job.rx.is_empty()
-    })
+    }
+    let mut attr = fi_atomic_attr { count: 0, size: 0 };
+    let domain = job.station.domain;
+    ok!(obj domain, query_atomic(UINT64, SUM, &mut attr, FI_TAGGED));
+    let many = vec![0u64; attr.count + 1];
+    let operand = ioc(many.as_ptr(), many.len());
+    let remote = rma_ioc(0, many.len(), 77);
+    let msg = atomic_msg(&operand, job.peer(job.right()).address, &remote, SUM, cx(1));
+    gives!(FI_EMSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
+    job.tx.is_empty()?;
+    job.meet();
+    job.rx.is_empty()
 }
 
 fn dead(job: &Job<'_>) -> Verdict {
-    if job.rank == victim(job) {
-        pause(150);
-        job.ctx.dies();
-    }
+    victim_dies_after(job, 150);
     let mut call = Call::new(3, 0, &[1]);
     call.post(job, victim(job), SUM, true)?;
     let error = waited(job, "an atomic that nobody has a buffer for", job.tx)?;
-    ensure_eq!(error.op_context.addr(), MINE, "the context");
-    ensure_eq!(call.before(0), 0, "the result");
-    Ok(())
+    ensure_eq!(error.context(), MINE, "the context");
+    equal!(call.before(0), 0, "the result")
 }

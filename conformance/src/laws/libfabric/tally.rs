@@ -1,14 +1,13 @@
 //! Counters of remote operations, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
 
 use super::kit::*;
-use super::station::{Plan, Registered, close};
 
 laws! {
     endpoint with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC).counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]), 256):
         "cntr.remote.silent", "fi_endpoint(3), fi_ep_bind", 3,
         [ep_bind, cntr_read, write, inject_write, writedata, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
         "counters bound to an endpoint count writes and base atomics, and reads and fetching atomics, each once, though the target calls nothing";
-    memory: "cntr.memory", "fi_mr(3), fi_mr_bind", 3,
+    memory with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC), 256): "cntr.memory", "fi_mr(3), fi_mr_bind", 3,
         [mr_bind, cntr_read, write, inject_write, writemsg, read, atomic, inject_atomic, fetch_atomic, compare_atomic] + ordering,
         "a counter bound to memory counts each operation that modifies it once, whatever its parts, and none on other memory";
     woken with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT), 256):
@@ -21,8 +20,6 @@ laws! {
         "what the program sets and adds goes together with what peers count";
 }
 
-static ONE: u64 = 1;
-
 /// Rank 0 publishes base and key of further regions. All ranks return them.
 fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> {
     let words = all.iter().flat_map(|one| [one.base, one.key]);
@@ -31,60 +28,45 @@ fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> 
         job.ctx.tell(&told);
     }
     job.meet();
-    let told = job.ctx.told(0).unwrap_or_default();
-    let words: Vec<u64> = told
-        .chunks_exact(8)
-        .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
-        .collect();
+    let told = job.heard(0);
     job.meet();
-    Ok(words
-        .chunks_exact(2)
-        .map(|pair| (pair[0], pair[1]))
-        .collect())
+    let pair = |two: &[u8]| (u64_of(two), u64_of(&two[8..]));
+    Ok(told.chunks_exact(16).map(pair).collect())
 }
 
 /// Seven operations on three words of a peer: an addition and a write, each also injected, fetching and comparing atomics, and a read.
-pub(super) fn change_and_read(job: &Job<'_>, (to, at, key): (u64, u64, u64)) -> Verdict {
-    let (mut result, none) = (0u64, null_mut());
-    let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-    job.done(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
-    job.post(|| call!(atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM)))?;
-    job.done(|| call!(rma job.ep, write(o, 8, none, to, at + 8, key, none)))?;
-    job.post(|| call!(rma job.ep, inject(o, 8, to, at + 8, key)))?;
-    job.done(
-        || call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none)),
-    )?;
-    job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
-    job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
-    Ok(())
+pub(super) fn change_and_read(job: &Job<'_>, words: Words) -> Verdict {
+    let mut result = 0u64;
+    let words = words.into(&mut result);
+    job.done(|| words.add())?;
+    job.post(|| words.inject_add())?;
+    job.done(|| words.behind(8).write())?;
+    job.post(|| words.behind(8).inject())?;
+    job.done(|| words.fetch_add())?;
+    job.done(|| words.behind(16).swap())?;
+    job.done(|| words.behind(8).read()).map(drop)
 }
 
 fn endpoint(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 5);
     let [writes, reads] = job.station.counted()?;
     if job.rank > 0 {
-        let (to, at, key) = job.place(0, 8);
-        let (o, none) = ((&raw const ONE).cast(), null_mut());
+        let words = job.words(0, 8);
         for _ in 0..rounds {
-            change_and_read(job, (to, at, key))?;
-            job.done(|| call!(rma job.ep, writedata(o, 8, none, 7, to, at + 8, key, none)))?;
+            change_and_read(job, words)?;
+            job.done(|| words.behind(8).write_data(7))?;
         }
         // Refused operations are not counted.
-        job.fails(
-            FI_ENOKEY,
-            "a write to no memory",
-            || call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)),
-        )?;
+        let nowhere = words.under(words.place.2 + 1000);
+        job.fails(FI_ENOKEY, "a write to no memory", || nowhere.write())?;
         settle(job)?;
     }
     job.meet();
     if job.rank == 0 {
         let others = u64::from(job.size) - 1;
-        ensure_eq!(
-            (value_of(writes), value_of(reads)),
-            (5 * others * rounds, (3 * rounds + 1) * others),
-            "writes and reads, at the first look"
-        );
+        let expected = (5 * others * rounds, (3 * rounds + 1) * others);
+        let seen = (value_of(writes), value_of(reads));
+        ensure_eq!(seen, expected, "writes and reads, at the first look");
         ensure_eq!((errors_of(writes), errors_of(reads)), (0, 0), "failures");
         job.rx.successes(0..others * rounds)?;
     }
@@ -102,86 +84,71 @@ fn settle(job: &Job<'_>) -> Verdict {
     Ok(())
 }
 
-fn memory(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC), 256, |job| {
-        let rounds = many(ctx, 5);
-        // Two regions, each with a counter of remote writes. The first also has a counter of remote reads.
-        let memories = [Memory::new(256), Memory::new(256)];
-        let mut registered = Vec::new();
-        let mut counters = Vec::new();
-        if job.rank == 0 {
-            for (nth, memory) in memories.iter().enumerate() {
-                registered.push(job.station.register(*memory, 100 + nth as u64)?);
-                let bound = job.station.counter()?;
-                ok!(fid registered[nth].mr, bind(bound.cast(), FI_REMOTE_WRITE));
-                counters.push(bound);
-            }
+fn memory(job: &Job<'_>) -> Verdict {
+    let rounds = many(job.ctx, 5);
+    // Two regions, each with a counter of remote writes. The first also has a counter of remote reads.
+    let memories = [Buffer::new(256), Buffer::new(256)];
+    let mut registered = Vec::new();
+    let mut counters = Vec::new();
+    if job.rank == 0 {
+        for (nth, memory) in memories.iter().enumerate() {
+            registered.push(job.station.register(**memory, 100 + nth as u64)?);
             let bound = job.station.counter()?;
-            ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_READ));
+            ok!(fid registered[nth].mr, bind(bound.cast(), FI_REMOTE_WRITE));
             counters.push(bound);
         }
-        let places = spread(job, &registered)?;
-        if job.rank > 0 {
-            let (to, plain, plain_key) = job.place(0, 0);
-            let [(at, key), (other, other_key)] = places[..] else {
-                return Err("not two places".into());
-            };
-            let (mut result, none) = (0u64, null_mut());
-            let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-            let words = [1u64; 4];
-            let iov = iovec(words.as_ptr(), 32);
-            let part = |addr, len, key| fi_rma_iov { addr, len, key };
-            let parts = [
-                part(at + 32, 8, key),
-                part(other, 8, other_key),
-                part(at + 64, 8, key),
-                part(plain, 8, plain_key),
-            ];
-            let message = fi_msg_rma {
-                msg_iov: &iov,
-                desc: null_mut(),
-                iov_count: 1,
-                addr: to,
-                rma_iov: parts.as_ptr(),
-                rma_iov_count: parts.len(),
-                context: null_mut(),
-                data: 0,
-            };
-            for _ in 0..rounds {
-                change_and_read(job, (to, at, key))?;
-                job.done(|| call!(rma job.ep, writemsg(&message, FI_COMPLETION)))?;
-                job.done(|| call!(atomic job.ep, readwrite(null_mut(), 1, none, r, none, to, at, key, UINT64, READ, none)))?;
-                job.done(|| call!(rma job.ep, write(o, 8, none, to, plain, plain_key, none)))?;
-            }
-            settle(job)?;
+        let bound = job.station.counter()?;
+        ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_READ));
+        counters.push(bound);
+    }
+    let places = spread(job, &registered)?;
+    if job.rank > 0 {
+        let (to, plain, plain_key) = job.place(0, 0);
+        let [(at, key), (other, other_key)] = places[..] else {
+            return Err("not two places".into());
+        };
+        let mut result = 0u64;
+        let beside = job.words(0, 0);
+        let inside = Words::new(job.ep, (to, at, key)).into(&mut result);
+        let words = [1u64; 4];
+        let iov = iovec(words.as_ptr(), 32);
+        let part = |addr, len, key| fi_rma_iov { addr, len, key };
+        let parts = [
+            part(at + 32, 8, key),
+            part(other, 8, other_key),
+            part(at + 64, 8, key),
+            part(plain, 8, plain_key),
+        ];
+        let message = fi_msg_rma {
+            rma_iov_count: parts.len(),
+            ..rma_msg(&iov, to, &parts[0], null_mut())
+        };
+        for _ in 0..rounds {
+            change_and_read(job, inside)?;
+            job.done(|| call!(rma job.ep, writemsg(&message, FI_COMPLETION)))?;
+            job.done(|| inside.load())?;
+            job.done(|| beside.write())?;
         }
-        job.meet();
-        if job.rank == 0 {
-            let all = (u64::from(job.size) - 1) * rounds;
-            let seen: Vec<u64> = counters.iter().map(|counter| value_of(*counter)).collect();
-            let expected = [7 * all, all, 2 * all];
-            ensure_eq!(seen, expected, "the counters, at the first look");
-            ensure_eq!(memories[0].get(0), 3 * all, "the sum");
-        }
-        for one in registered {
-            close(one.mr)?;
-        }
-        for one in counters {
-            close(one)?;
-        }
-        for memory in memories {
-            memory.free();
-        }
-        Ok(())
-    })
+        settle(job)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let all = (u64::from(job.size) - 1) * rounds;
+        let seen: Vec<u64> = counters.iter().map(|counter| value_of(*counter)).collect();
+        let expected = [7 * all, all, 2 * all];
+        ensure_eq!(seen, expected, "the counters, at the first look");
+        ensure_eq!(memories[0].get(0), 3 * all, "the sum");
+    }
+    for_all(registered, |one| close(one.mr))?;
+    for_all(counters, close)
 }
 
 fn woken(job: &Job<'_>) -> Verdict {
     let rounds = many(job.ctx, 5);
-    let memory = Memory::new(256);
+    let memory = Buffer::new(256);
     let (mut registered, mut bound) = (Vec::new(), null_mut());
     if job.rank == 0 {
-        registered.push(job.station.register(memory, 100)?);
+        registered.push(job.station.register(*memory, 100)?);
         bound = job.station.counter()?;
         ok!(fid registered[0].mr, bind(bound.cast(), FI_REMOTE_WRITE));
     }
@@ -194,11 +161,8 @@ fn woken(job: &Job<'_>) -> Verdict {
             job.write(1, 0, &round.to_le_bytes())?;
         } else {
             let (at, key) = places[0];
-            let to = job.peer(0).address;
-            let word = (&raw const round).cast();
-            job.done(
-                || call!(rma job.ep, write(word, 8, null_mut(), to, at + 8, key, null_mut())),
-            )?;
+            let words = Words::new(job.ep, (job.peer(0).address, at + 8, key));
+            job.done(|| words.from(&round).write())?;
             job.await_word(0, round)?;
         }
     }
@@ -207,14 +171,13 @@ fn woken(job: &Job<'_>) -> Verdict {
         close(one.mr)?;
         close(bound)?;
     }
-    memory.free();
     Ok(())
 }
 
 fn refused(job: &Job<'_>) -> Verdict {
-    let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
+    let (memory, mr) = (Buffer::new(256), null_mut::<fid_mr>());
     gives!(FI_EINVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
-    let registered = job.station.register(memory, 100)?;
+    let registered = job.station.register(*memory, 100)?;
     let bound = job.station.counter()?;
     gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), 0));
     gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
@@ -226,13 +189,12 @@ fn refused(job: &Job<'_>) -> Verdict {
     close(bound)?;
     // The number of regions and counters over a domain's lifetime is unlimited.
     for _ in 0..3000 {
-        let registered = job.station.register(memory, 100)?;
+        let registered = job.station.register(*memory, 100)?;
         let bound = job.station.counter()?;
         ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
         close(registered.mr)?;
         close(bound)?;
     }
-    memory.free();
     Ok(())
 }
 
@@ -247,6 +209,5 @@ fn set_again(job: &Job<'_>) -> Verdict {
     job.write(job.right(), 0, &[2; 8])?;
     job.meet();
     ok!(obj counter, add(5));
-    ensure_eq!(value_of(counter), 17, "after another, and fi_cntr_add");
-    Ok(())
+    equal!(value_of(counter), 17, "after another, and fi_cntr_add")
 }

@@ -15,21 +15,16 @@ impl Told {
 
     /// Reads the queue once and returns the entry.
     pub(super) fn look(&mut self, queue: Queue) -> Result<Option<fi_cq_tagged_entry>, String> {
-        match queue.read() {
-            (1, entry) => {
-                self.note(entry.op_context.addr())?;
+        match queue.look()? {
+            Some(End::Success(entry)) => {
+                self.note(entry.context())?;
                 Ok(Some(entry))
             }
-            (AGAIN, _) => Ok(None),
-            (AVAIL, _) => {
-                let error = queue.take_error()?;
+            Some(End::Failure(error)) => {
                 let what = code_name(-(error.err as isize));
-                Err(format!(
-                    "context {} failed: {what}",
-                    error.op_context.addr()
-                ))
+                Err(format!("context {} failed: {what}", error.context()))
             }
-            (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),
+            None => Ok(None),
         }
     }
 
@@ -74,35 +69,25 @@ impl Told {
         queue.is_empty()
     }
 
+    /// As [`complete`](Told::complete): each context has one completion if `is_told`, and none otherwise.
+    pub(super) fn complete_each(
+        mut self,
+        queue: Queue,
+        counters: &[(*mut fid_cntr, usize)],
+        is_told: impl Fn(usize) -> bool,
+    ) -> Verdict {
+        let all = (0..self.0.len()).filter(|nth| is_told(*nth)).count();
+        self.complete(queue, all, counters)?;
+        self.ensure(|nth| usize::from(is_told(nth)))
+    }
+
     /// Fails unless each context has `times(context)` completions.
     pub(super) fn ensure(&self, times: impl Fn(usize) -> usize) -> Verdict {
-        for (context, seen) in self.0.iter().enumerate() {
-            ensure_eq!(
-                usize::from(*seen),
-                times(context),
-                "how often context {context} was told"
-            );
-        }
-        Ok(())
+        for_all(self.0.iter().enumerate(), |(context, seen)| {
+            let (seen, times) = (usize::from(*seen), times(context));
+            equal!(seen, times, "how often context {context} was told")
+        })
     }
-}
-
-/// Posts an operation; calls `meanwhile` after each -FI_EAGAIN.
-pub(super) fn post(
-    mut call: impl FnMut() -> isize,
-    mut meanwhile: impl FnMut() -> Verdict,
-) -> Verdict {
-    let (mut code, mut failed) = (AGAIN, Ok(()));
-    until("room for an operation", || {
-        code = call();
-        if code == AGAIN {
-            failed = meanwhile();
-        }
-        code != AGAIN || failed.is_err()
-    })?;
-    failed?;
-    ensure_eq!(code, 0, "posting gave {}", code_name(code));
-    Ok(())
 }
 
 /// Waits until `rank` has published this text. Makes no libfabric call.
@@ -122,12 +107,7 @@ pub(super) fn envelope(part: &libc::iovec, addr: u64, context: usize) -> fi_msg_
 }
 
 pub(super) fn untagged(message: &fi_msg_tagged) -> fi_msg {
-    fi_msg {
-        msg_iov: message.msg_iov,
-        desc: null_mut(),
-        iov_count: 1,
-        addr: message.addr,
-        context: message.context,
-        data: 0,
-    }
+    // SAFETY:
+    // - the law's list, which has one entry.
+    plain_msg(unsafe { &*message.msg_iov }, message.addr, message.context)
 }

@@ -1,25 +1,24 @@
 //! Triggered operations and deferred work (fi_trigger(3) of libfabric 1.17).
 
 use super::kit::*;
-use super::station::{Plan, close};
 use super::work::*;
 
 laws! {
-    every_kind with(&plan(), 256): "trigger.work", "fi_trigger(3), Deferred work queues", 2,
+    every_kind triggered_by(&plan()): "trigger.work", "fi_trigger(3), Deferred work queues", 2,
         [control, cntr_add, cntr_wait, write, read, atomic, fetch_atomic, compare_atomic, send, recv, tsend, trecv],
         "deferred work of every kind waits for its counter, is carried out once, and is told by the completion counter alone";
-    met with(&plan(), 256): "trigger.work.met", "fi_trigger(3), Deferred work queues", 1, [control, cntr_adderr],
+    met triggered_by(&plan()): "trigger.work.met", "fi_trigger(3), Deferred work queues", 1, [control, cntr_adderr],
         "a condition that is met when work is queued starts it at once; errors count as successes do";
-    thresholds with(&plan(), 256): "trigger.order", "fi_trigger(3), Completion based triggers", 2, [control, cntr_add, fetch_atomicmsg],
+    thresholds triggered_by(&plan()): "trigger.order", "fi_trigger(3), Completion based triggers", 2, [control, cntr_add, fetch_atomicmsg],
         "operations start in the order of thresholds, equal ones in that of posting, though the counter grows by more than 1";
-    asked with(&plan(), 256): "trigger.work.completion", "fi_trigger(3), Deferred work queues", 2, [control, cntr_readerr, write],
+    asked triggered_by(&plan()): "trigger.work.completion", "fi_trigger(3), Deferred work queues", 2, [control, cntr_readerr, write],
         "FI_COMPLETION asks for an entry; what fails is counted as an error of the completion counter";
     triggered with(&plan(), 256):
         "trigger.flag", "fi_trigger(3)", 2, [writemsg, readmsg, atomicmsg, sendmsg, recvmsg, tsendmsg, trecvmsg, cntr_add],
         "operations with FI_TRIGGER wait for the counter of their context, and then end as others do";
     cancelled with(&plan(), 256): "trigger.cancel", "fi_trigger(3)", 1, [control, cancel, writemsg],
         "work that is cancelled or flushed is not carried out, and frees its counters";
-    refused: "trigger.refused", "fi_trigger(3)", 1, [control, writemsg],
+    refused triggered_by(&plan()): "trigger.refused", "fi_trigger(3)", 1, [control, writemsg],
         "what cannot wait, or for nothing known, is refused when it is posted";
     relayed with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_TRIGGER).progress(FI_PROGRESS_AUTO).counters(&[FI_REMOTE_WRITE]), 256):
         "trigger.chain", "fi_trigger(3), fi_endpoint(3)", 3, [control, ep_bind, write] + ordering,
@@ -34,9 +33,8 @@ fn plan() -> Plan<'static> {
         .counters(&[FI_WRITE | FI_READ | FI_SEND | FI_RECV])
 }
 
-fn every_kind(job: &Job<'_>) -> Verdict {
+fn every_kind(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> Verdict {
     let (ep, of_endpoint) = (job.ep, job.station.counters[0]);
-    let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
     let right = job.right();
     let mut words = [11u64, 0, 5, 7, 0, 3, 9, 0, 21, 0, 22, 0];
     let at = words.as_mut_ptr();
@@ -54,13 +52,7 @@ fn every_kind(job: &Job<'_>) -> Verdict {
     let mut write = rma_op(ep, places[0].rma(null_mut()), flags);
     let mut read = rma_op(ep, places[1].rma(null_mut()), flags);
     let mut add = atomic_op(ep, places[2].atomic(SUM, null_mut()), flags);
-    let fetch = fetched.fetch();
-    let mut fetch_add = fi_op_fetch_atomic {
-        ep,
-        msg: places[3].atomic(SUM, null_mut()),
-        fetch,
-        flags,
-    };
+    let mut fetch_add = places[3].fetch_op(ep, &mut fetched, flags);
     let mut swap = fi_op_compare_atomic {
         ep,
         msg: swapped.atomic(CSWAP, null_mut()),
@@ -69,11 +61,9 @@ fn every_kind(job: &Job<'_>) -> Verdict {
         flags,
     };
     let mut send = message_op(ep, sent.message(null_mut()), flags);
-    let mut receive = message_op(ep, received.message(null_mut()), flags);
-    receive.msg.addr = FI_ADDR_UNSPEC;
+    let mut receive = message_op(ep, received.any_message(null_mut()), flags);
     let mut tsend = tagged_op(ep, tagged.tagged(6, null_mut()), flags);
-    let mut treceive = tagged_op(ep, untagged.tagged(6, null_mut()), flags);
-    treceive.msg.addr = FI_ADDR_UNSPEC;
+    let mut treceive = tagged_op(ep, untagged.any_tagged(6, null_mut()), flags);
     let ops: [(c_int, *mut c_void); 9] = [
         (FI_OP_RECV, (&raw mut receive).cast()),
         (FI_OP_TRECV, (&raw mut treceive).cast()),
@@ -111,19 +101,12 @@ fn every_kind(job: &Job<'_>) -> Verdict {
     let memory = &job.memory;
     let seen = memory.words([0, 8, 72, 80]);
     ensure_eq!(seen, [12, 5, 107, 9], "the words there");
-    // SAFETY:
-    // - the local array; all operations have completed.
-    let words: Vec<u64> = (0..12)
-        .map(|nth| unsafe { at.add(nth).read_volatile() })
-        .collect();
+    let words = current(&words);
     let seen = [words[1], words[4], words[7], words[9], words[11]];
-    ensure_eq!(seen, [33, 100, 3, 21, 22], "what came here");
-    close(completion)?;
-    close(trigger)
+    equal!(seen, [33, 100, 3, 21, 22], "what came here")
 }
 
-fn met(job: &Job<'_>) -> Verdict {
-    let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+fn met(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> Verdict {
     ok!(obj trigger, add(2));
     ok!(obj trigger, adderr(1));
     let mut value = 5u64;
@@ -131,42 +114,28 @@ fn met(job: &Job<'_>) -> Verdict {
     let mut add = atomic_op(job.ep, word.atomic(SUM, null_mut()), 0);
     let mut now = work((trigger, 3), completion, FI_OP_ATOMIC, &raw mut add);
     let mut later = work((trigger, 4), completion, FI_OP_ATOMIC, &raw mut add);
-    ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut now).cast()));
-    ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut later).cast()));
+    queue(job, [&mut now, &mut later])?;
     ok!(obj completion, wait(1, -1));
     ensure_eq!(job.memory.get(0), 5, "the word");
     ok!(obj trigger, seterr(2));
     ok!(obj completion, wait(2, -1));
-    ensure_eq!(job.memory.get(0), 10, "the word after both");
-    close(completion)?;
-    close(trigger)
+    equal!(job.memory.get(0), 10, "the word after both")
 }
 
-fn thresholds(job: &Job<'_>) -> Verdict {
-    let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+fn thresholds(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> Verdict {
     // Thresholds in posting order, and the expected position of each in execution order.
     let posted = [5u64, 2, 9, 5, 2, 1, 9, 5];
     let expected = [3u64, 1, 6, 4, 2, 0, 7, 5];
     let (mut ones, mut before) = ([1u64; 8], [u64::MAX; 8]);
     let right = job.right();
-    let operands: Vec<Word> = ones
-        .iter_mut()
-        .map(|one| Word::new(job, right, 0, one))
-        .collect();
-    let mut results: Vec<Word> = before
-        .iter_mut()
-        .map(|one| Word::new(job, right, 0, one))
-        .collect();
+    let word = |place: &mut u64| Word::new(job, right, 0, place);
+    let operands: Vec<Word> = ones.iter_mut().map(word).collect();
+    let mut results: Vec<Word> = before.iter_mut().map(word).collect();
     let mut ops: Vec<fi_op_fetch_atomic> = operands
         .iter()
         .zip(&mut results)
-        .map(|(operand, result)| fi_op_fetch_atomic {
-            ep: job.ep,
-            msg: operand.atomic(SUM, null_mut()),
-            fetch: result.fetch(),
-            // The backend chaos reorders operations: the fence makes each wait for the one before.
-            flags: FI_FENCE,
-        })
+        // The backend chaos reorders operations: the fence makes each wait for the one before.
+        .map(|(operand, result)| operand.fetch_op(job.ep, result, FI_FENCE))
         .collect();
     let mut works: Vec<fi_deferred_work> = ops
         .iter_mut()
@@ -181,13 +150,10 @@ fn thresholds(job: &Job<'_>) -> Verdict {
     ok!(obj completion, wait(1, -1));
     ok!(obj trigger, add(100));
     ok!(obj completion, wait(8, -1));
-    ensure_eq!(before, expected, "what each found");
-    close(completion)?;
-    close(trigger)
+    equal!(before, expected, "what each found")
 }
 
-fn asked(job: &Job<'_>) -> Verdict {
-    let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+fn asked(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> Verdict {
     let mut value = 5u64;
     let word = Word::new(job, job.right(), 0, &mut value);
     let mut good = rma_op(job.ep, word.rma(cx(77)), FI_COMPLETION);
@@ -196,8 +162,7 @@ fn asked(job: &Job<'_>) -> Verdict {
     let mut bad = rma_op(job.ep, wrong.rma(cx(78)), 0);
     let mut first = work((trigger, 1), completion, FI_OP_WRITE, &raw mut good);
     let mut second = work((trigger, 2), completion, FI_OP_WRITE, &raw mut bad);
-    ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut first).cast()));
-    ok!(fid job.station.domain, control(FI_QUEUE_WORK, (&raw mut second).cast()));
+    queue(job, [&mut first, &mut second])?;
     ok!(obj trigger, add(1));
     let entry = job.tx.of(77)?;
     ensure_eq!(entry.flags, FI_RMA | FI_WRITE, "the entry's flags");
@@ -205,9 +170,7 @@ fn asked(job: &Job<'_>) -> Verdict {
     ok!(obj trigger, add(1));
     until("the failure", || errors_of(completion) == 1)?;
     ensure_eq!(value_of(completion), 1, "successes");
-    job.tx.is_empty()?;
-    close(completion)?;
-    close(trigger)
+    job.tx.is_empty()
 }
 
 fn triggered(job: &Job<'_>) -> Verdict {
@@ -224,11 +187,9 @@ fn triggered(job: &Job<'_>) -> Verdict {
     job.meet();
     // Receives first, then the operations that match them.
     let (received, treceived) = (word(4, 0), word(6, 0));
-    let mut message = received.message(cx(0));
-    message.addr = FI_ADDR_UNSPEC;
+    let message = received.any_message(cx(0));
     job.post(|| call!(msg job.ep, recvmsg(&message, FI_TRIGGER | FI_COMPLETION)))?;
-    let mut message = treceived.tagged(3, cx(1));
-    message.addr = FI_ADDR_UNSPEC;
+    let message = treceived.any_tagged(3, cx(1));
     job.post(|| call!(tagged job.ep, recvmsg(&message, FI_TRIGGER | FI_COMPLETION)))?;
     let (sent, tsent, put, got, added) =
         (word(3, 0), word(5, 0), word(0, 0), word(1, 64), word(2, 8));
@@ -251,11 +212,7 @@ fn triggered(job: &Job<'_>) -> Verdict {
     job.meet();
     let found = job.memory.words([0, 8]);
     ensure_eq!(found, [1, 3], "the words there");
-    // SAFETY:
-    // - the local array; all operations have completed.
-    let words: Vec<u64> = (0..7)
-        .map(|nth| unsafe { at.add(nth).read_volatile() })
-        .collect();
+    let words = current(&words);
     ensure_eq!([words[1], words[4], words[6]], [44, 4, 5], "what came here");
     let told = job.station.counters[0];
     ensure_eq!(value_of(told), 7, "the endpoint's counter");
@@ -293,10 +250,9 @@ fn cancelled(job: &Job<'_>) -> Verdict {
     let mut waits = context(other, 100);
     let message = word.rma((&raw mut waits).cast());
     job.post(|| call!(rma job.ep, writemsg(&message, FI_TRIGGER)))?;
-    let code = call!(obj job.ep, cancel((&raw mut waits).cast()));
-    ensure_eq!(code, 0, "fi_cancel");
+    ok!(obj job.ep, cancel((&raw mut waits).cast()));
     let error = job.tx.fails(FI_ECANCELED, "the triggered write")?;
-    let seen = error.op_context.addr();
+    let seen = error.context();
     ensure_eq!(seen, (&raw mut waits).addr(), "its context");
     ok!(obj other, add(100));
     job.tx.is_empty()?;
@@ -305,72 +261,79 @@ fn cancelled(job: &Job<'_>) -> Verdict {
     close(trigger)
 }
 
-fn refused(ctx: &Ctx) -> Verdict {
-    with(ctx, &plan(), 256, |job| {
-        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
-        let domain = job.station.domain;
-        let mut value = 5u64;
-        let word = Word::new(job, job.rank, 0, &mut value);
-        let mut rma = rma_op(job.ep, word.rma(null_mut()), 0);
-        let op: *mut c_void = (&raw mut rma).cast();
-        gives!(FI_EINVAL, fid domain, control(FI_QUEUE_WORK, null_mut()));
-        gives!(FI_EINVAL, fid domain, control(FI_CANCEL_WORK, null_mut()));
-        let queue = |mut work: fi_deferred_work| call!(fid domain, control(FI_QUEUE_WORK, (&raw mut work).cast()));
-        let code = |errno: i32| -errno;
-        let seen = queue(work((null_mut(), 1), null_mut(), FI_OP_WRITE, op));
-        ensure_eq!(seen, code(FI_EINVAL), "no counter");
-        let nothing = null_mut::<c_void>();
-        let seen = queue(work((trigger, 1), null_mut(), FI_OP_WRITE, nothing));
-        ensure_eq!(seen, code(FI_EINVAL), "no operation");
-        for kind in [-1, 11, 99] {
-            let seen = queue(work((trigger, 1), null_mut(), kind, op));
-            ensure_eq!(seen, code(FI_ENOSYS), "kind {kind}");
-        }
-        let mut change = fi_op_cntr {
-            cntr: completion,
-            value: 1,
-        };
-        let op = &raw mut change;
-        let seen = queue(work((trigger, 1), completion, FI_OP_CNTR_ADD, op));
-        ensure_eq!(seen, code(FI_EINVAL), "a completion counter");
-        let mut wrong = fi_op_rma {
-            ep: null_mut(),
-            ..rma
-        };
-        let op = &raw mut wrong;
-        let seen = queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op));
-        ensure_eq!(seen, code(FI_EINVAL), "no endpoint");
-        let mut inject = fi_op_rma {
-            flags: FI_INJECT,
-            ..rma
-        };
-        let op = &raw mut inject;
-        let seen = queue(work((trigger, 1), null_mut(), FI_OP_WRITE, op));
-        ensure_eq!(seen, code(FI_ENOSYS), "an inject");
-        let mut undefined = atomic_op(job.ep, word.atomic(CSWAP, null_mut()), 0);
-        let op = &raw mut undefined;
-        let seen = queue(work((trigger, 1), null_mut(), FI_OP_ATOMIC, op));
-        ensure_eq!(seen, code(FI_ENOSYS), "an undefined atomic");
-        gives!(FI_ENOSYS, fid domain, control(99, null_mut()));
-        gives!(FI_EINVAL, rma job.ep, writemsg(&word.rma(null_mut()), FI_TRIGGER));
-        let mut unknown = context(trigger, 1);
-        unknown.event_type = 1;
-        gives!(FI_ENOSYS, rma job.ep, writemsg(&word.rma((&raw mut unknown).cast()), FI_TRIGGER));
-        ok!(obj trigger, add(100));
-        job.tx.is_empty()?;
-        ensure_eq!(job.memory.get(0), 0, "the word");
-        close(completion)?;
-        close(trigger)
-    })?;
-    // Without the capability.
-    with(ctx, &Plan::DEFAULT, 256, |job| {
-        let trigger = job.station.counter()?;
-        let mut value = 5u64;
-        let word = Word::new(job, job.rank, 0, &mut value);
-        let mut waits = context(trigger, 1);
-        gives!(FI_EBADFLAGS, rma job.ep, writemsg(&word.rma((&raw mut waits).cast()), FI_TRIGGER));
-        close(trigger)
-    })
+fn refused(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> Verdict {
+    let (domain, none) = (job.station.domain, null_mut());
+    let mut value = 5u64;
+    let word = Word::new(job, job.rank, 0, &mut value);
+    let rma = rma_op(job.ep, word.rma(none), 0);
+    let ep = null_mut();
+    let op: *mut c_void = (&raw const rma).cast_mut().cast();
+    gives!(FI_EINVAL, fid domain, control(FI_QUEUE_WORK, null_mut()));
+    gives!(FI_EINVAL, fid domain, control(FI_CANCEL_WORK, null_mut()));
+    let mut change = fi_op_cntr {
+        cntr: completion,
+        value: 1,
+    };
+    let mut homeless = fi_op_rma { ep, ..rma };
+    let mut inject = rma_op(job.ep, rma.msg, FI_INJECT);
+    let mut undefined = atomic_op(job.ep, word.atomic(CSWAP, none), 0);
+    let (met, no_counter) = ((trigger, 1), null_mut());
+    for (what, errno, mut work) in [
+        (
+            "no counter",
+            FI_EINVAL,
+            work((null_mut(), 1), no_counter, FI_OP_WRITE, op),
+        ),
+        (
+            "no operation",
+            FI_EINVAL,
+            work(met, no_counter, FI_OP_WRITE, none),
+        ),
+        ("kind -1", FI_ENOSYS, work(met, no_counter, -1, op)),
+        ("kind 11", FI_ENOSYS, work(met, no_counter, 11, op)),
+        ("kind 99", FI_ENOSYS, work(met, no_counter, 99, op)),
+        (
+            "a completion counter",
+            FI_EINVAL,
+            work(met, completion, FI_OP_CNTR_ADD, &raw mut change),
+        ),
+        (
+            "no endpoint",
+            FI_EINVAL,
+            work(met, no_counter, FI_OP_WRITE, &raw mut homeless),
+        ),
+        (
+            "an inject",
+            FI_ENOSYS,
+            work(met, no_counter, FI_OP_WRITE, &raw mut inject),
+        ),
+        (
+            "an undefined atomic",
+            FI_ENOSYS,
+            work(met, no_counter, FI_OP_ATOMIC, &raw mut undefined),
+        ),
+    ] {
+        let seen = call!(fid domain, control(FI_QUEUE_WORK, (&raw mut work).cast()));
+        ensure_eq!(seen, -errno, "{what}");
+    }
+    gives!(FI_ENOSYS, fid domain, control(99, null_mut()));
+    gives!(FI_EINVAL, rma job.ep, writemsg(&word.rma(none), FI_TRIGGER));
+    let mut unknown = context(trigger, 1);
+    unknown.event_type = 1;
+    gives!(FI_ENOSYS, rma job.ep, writemsg(&word.rma((&raw mut unknown).cast()), FI_TRIGGER));
+    ok!(obj trigger, add(100));
+    job.tx.is_empty()?;
+    job.memory.shows(0, 0, "the word")?;
+    with(job.ctx, &Plan::DEFAULT, 256, without_capability)
+}
+
+fn without_capability(job: &Job<'_>) -> Verdict {
+    let trigger = job.station.counter()?;
+    let mut value = 5u64;
+    let word = Word::new(job, job.rank, 0, &mut value);
+    let mut waits = context(trigger, 1);
+    gives!(FI_EBADFLAGS, rma job.ep, writemsg(&word.rma((&raw mut waits).cast()), FI_TRIGGER));
+    close(trigger)
 }
 
 fn relayed(job: &Job<'_>) -> Verdict {
@@ -402,11 +365,8 @@ fn relayed(job: &Job<'_>) -> Verdict {
 
 fn chained(job: &Job<'_>) -> Verdict {
     const LINKS: usize = 50;
-    let domain = job.station.domain;
-    let mut counters = Vec::new();
-    for _ in 0..=2 * LINKS {
-        counters.push(job.station.counter()?);
-    }
+    let counters = (0..=2 * LINKS).map(|_| job.station.counter());
+    let counters: Vec<_> = counters.collect::<Result<_, _>>()?;
     // Each addition to the word triggers a change of a counter. That triggers the next addition to the word.
     let mut value = 1u64;
     let word = Word::new(job, job.rank, 0, &mut value);
@@ -426,14 +386,9 @@ fn chained(job: &Job<'_>) -> Verdict {
         let change = std::ptr::from_mut(change);
         works.push(work((middle, 1), null_mut(), kind, change));
     }
-    for one in works.iter_mut().rev() {
-        ok!(fid domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-    }
+    queue(job, works.iter_mut().rev())?;
     ok!(obj counters[0], add(7));
     ok!(obj counters[2 * LINKS], wait(7, -1));
     ensure_eq!(job.memory.get(0), LINKS as u64, "the additions");
-    for one in counters {
-        close(one)?;
-    }
-    Ok(())
+    for_all(counters, close)
 }

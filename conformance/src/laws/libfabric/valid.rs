@@ -2,7 +2,6 @@
 
 use super::kit::*;
 use super::matrix::Call;
-use super::station::Plan;
 use super::value::*;
 use crate::law::not_offered;
 
@@ -41,8 +40,7 @@ fn is_valid(family: Family, (ty, op, exists): (c_int, c_int, bool)) -> bool {
 }
 
 fn undefined(job: &Job<'_>) -> Verdict {
-    let peer = job.peer(0);
-    let (to, at, key) = (peer.address, peer.base, peer.key);
+    let (to, at, key) = job.place(0, 0);
     job.memory.fill(0x3c);
     let mut room = [[0u8; 64]; 3];
     let [a, b, c] = &mut room;
@@ -92,10 +90,8 @@ fn validity(job: &Job<'_>) -> Verdict {
         for family in FAMILIES {
             let mut count = 12345;
             let code = ask(job.ep, family, ty, op, &mut count);
-            let expected = match is_valid(family, (ty, op, exists)) {
-                true => 0,
-                false => -FI_EOPNOTSUPP,
-            };
+            let valid = is_valid(family, (ty, op, exists));
+            let expected = -FI_EOPNOTSUPP * i32::from(!valid);
             ensure_eq!(code, expected, "datatype {ty}, operation {op}, {family:?}");
             ensure!(code != 0 || count > 0 && count != 12345, "no count");
             ensure!(code == 0 || count == 12345, "a count with an error");
@@ -108,10 +104,8 @@ fn validity(job: &Job<'_>) -> Verdict {
 fn query(job: &Job<'_>) -> Verdict {
     let domain = job.station.domain;
     for (ty, op, _) in pairs() {
-        for (family, flags) in FAMILIES
-            .into_iter()
-            .zip([0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC])
-        {
+        let flags = [0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC];
+        for (family, flags) in FAMILIES.into_iter().zip(flags) {
             let (mut count, mut attr) = (0, fi_atomic_attr { count: 0, size: 0 });
             let code = ask(job.ep, family, ty, op, &mut count);
             let seen = call!(obj domain, query_atomic(ty, op, &mut attr, flags));
@@ -148,7 +142,6 @@ fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
 }
 
 fn counts(job: &Job<'_>) -> Verdict {
-    let peer = job.peer(job.right());
     for family in FAMILIES {
         let (most, op) = at_most(job, family)?;
         if (most + 1) * 4 > job.memory.len {
@@ -164,17 +157,14 @@ fn counts(job: &Job<'_>) -> Verdict {
             let mut call = Call {
                 family,
                 what: (UINT32, op),
-                to: (peer.address, peer.base, peer.key),
+                to: job.place(job.right(), 0),
                 operand: &operand,
                 compare: &operand,
                 result: &mut result,
                 count,
             };
-            ensure_eq!(
-                call.post(job.ep),
-                -(expected as isize),
-                "{family:?} with {count} elements"
-            );
+            let seen = call.post(job.ep);
+            ensure_eq!(seen, -(expected as isize), "{family:?}: {count} elements");
         }
         job.tx.is_empty()?;
     }
@@ -183,24 +173,20 @@ fn counts(job: &Job<'_>) -> Verdict {
 }
 
 fn every_element(job: &Job<'_>) -> Verdict {
-    let peer = job.peer(job.right());
     for family in [Family::Fetch, Family::Compare] {
         let (most, op) = at_most(job, family)?;
         job.meet();
         job.memory.fill(0);
-        for i in 0..most {
-            job.memory.store(4 * i, &(i as u32).to_le_bytes());
-        }
-        job.meet();
         let numbers: Vec<u8> = (0..most as u32).flat_map(u32::to_le_bytes).collect();
-        let doubles: Vec<u8> = (0..most as u32)
-            .flat_map(|i| (2 * i).to_le_bytes())
-            .collect();
+        job.memory.store(0, &numbers);
+        job.meet();
+        let doubles = (0..most as u32).flat_map(|i| (2 * i).to_le_bytes());
+        let doubles: Vec<u8> = doubles.collect();
         let mut result = vec![0xffu8; 4 * most];
         let mut call = Call {
             family,
             what: (UINT32, op),
-            to: (peer.address, peer.base, peer.key),
+            to: job.place(job.right(), 0),
             operand: [&doubles, &numbers][usize::from(family == Family::Fetch)],
             compare: &numbers,
             result: &mut result,

@@ -43,9 +43,8 @@ impl Pieces {
             end -= len;
             pieces.words[end..end + len].copy_from_slice(&values[done..done + len]);
             done += len;
-            pieces
-                .list
-                .push(ioc(pieces.words[end..].as_mut_ptr(), *len));
+            let piece = pieces.words[end..].as_mut_ptr();
+            pieces.list.push(ioc(piece, *len));
         }
         pieces
     }
@@ -75,10 +74,7 @@ fn values(random: &mut Random) -> [Vec<u64>; 3] {
 }
 
 fn bytes(values: &[u64]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
 /// An operation of the family.
@@ -132,15 +128,14 @@ fn vectors(job: &Job<'_>) -> Verdict {
 
 fn messages(job: &Job<'_>) -> Verdict {
     // A second region, with a different key.
-    let second = Memory::new(1024);
-    let registered = job.station.register(second, 100 + u64::from(job.rank))?;
+    let second = Buffer::new(1024);
+    let registered = job.station.register(*second, 100 + u64::from(job.rank))?;
     job.meet();
     job.ctx.tell(&bytes(&[registered.key, registered.base]));
     job.meet();
     let rank = job.right();
-    let told = job.ctx.told(rank).unwrap_or_default();
-    let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().expect("8 bytes"));
-    let (other_key, other_base) = (word(0), word(8));
+    let told = job.heard(rank);
+    let (other_key, other_base) = (u64_of(&told), u64_of(&told[8..]));
     let (to, at, key) = job.place(rank, 64);
     let mut random = job.ctx.random(job.rank.into());
     for _ in 0..20 {
@@ -157,8 +152,11 @@ fn messages(job: &Job<'_>) -> Verdict {
                     _ => (other_base + 256 + 8 * done as u64, other_key),
                 };
                 remote.push(rma_ioc(addr, *len, key));
-                let start = bytes(&all[0][done..done + len]);
-                job.done(|| call!(rma job.ep, write(start.as_ptr().cast(), start.len(), null_mut(), to, addr, key, null_mut())))?;
+                let words = Words {
+                    count: *len,
+                    ..Words::new(job.ep, (to, addr, key))
+                };
+                job.done(|| words.from(all[0][done..].as_ptr()).write())?;
                 done += len;
             }
             let msg = atomic_list(&operand.list, to, &remote, op(family), cx(77));
@@ -168,12 +166,16 @@ fn messages(job: &Job<'_>) -> Verdict {
                 Family::Fetch => call!(atomic job.ep, readwritemsg(&msg, ri, none, c.len(), 0)),
                 Family::Compare => call!(atomic job.ep, compwritemsg(&msg, ci, none, b.len(), ri, none, c.len(), 0)),
             })?;
-            ensure_eq!(entry.op_context.addr(), 77, "the context");
+            ensure_eq!(entry.context(), 77, "the context");
             let mut seen = Vec::new();
             for place in &remote {
-                let mut piece = vec![0u8; 8 * place.count];
-                job.done(|| call!(rma job.ep, read(piece.as_mut_ptr().cast(), piece.len(), null_mut(), to, place.addr, place.key, null_mut())))?;
-                seen.extend(piece);
+                let mut piece = vec![0u64; place.count];
+                let words = Words {
+                    count: place.count,
+                    ..Words::new(job.ep, (to, place.addr, place.key))
+                };
+                job.done(|| words.into(piece.as_mut_ptr()).read())?;
+                seen.extend(bytes(&piece));
             }
             same(&seen, &bytes(&expected(family, &all)), "the target")?;
             if family != Family::Base {
@@ -182,7 +184,5 @@ fn messages(job: &Job<'_>) -> Verdict {
         }
     }
     job.meet();
-    super::station::close(registered.mr)?;
-    second.free();
-    Ok(())
+    close(registered.mr)
 }

@@ -1,10 +1,7 @@
 //! Wait sets (fi_poll(3)).
 
-use std::ptr::null;
-
 use super::death::survived;
 use super::kit::*;
-use super::station::{Plan, Station, close};
 
 laws! {
     news with(&Plan::DEFAULT, 256): "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
@@ -33,34 +30,21 @@ fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
 
 fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
     fi_cq_attr {
-        size: 0,
-        flags: 0,
-        format: FI_CQ_FORMAT_TAGGED,
-        wait_obj: FI_WAIT_SET,
-        signaling_vector: 0,
-        wait_cond: FI_CQ_COND_NONE,
         wait_set: set.cast(),
+        ..super::station::queue_attr(&Plan::DEFAULT.wait(FI_WAIT_SET))
     }
 }
 
 fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
-    fi_cntr_attr {
-        events: 0,
-        wait_obj: FI_WAIT_SET,
-        wait_set: set.cast(),
-        flags: 0,
-    }
+    super::station::counter_attr(FI_WAIT_SET, set)
 }
 
 fn counter(job: &Job<'_>, set: *mut fid_wait) -> Result<*mut fid_cntr, String> {
-    let mut counter = null_mut();
-    ok!(obj job.station.domain, cntr_open(&mut counter_attr(set), &mut counter, null_mut()));
-    Ok(counter)
+    Ok(open!(obj job.station.domain, cntr_open(&mut counter_attr(set))))
 }
 
 fn queue(job: &Job<'_>, set: *mut fid_wait) -> Result<Queue, String> {
-    let mut queue = null_mut();
-    ok!(obj job.station.domain, cq_open(&mut queue_attr(set), &mut queue, null_mut()));
+    let queue = open!(obj job.station.domain, cq_open(&mut queue_attr(set)));
     Ok(Queue(queue))
 }
 
@@ -100,20 +84,19 @@ impl Listener {
 
 fn news(job: &Job<'_>) -> Verdict {
     let listener = Listener::open(job)?;
-    job.ctx.tell(&super::station::name_of(listener.ep)?);
+    job.ctx.tell(&name_of(listener.ep)?);
     job.meet();
-    let told = job.ctx.told(job.right()).unwrap_or_default();
-    let to = job.station.insert(&told)?;
-    let word = Memory::new(8);
+    let to = job.known(job.right())?;
+    let word = Buffer::new(8);
     for round in 0..3u64 {
-        ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
+        receive_each(None, listener.ep, (&word, 8), [0])?;
         job.meet();
         // The right neighbour of rank 0 waits before its message is sent.
         if job.rank == 0 {
             pause(2);
         }
         let bytes = (round + 1).to_le_bytes();
-        job.post(|| call!(msg job.ep, inject(bytes.as_ptr().cast(), 8, to)))?;
+        job.post(|| inject_as(None, (job.ep, to), &bytes))?;
         let mut entry = blank();
         loop {
             ok!(obj listener.set, wait(LONG));
@@ -121,11 +104,10 @@ fn news(job: &Job<'_>) -> Verdict {
                 break;
             }
         }
-        ensure_eq!(entry.op_context.addr(), 4, "the receive");
+        ensure_eq!(entry.context(), 0, "the receive");
         word.holds(0, &bytes, "the message")?;
         ensure_eq!(value_of(listener.counter), round + 1, "the counter");
     }
-    word.free();
     job.meet();
     listener.close()
 }
@@ -133,58 +115,32 @@ fn news(job: &Job<'_>) -> Verdict {
 fn closed(job: &Job<'_>) -> Verdict {
     let (domain, fabric) = (job.station.domain, job.station.fabric);
     for round in 0..12u64 {
-        let (mut queue, mut counter) = (null_mut(), null_mut());
-        let mut events: *mut fid_eq = null_mut();
-        let mut attr = fi_cq_attr {
-            wait_obj: FI_WAIT_UNSPEC,
-            ..queue_attr(null_mut())
-        };
+        let mut attr = super::station::queue_attr(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC));
         let object: *mut fid = match round % 4 {
-            0 => {
-                ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
-                queue.cast()
-            }
-            1 => {
-                ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
-                counter.cast()
-            }
-            2 => {
-                ok!(obj fabric, eq_open(null_mut(), &mut events, null_mut()));
-                events.cast()
-            }
+            0 => open!(obj domain, cq_open(&mut attr)).cast(),
+            1 => job.station.counter()?.cast(),
+            2 => open!(obj fabric, eq_open(null_mut())).cast(),
             _ => open(job)?.cast(),
         };
         let at = object.addr();
-        let code = std::thread::scope(|scope| {
-            let waits = scope.spawn(move || {
-                let (mut room, mut kind) = ([0u64; 16], 0);
-                let room = room.as_mut_ptr().cast();
-                match round % 4 {
-                    0 => {
-                        let queue = at as *mut fid_cq;
-                        call!(obj queue, sread(room, 1, std::ptr::null(), -1))
-                    }
-                    1 => {
-                        let counter = at as *mut fid_cntr;
-                        call!(obj counter, wait(1, -1)) as isize
-                    }
-                    2 => {
-                        let events = at as *mut fid_eq;
-                        call!(obj events, sread(&mut kind, room, 64, -1, 0))
-                    }
-                    _ => {
-                        let set = at as *mut fid_wait;
-                        call!(obj set, wait(-1)) as isize
-                    }
-                }
-            });
+        let wait = move || {
+            let (mut room, mut kind) = ([0u64; 16], 0);
+            let room = room.as_mut_ptr().cast();
+            let (queue, counter) = (at as *mut fid_cq, at as *mut fid_cntr);
+            let (events, set) = (at as *mut fid_eq, at as *mut fid_wait);
+            match round % 4 {
+                0 => call!(obj queue, sread(room, 1, null(), -1)),
+                1 => call!(obj counter, wait(1, -1)) as isize,
+                2 => call!(obj events, sread(&mut kind, room, 64, -1, 0)),
+                _ => call!(obj set, wait(-1)) as isize,
+            }
+        };
+        let (code, closed) = beside(wait, || {
             // Calls after the close are undefined: the pause lets the wait begin.
             pause(40 + round);
-            close(at as *mut fid)?;
-            waits
-                .join()
-                .map_err(|_| String::from("the other thread panics"))
+            close(object)
         })?;
+        closed?;
         ensure_eq!(code, -(FI_ECANCELED as isize), "the wait of round {round}");
     }
     Ok(())
@@ -199,21 +155,20 @@ fn local(job: &Job<'_>) -> Verdict {
     }
     let (there, of_events) = (counter.addr(), events.addr());
     for counts in [true, false, true] {
-        std::thread::scope(|scope| {
-            let other = scope.spawn(move || {
-                pause(2);
-                let (counter, events) = (there as *mut fid_cntr, of_events as *mut fid_eq);
-                match counts {
-                    true => call!(obj counter, add(1)) as isize,
-                    false => call!(obj events, write(7, (&raw const counts).cast(), 1, 0)),
-                }
-            });
-            ok!(obj set, wait(LONG));
-            let code = other.join().map_err(|_| "the other thread panics")?;
-            let expected = isize::from(!counts);
-            ensure_eq!(code, expected, "what the other thread's call gives");
-            Ok::<_, String>(())
-        })?;
+        let tell = move || {
+            pause(2);
+            let (counter, events) = (there as *mut fid_cntr, of_events as *mut fid_eq);
+            match counts {
+                true => call!(obj counter, add(1)) as isize,
+                false => call!(obj events, write(7, (&raw const counts).cast(), 1, 0)),
+            }
+        };
+        let codes = beside(tell, || call!(obj set, wait(LONG)))?;
+        ensure_eq!(
+            codes,
+            (isize::from(!counts), 0),
+            "the other call, and the wait"
+        );
         if !counts {
             // An unread event ends the next wait at once.
             ok!(obj set, wait(0));
@@ -235,7 +190,7 @@ fn dead(job: &Job<'_>) -> Verdict {
         job.ctx.dies();
     }
     let listener = Listener::open(job)?;
-    let (word, from) = (Memory::new(8), job.peer(victim).address);
+    let (word, from) = (Buffer::new(8), job.peer(victim).address);
     ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
     loop {
         ok!(obj listener.set, wait(LONG));
@@ -246,7 +201,6 @@ fn dead(job: &Job<'_>) -> Verdict {
         }
     }
     ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
-    word.free();
     listener.close()?;
     Ok(())
 }

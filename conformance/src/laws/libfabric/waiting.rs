@@ -1,10 +1,9 @@
 //! Waits for completions (fi_cq(3)).
 
-use std::ptr::null;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::completion::add;
 use super::kit::*;
-use super::station::Plan;
 
 laws! {
     waits with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256): "cq.sread", "fi_cq(3)", 2, [cq_sread, cq_sreadfrom, atomic, senddata],
@@ -19,15 +18,6 @@ laws! {
     full with(&Plan::DEFAULT.entries(8), 256): "cq.full", "fi_cq(3)", 2, [cq_open, atomic, cq_read],
         "operations without room for their completions are -FI_EAGAIN until some are read; none is lost";
 }
-
-/// Adds 1 to word 1 of the next rank. `wrong` is added to the key.
-fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, cx(context))))
-}
-
-/// An operand that outlives every operation.
-static ONE: u64 = 1;
 
 /// Sleeps until the descriptor is readable, for at most `ms` milliseconds (-1: no limit).
 pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
@@ -47,10 +37,10 @@ fn waits(job: &Job<'_>) -> Verdict {
         let mut entry = blank();
         add(job, nth, 0)?;
         let count = call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
-        let seen = (count, entry.op_context.addr());
+        let seen = (count, entry.context());
         ensure_eq!(seen, (1, nth), "what a wait for an atomic gives");
-        let mut buffer = 0u64;
-        job.post(|| call!(msg job.ep, recv((&raw mut buffer).cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3))))?;
+        let mut buffer = [0u8; 8];
+        job.receive(&mut buffer, 3)?;
         if job.rank == 0 {
             pause(2);
         }
@@ -60,7 +50,7 @@ fn waits(job: &Job<'_>) -> Verdict {
         let mut source = 0;
         let count =
             call!(obj job.rx.0, sreadfrom((&raw mut entry).cast(), 1, &mut source, null(), LONG));
-        let seen = (count, entry.op_context.addr(), entry.data);
+        let seen = (count, entry.context(), entry.data);
         ensure_eq!(seen, (1, 3, 6), "what a wait for a message gives");
         job.tx.of(4)?;
     }
@@ -69,9 +59,7 @@ fn waits(job: &Job<'_>) -> Verdict {
 
 fn threshold(job: &Job<'_>) -> Verdict {
     for count in [1usize, 3, 7] {
-        for nth in 0..count {
-            add(job, nth, 0)?;
-        }
+        for_all(0..count, |nth| add(job, nth, 0))?;
         let mut entries = [blank(); 8];
         let seen = call!(obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(count), LONG));
         ensure_eq!(seen, count as isize, "entries of a wait for {count}");
@@ -80,25 +68,21 @@ fn threshold(job: &Job<'_>) -> Verdict {
     add(job, 1, 0)?;
     let start = Instant::now();
     gives!(FI_EAGAIN, obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(2), 60));
-    ensure!(
-        start.elapsed() >= Duration::from_millis(60),
-        "a wait for two ended early"
-    );
+    took_all(start, 60)?;
     job.tx.of(1).map(drop)
 }
 
 fn signal(job: &Job<'_>) -> Verdict {
     let queue = job.tx.0.addr();
     for _ in 0..5 {
-        let code = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                pause(30);
-                let queue = queue as *mut fid_cq;
-                let _ = call!(obj queue, signal());
-            });
-            let mut entry = blank();
-            call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG))
-        });
+        let signal = move || {
+            pause(30);
+            let queue = queue as *mut fid_cq;
+            call!(obj queue, signal())
+        };
+        let mut entry = blank();
+        let wait = || call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
+        let (_, code) = beside(signal, wait)?;
         ensure_eq!(code, AGAIN, "a wait that was ended");
     }
     Ok(())
@@ -108,7 +92,7 @@ fn descriptor(job: &Job<'_>) -> Verdict {
     let mut descriptor = -1;
     ok!(fid job.rx.0, control(FI_GETWAIT, (&raw mut descriptor).cast()));
     let mut list = [job.rx.0.cast::<fid>()];
-    let (to, at, key) = job.place(job.right(), 8);
+    let words = job.words(job.right(), 8);
     for round in 0..6u64 {
         ok!(obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
         ensure!(!readable(descriptor, 0), "readable with nothing behind it");
@@ -116,43 +100,31 @@ fn descriptor(job: &Job<'_>) -> Verdict {
         if job.rank == 0 {
             pause(20);
         }
-        job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), round, to, at, key, null_mut())))?;
+        job.post(|| words.write_data(round))?;
         ensure!(readable(descriptor, LONG), "round {round}: never readable");
         ensure_eq!(job.rx.next()?.data, round, "the data");
         job.tx.next()?;
         job.meet();
     }
     // fi_trywait reports an existing entry at once.
-    job.done(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
+    job.done(|| words.write_data(77))?;
     job.meet();
     gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
     job.rx.next().map(drop)
 }
 
 fn full(job: &Job<'_>) -> Verdict {
-    let (to, at, key) = job.place(job.right(), 8);
-    let (mut posted, mut seen) = (0usize, 0usize);
+    let (words, mut posted) = (job.words(job.right(), 8), 0);
     // On a backend with slow operations, the queue fills up while the loop posts.
-    while posted < 5000 {
-        match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
-        {
-            0 => posted += 1,
-            AGAIN => break,
-            code => return Err(format!("posting gave {}", code_name(code))),
-        }
+    while posted < 5000 && accepted(words.add())? {
+        posted += 1;
     }
-    ensure!(
-        (8..5000).contains(&posted),
-        "{posted} operations were posted on a queue of 8"
-    );
-    while seen < posted {
-        job.tx.next()?;
-        seen += 1;
-    }
+    let fits = (8..5000).contains(&posted);
+    ensure!(fits, "{posted} operations were posted on a queue of 8");
+    job.tx.successes(0..posted)?;
     job.tx.is_empty()?;
     add(job, 5, 0)?;
     job.tx.of(5)?;
     let found = job.fetch(job.right(), 8, READ, 0)?;
-    ensure_eq!(found, posted as u64 + 1, "operations done");
-    Ok(())
+    equal!(found, posted + 1, "operations done")
 }

@@ -19,12 +19,29 @@ pub(super) fn work<T>(
     }
 }
 
+/// Runs the body with a counter that triggers, and one of completions.
+pub(super) fn triggered_by(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    body: impl FnOnce(&Job<'_>, *mut fid_cntr, *mut fid_cntr) -> Verdict,
+) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
+        body(job, trigger, completion)?;
+        close(completion)?;
+        close(trigger)
+    })
+}
+
 /// Queues all work. It must stay in place until it has completed.
-pub(super) fn queue(job: &Job<'_>, works: &mut [fi_deferred_work]) -> Verdict {
-    for one in works {
+pub(super) fn queue<'a>(
+    job: &Job<'_>,
+    works: impl IntoIterator<Item = &'a mut fi_deferred_work>,
+) -> Verdict {
+    for_all(works, |one| {
         ok!(fid job.station.domain, control(FI_QUEUE_WORK, std::ptr::from_mut(one).cast()));
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 pub(super) fn rma_op(ep: *mut fid_ep, msg: fi_msg_rma, flags: u64) -> fi_op_rma {
@@ -72,12 +89,37 @@ impl Word {
         tagged_msg(&self.iov, self.to, tag, context)
     }
 
+    /// A receive from any sender.
+    pub(super) fn any_message(&self, context: *mut c_void) -> fi_msg {
+        plain_msg(&self.iov, FI_ADDR_UNSPEC, context)
+    }
+
+    /// A tagged receive from any sender.
+    pub(super) fn any_tagged(&self, tag: u64, context: *mut c_void) -> fi_msg_tagged {
+        tagged_msg(&self.iov, FI_ADDR_UNSPEC, tag, context)
+    }
+
     pub(super) fn rma(&self, context: *mut c_void) -> fi_msg_rma {
         rma_msg(&self.iov, self.to, &self.remote, context)
     }
 
     pub(super) fn atomic(&self, op: c_int, context: *mut c_void) -> fi_msg_atomic {
         atomic_msg(&self.ioc, self.to, &self.elements, op, context)
+    }
+
+    /// The structure of a fetching atomic.
+    pub(super) fn fetch_op(
+        &self,
+        ep: *mut fid_ep,
+        result: &mut Word,
+        flags: u64,
+    ) -> fi_op_fetch_atomic {
+        fi_op_fetch_atomic {
+            ep,
+            msg: self.atomic(SUM, null_mut()),
+            fetch: result.fetch(),
+            flags,
+        }
     }
 
     pub(super) fn fetch(&mut self) -> fi_msg_fetch {
