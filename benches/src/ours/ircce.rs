@@ -9,9 +9,9 @@ use std::time::Duration;
 use unipgas_ircce_sys::{RcceFunctions as Functions, *};
 use unipgas_launcher::library::InstalledLibrary;
 
-use super::{UserBuffer, calls};
+use super::{UserBuffer, calls, ok};
 use crate::case::Case;
-use crate::ctx::BenchContext;
+use crate::ctx::{BenchContext, exchanges};
 
 const DATA: usize = 16 << 20;
 /// Length of the window of blocking sends. MPBs must have room for it.
@@ -36,14 +36,6 @@ pub(crate) struct Ircce {
     window: *mut u8,
     buffer: UserBuffer,
     round: Cell<u8>,
-}
-
-fn ok(what: &str, code: c_int) -> Result<(), String> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what} returned {code}"))
-    }
 }
 
 impl Ircce {
@@ -127,48 +119,31 @@ impl Ircce {
 /// Time one way in ns.
 fn ping_pong(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
-    let len = case.bytes as usize;
-    let other = ctx.other() as c_int;
-    let mut result = Ok(());
-    let each = if len > 32 << 10 { 50 } else { 500 };
-    let exchange = || -> Result<(), String> {
+    let (len, other) = (case.bytes as usize, ctx.other() as c_int);
+    let mark = Cell::new(0);
+    let send = |_| {
+        if ctx.rank == 0 {
+            mark.set(ours.mark(len));
+        }
         // SAFETY:
         // - the buffer has at least `len` bytes
-        unsafe {
-            if ctx.rank == 0 {
-                let mark = ours.mark(len);
-                ok(
-                    "iRCCE_ssend",
-                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
-                )?;
-                ok(
-                    "iRCCE_srecv",
-                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
-                )?;
-                if ours.last(len) != mark {
-                    return Err("another message came back".into());
-                }
-            } else {
-                ok(
-                    "iRCCE_srecv",
-                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
-                )?;
-                ok(
-                    "iRCCE_ssend",
-                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
-                )?;
-            }
-        }
-        Ok(())
+        ok("iRCCE_ssend", unsafe {
+            (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other)
+        })
     };
-    let both_ways = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            if result.is_ok() {
-                result = exchange();
-            }
+    let receive = |_| {
+        // SAFETY:
+        // - the buffer has at least `len` bytes
+        ok("iRCCE_srecv", unsafe {
+            (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other)
+        })?;
+        match ctx.rank == 0 && ours.last(len) != mark.get() {
+            true => Err("another message came back".into()),
+            false => Ok(()),
         }
-    });
-    result.map(|()| both_ways / 2.0)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of messages with a receipt. Returns ns one way.
@@ -189,8 +164,8 @@ pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut flag = ours.tagged;
     let mut tag = [1u8; 32];
     let mut got = [0u8; 32];
-    let mut write = |value: u8| {
-        tag[case.bytes as usize - 1] = value;
+    let write = |round| {
+        tag[case.bytes as usize - 1] = round as u8;
         // SAFETY:
         // - it is a flag; `tag` has at least `len` bytes
         ok("iRCCE_flag_write_tagged", unsafe {
@@ -203,7 +178,7 @@ pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
             )
         })
     };
-    let mut wait = || {
+    let wait = |round| {
         let mut flag = ours.tagged;
         // SAFETY:
         // - it is a flag; `got` has at least `len` bytes
@@ -217,31 +192,14 @@ pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
                 (ours.calls.iRCCE_flag_write)(&mut flag, UNSET, me),
             )?;
         }
-        Ok::<u8, String>(got[case.bytes as usize - 1])
+        match got[case.bytes as usize - 1] == round as u8 {
+            true => Ok(()),
+            false => Err("another tag came".into()),
+        }
     };
     ours.barrier()?;
-    let (mut result, mut round) = (Ok(()), 0u8);
-    let both_ways = ctx.per_op(500, |n| {
-        for _ in 0..n {
-            round = round.wrapping_add(1);
-            let mut turn = || -> Result<(), String> {
-                if ctx.rank == 0 {
-                    write(round)?;
-                }
-                if wait()? != round {
-                    return Err("another tag came".into());
-                }
-                if ctx.rank != 0 {
-                    write(round)?;
-                }
-                Ok(())
-            };
-            if result.is_ok() {
-                result = turn();
-            }
-        }
-    });
-    result.map(|()| both_ways / 2.0)
+    let ns = ctx.both_ways(500, &Cell::new(0), write, wait);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Throughput of `send` from UE 0 and `receive` at the others, in MB/s: `each` messages, until all processes have all of them.
@@ -254,8 +212,7 @@ fn one_to_all(
 ) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     let len = case.bytes as usize;
-    let mut result = Ok(());
-    let turn = || -> Result<(), String> {
+    let turn = || {
         let mark = ours.mark(len);
         if ctx.rank == 0 {
             return send(ours, len);
@@ -272,17 +229,11 @@ fn one_to_all(
         }
     };
     ours.barrier()?;
-    let ns = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            if result.is_ok() {
-                result = turn();
-            }
-        }
-        if result.is_ok() {
-            result = ours.barrier();
-        }
+    let ns = ctx.per_batch(each, |n| {
+        (0..n).try_for_each(|_| turn())?;
+        ours.barrier()
     });
-    result.map(|()| case.bytes as f64 * 1e3 / ns)
+    ns.map(|ns| case.bytes as f64 * 1e3 / ns)
 }
 
 /// A loop of blocking sends through a window of 8 KiB.

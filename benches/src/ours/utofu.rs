@@ -14,10 +14,10 @@ use unipgas_utofu_sys::{
     utofu_vbg_setting,
 };
 
-use super::{UserBuffer, registration};
+use super::{UserBuffer, ok, registration};
 use crate::bare::each;
 use crate::case::Case;
-use crate::ctx::BenchContext;
+use crate::ctx::{BenchContext, arrived, exchanges};
 
 const SPS_1: u64 = UTOFU_ONESIDED_FLAG_SPS(1);
 const TNI: u16 = 0;
@@ -39,14 +39,6 @@ pub(super) struct Utofu {
     local: u64,
     remote: u64,
     round: Cell<u64>,
-}
-
-fn ok(what: &str, code: i32) -> Result<(), String> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what} returned {code}"))
-    }
 }
 
 fn coords(rank: usize) -> [u8; 6] {
@@ -200,6 +192,17 @@ impl Utofu {
             )
         })
     }
+
+    /// Writes a word by its descriptor.
+    #[inline(always)]
+    fn piggyback(&self, value: u64, at: usize) -> Result<(), String> {
+        let (vcq, peer, to) = (self.vcq, self.peer, self.remote + at as u64);
+        // SAFETY:
+        // - no pointers but the context
+        self.posted("utofu_put_piggyback8", || unsafe {
+            (self.calls.utofu_put_piggyback8)(vcq, peer, value, to, 8, 0, 0, null_mut())
+        })
+    }
 }
 
 /// Ping-pong of utofu_put with a remote MRQ notice and utofu_poll_mrq.
@@ -209,45 +212,21 @@ pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let at = ctx.place() * (512 << 10);
     let word = |offset: usize| utofu.buffer.base.wrapping_add(offset).cast::<u64>();
     let (source_last, last) = (word(DATA / 2 + at + len - 8), word(at + len - 8));
-    let mut round = utofu.round.get();
-    let (mut failed, mut wrong): (Result<(), String>, _) = (Ok(()), 0u64);
     ctx.sync();
-    let each = if len > 32 << 10 { 50 } else { 500 };
-    let ns = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            round += 1;
-            let step = (|| {
-                let send = || {
-                    // SAFETY:
-                    // - inside the buffer; the other process has received what was sent from here before
-                    unsafe { source_last.write(round) };
-                    utofu.put(DATA / 2 + at, at, len, REMOTE_NOTICE)
-                };
-                if ctx.rank == 0 {
-                    send()?;
-                }
-                utofu.noticed()?;
-                // SAFETY:
-                // - inside the buffer; the notice says that the other process has written it
-                wrong |= unsafe { last.read_volatile() } ^ round;
-                if ctx.rank != 0 {
-                    send()?;
-                }
-                Ok(())
-            })();
-            if step.is_err() {
-                failed = step;
-                return;
-            }
-        }
-    });
-    utofu.round.set(round);
-    failed?;
-    if wrong != 0 {
-        Err("the payload came after its notice".into())
-    } else {
-        Ok(ns / 2.0)
-    }
+    let send = |round| {
+        // SAFETY:
+        // - inside the buffer; the other process has received what was sent from here before
+        unsafe { source_last.write(round) };
+        utofu.put(DATA / 2 + at, at, len, REMOTE_NOTICE)
+    };
+    let receive = |round| {
+        utofu.noticed()?;
+        // SAFETY:
+        // - inside the buffer; the notice says that the other process has written it
+        arrived(unsafe { last.read_volatile() }, round)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &utofu.round, send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of utofu_put_piggyback8, seen by polling the word.
@@ -255,90 +234,44 @@ pub fn piggyback(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let at = ctx.place() * 4096 + 9 * 64;
     let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
-    let mut round = utofu.round.get();
-    let mut failed = Ok(());
     ctx.sync();
-    let ns = ctx.per_op(500, |n| {
-        for _ in 0..n {
-            round += 1;
-            let send = || {
-                // SAFETY:
-                // - no pointers but the context
-                utofu.posted("utofu_put_piggyback8", || unsafe {
-                    let to = utofu.remote + at as u64;
-                    (utofu.calls.utofu_put_piggyback8)(
-                        utofu.vcq,
-                        utofu.peer,
-                        round,
-                        to,
-                        8,
-                        0,
-                        0,
-                        null_mut(),
-                    )
-                })
-            };
-            if ctx.rank == 0
-                && let Err(why) = send()
-            {
-                failed = Err(why);
-            }
-            // SAFETY:
-            // - inside the buffer, aligned
-            while failed.is_ok() && unsafe { mine.read_volatile() } != round {}
-            if ctx.rank != 0
-                && let Err(why) = send()
-            {
-                failed = Err(why);
-            }
-        }
-    });
-    utofu.round.set(round);
-    failed.map(|()| ns / 2.0)
+    let receive = |round| {
+        // SAFETY:
+        // - inside the buffer, aligned
+        while unsafe { mine.read_volatile() } != round {}
+        Ok(())
+    };
+    let ns = ctx.both_ways(
+        500,
+        &utofu.round,
+        |round| utofu.piggyback(round, at),
+        receive,
+    );
+    ns.map(|ns| ns / 2.0)
 }
 
 /// utofu_armw8 with a local MRQ notice on a word of rank 1, one at a time.
 pub fn armw8(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
+    let (calls, vcq, peer) = (&utofu.calls, utofu.vcq, utofu.peer);
     let at = utofu.remote + ctx.place() as u64 * 4096;
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(5000), |n| {
-            for _ in 0..n {
-                // SAFETY:
-                // - no pointers but the context
-                let step = utofu
-                    .posted("utofu_armw8", || unsafe {
-                        (utofu.calls.utofu_armw8)(
-                            utofu.vcq,
-                            utofu.peer,
-                            UTOFU_ARMW_OP_ADD,
-                            1,
-                            at,
-                            0,
-                            LOCAL_NOTICE,
-                            null_mut(),
-                        )
-                    })
-                    .and_then(|()| utofu.noticed());
-                if let Err(why) = step {
-                    failed = Err(why);
-                    return;
-                }
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+    let (add, notice) = (UTOFU_ARMW_OP_ADD, LOCAL_NOTICE);
+    ctx.by_first(|| {
+        ctx.per_step(ctx.fewer(5000), || {
+            // SAFETY:
+            // - no pointers but the context
+            utofu.posted("utofu_armw8", || unsafe {
+                (calls.utofu_armw8)(vcq, peer, add, 1, at, 0, notice, null_mut())
+            })?;
+            utofu.noticed().map(drop)
+        })
+    })
 }
 
 /// utofu_post_toq of 32 prepared puts of 8 bytes at a time.
 pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
         let mut commands = vec![0u64; BATCH * 8];
         for i in 0..BATCH {
             let mut size = 0usize;
@@ -362,55 +295,35 @@ pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
                 return Err(format!("a descriptor of {size} bytes"));
             }
         }
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(BATCH * 512), |n| {
-            for _ in 0..n / BATCH {
+        let bytes = BATCH * 64;
+        let ns = ctx.per_batch(ctx.fewer(BATCH * 512), |n| {
+            (0..n / BATCH).try_for_each(|_| {
+                let commands = commands.as_mut_ptr().cast();
                 // SAFETY:
                 // - the descriptors just made
-                let step = ok("utofu_post_toq", unsafe {
-                    let bytes = BATCH * 64;
-                    (utofu.calls.utofu_post_toq)(
-                        utofu.vcq,
-                        commands.as_mut_ptr().cast(),
-                        bytes,
-                        null_mut(),
-                    )
-                })
-                .and_then(|()| utofu.completed());
-                if step.is_err() {
-                    failed = step;
-                    return;
-                }
-            }
+                ok("utofu_post_toq", unsafe {
+                    (utofu.calls.utofu_post_toq)(utofu.vcq, commands, bytes, null_mut())
+                })?;
+                utofu.completed()
+            })
         });
-        outcome = failed.map(|()| 1e3 / ns);
-    }
-    ctx.sync();
-    outcome
+        ns.map(|ns| 1e3 / ns)
+    })
 }
 
 /// Large puts.
 pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let len = case.bytes as usize;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(each(case.bytes), |n| {
-            for _ in 0..n {
-                for at in (0..len).step_by(PIECE) {
-                    let step = utofu.put(at, at, PIECE.min(len), COMPLETION);
-                    let step = step.and_then(|()| utofu.completed());
-                    if step.is_err() {
-                        failed = step;
-                    }
-                }
-            }
+    ctx.by_first(|| {
+        let ns = ctx.per_step(each(case.bytes), || {
+            (0..len).step_by(PIECE).try_for_each(|at| {
+                utofu.put(at, at, PIECE.min(len), COMPLETION)?;
+                utofu.completed()
+            })
         });
-        outcome = failed.map(|()| len as f64 / ns);
-    }
-    ctx.sync();
-    outcome
+        ns.map(|ns| len as f64 / ns)
+    })
 }
 
 /// utofu_reg_mem.
@@ -552,19 +465,7 @@ pub fn relay(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
                 }
                 while failed.is_ok() && mine.read_volatile() != value {}
                 if ctx.rank == 1 {
-                    failed = failed.and(utofu.posted("utofu_put_piggyback8", || {
-                        let there = utofu.remote + at as u64;
-                        (utofu.calls.utofu_put_piggyback8)(
-                            utofu.vcq,
-                            utofu.peer,
-                            value,
-                            there,
-                            8,
-                            0,
-                            0,
-                            null_mut(),
-                        )
-                    }));
+                    failed = failed.and(utofu.piggyback(value, at));
                 }
             }
             ns.push(start.elapsed().as_nanos() as f64 / window as f64);
@@ -617,20 +518,15 @@ pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
         (calls.utofu_set_vbg)(settings.as_mut_ptr(), settings.len())
     })?;
     ctx.sync();
-    let mut failed = Ok(());
-    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
-        for _ in 0..n {
-            // SAFETY:
-            // - no pointers
-            unsafe {
-                failed = ok("utofu_barrier", (calls.utofu_barrier)(mine[0], 0));
-                let mut code = NOT_COMPLETED;
-                while failed.is_ok() && code == NOT_COMPLETED {
-                    code = (calls.utofu_poll_barrier)(mine[0], 0);
-                }
-                if failed.is_err() || code != 0 {
-                    failed = ok("utofu_poll_barrier", code);
-                    return;
+    let us = ctx.collective(|_| {
+        // SAFETY:
+        // - no pointers
+        unsafe {
+            ok("utofu_barrier", (calls.utofu_barrier)(mine[0], 0))?;
+            loop {
+                match (calls.utofu_poll_barrier)(mine[0], 0) {
+                    NOT_COMPLETED => {}
+                    code => return ok("utofu_poll_barrier", code),
                 }
             }
         }
@@ -641,7 +537,7 @@ pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     ok("utofu_free_vbg", unsafe {
         (calls.utofu_free_vbg)(mine.as_mut_ptr(), mine.len())
     })?;
-    failed.map(|()| ns / 1e3)
+    us
 }
 
 /// Shares `ids`. Returns the ids of each process, by rank.
