@@ -8,7 +8,7 @@ use unipgas_gaspi_sys::{
 };
 use unipgas_launcher::library::InstalledLibrary;
 
-use super::{calls, ok, registration, walk};
+use super::{call, calls, ok, registration, walk};
 use crate::bare::{each, wake_of};
 use crate::case::Case;
 use crate::ctx::{BATCH_OF_PAIRS, BenchContext, arrived, exchanges};
@@ -32,9 +32,7 @@ impl Gaspi {
     /// Initialises GASPI.
     pub fn enter(library: &InstalledLibrary) -> Result<Gaspi, String> {
         let calls = Calls::of(library)?;
-        // SAFETY:
-        // - the call has no pointers
-        ok("gaspi_proc_init", unsafe { (calls.gaspi_proc_init)(BLOCK) })?;
+        call!(calls.gaspi_proc_init(BLOCK))?;
         Ok(Gaspi {
             calls,
             round: Cell::new(0),
@@ -46,11 +44,10 @@ impl Gaspi {
         if !ctx.is_of_pairs() {
             return Ok(());
         }
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_segment_create", unsafe {
-            (self.calls.gaspi_segment_create)(SEGMENT, DATA, ALL, BLOCK, 0)
-        })
+        call!(
+            self.calls
+                .gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0)
+        )
     }
 
     /// Makes progress for peers, as a test for a notification does.
@@ -63,20 +60,12 @@ impl Gaspi {
 
     /// Ends GASPI.
     pub fn leave(self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_proc_term", unsafe {
-            (self.calls.gaspi_proc_term)(BLOCK)
-        })
+        call!(self.calls.gaspi_proc_term(BLOCK))
     }
 
     fn base(&self) -> Result<*mut u8, String> {
         let mut base = std::ptr::null_mut();
-        // SAFETY:
-        // - a valid place for the pointer
-        ok("gaspi_segment_ptr", unsafe {
-            (self.calls.gaspi_segment_ptr)(SEGMENT, &mut base)
-        })?;
+        call!(self.calls.gaspi_segment_ptr(SEGMENT, &mut base))?;
         Ok(base)
     }
 
@@ -133,37 +122,22 @@ impl Gaspi {
     }
 
     fn flush(&self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_wait", unsafe {
-            (self.calls.gaspi_wait)(QUEUE, BLOCK)
-        })
+        call!(self.calls.gaspi_wait(QUEUE, BLOCK))
     }
 
     #[inline(always)]
     fn await_notice(&self, id: u32) -> Result<(), String> {
         let mut first = 0;
-        // SAFETY:
-        // - a valid place for the result
-        unsafe {
-            ok(
-                "gaspi_notify_waitsome",
-                (self.calls.gaspi_notify_waitsome)(SEGMENT, id, 1, &mut first, BLOCK),
-            )
-        }
+        call!(
+            self.calls
+                .gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK)
+        )
     }
 
     #[inline(always)]
     fn take(&self, id: u32, value: u32) -> Result<(), String> {
         let mut old = 0;
-        // SAFETY:
-        // - a valid place for the result
-        unsafe {
-            ok(
-                "gaspi_notify_reset",
-                (self.calls.gaspi_notify_reset)(SEGMENT, id, &mut old),
-            )?
-        };
+        call!(self.calls.gaspi_notify_reset(SEGMENT, id, &mut old))?;
         if old == value {
             Ok(())
         } else {
@@ -220,11 +194,11 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     let mut old = 0u64;
     one_after_another(ctx, |gaspi| {
-        // SAFETY:
-        // - a valid place for the result
-        ok("gaspi_atomic_fetch_add", unsafe {
-            (gaspi.calls.gaspi_atomic_fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK)
-        })
+        call!(
+            gaspi
+                .calls
+                .gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK)
+        )
     })
 }
 
@@ -232,11 +206,11 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
 pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     one_after_another(ctx, |gaspi| {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_read", unsafe {
-            (gaspi.calls.gaspi_read)(SEGMENT, at, 1, SEGMENT, at, case.bytes, QUEUE, BLOCK)
-        })?;
+        call!(
+            gaspi
+                .calls
+                .gaspi_read(SEGMENT, at, 1, SEGMENT, at, case.bytes, QUEUE, BLOCK)
+        )?;
         gaspi.flush()
     })
 }
@@ -296,19 +270,21 @@ pub fn passive(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     ctx.sync();
     let send = |number| {
         // SAFETY:
-        // - it is inside the segment; no process uses this part now. The call has no pointers.
-        ok("gaspi_passive_send", unsafe {
-            at(sent).write(number as u8);
-            (gaspi.calls.gaspi_passive_send)(SEGMENT, sent, other, len, BLOCK)
-        })
+        // - it is inside the segment; no process uses this part now
+        unsafe { at(sent).write(number as u8) };
+        call!(
+            gaspi
+                .calls
+                .gaspi_passive_send(SEGMENT, sent, other, len, BLOCK)
+        )
     };
     let receive = |number| {
         let mut from = u16::MAX;
-        // SAFETY:
-        // - the pointer is to `from`, which is valid
-        ok("gaspi_passive_receive", unsafe {
-            (gaspi.calls.gaspi_passive_receive)(SEGMENT, room, &mut from, len, BLOCK)
-        })?;
+        call!(
+            gaspi
+                .calls
+                .gaspi_passive_receive(SEGMENT, room, &mut from, len, BLOCK)
+        )?;
         // SAFETY:
         // - it is inside the segment; no process uses this part now
         match (from, unsafe { at(room).read() }) {
@@ -323,13 +299,7 @@ pub fn passive(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
 /// gaspi_barrier of all processes.
 pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
-    ctx.collective(|_| {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_barrier", unsafe {
-            (gaspi.calls.gaspi_barrier)(ALL, BLOCK)
-        })
-    })
+    ctx.collective(|_| call!(gaspi.calls.gaspi_barrier(ALL, BLOCK)))
 }
 
 /// gaspi_allreduce of a double over all processes.
@@ -339,11 +309,11 @@ pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     ctx.collective(|round| {
         let (mine, mut sum) = ((ctx.rank as u64 + round) as f64, 0f64);
         let (send, receive) = ((&raw const mine).cast(), (&raw mut sum).cast());
-        // SAFETY:
-        // - both lead to one double
-        ok("gaspi_allreduce", unsafe {
-            (gaspi.calls.gaspi_allreduce)(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
-        })?;
+        call!(
+            gaspi
+                .calls
+                .gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
+        )?;
         ctx.check_sum(round, sum)
     })
 }
@@ -371,19 +341,10 @@ pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         ctx,
         case,
         |base, len| {
-            // SAFETY:
-            // - `registration` keeps the buffer until the segment has been deleted
-            ok("gaspi_segment_bind", unsafe {
-                (gaspi.calls.gaspi_segment_bind)(BOUND, base, len as u64, 0)
-            })
+            // `registration` keeps the buffer until the segment has been deleted.
+            call!(gaspi.calls.gaspi_segment_bind(BOUND, base, len as u64, 0))
         },
-        |()| {
-            // SAFETY:
-            // - no pointers
-            ok("gaspi_segment_delete", unsafe {
-                (gaspi.calls.gaspi_segment_delete)(BOUND)
-            })
-        },
+        |()| call!(gaspi.calls.gaspi_segment_delete(BOUND)),
     )
 }
 

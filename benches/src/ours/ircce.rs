@@ -9,7 +9,7 @@ use std::time::Duration;
 use unipgas_ircce_sys::{RcceFunctions as Functions, *};
 use unipgas_launcher::library::InstalledLibrary;
 
-use super::{UserBuffer, calls, ok};
+use super::{UserBuffer, call, calls};
 use crate::case::Case;
 use crate::ctx::{BenchContext, exchanges};
 
@@ -46,19 +46,13 @@ impl Ircce {
         // - no other thread reads the environment: this process has one thread
         unsafe { std::env::set_var("UNIPGAS_RCCE_MPB", MPB) };
         let (mut tagged, mut ready, mut sent) = (null_mut(), null_mut(), null_mut());
+        call!(calls.RCCE_init(null_mut(), null_mut()))?;
+        call!(calls.iRCCE_flag_alloc_tagged(&mut tagged))?;
+        call!(calls.iRCCE_flag_alloc(&mut ready))?;
+        call!(calls.iRCCE_flag_alloc(&mut sent))?;
         // SAFETY:
-        // - null means that there are no arguments
-        // - the places for results are valid
-        let window = unsafe {
-            ok("RCCE_init", (calls.RCCE_init)(null_mut(), null_mut()))?;
-            ok(
-                "iRCCE_flag_alloc",
-                (calls.iRCCE_flag_alloc_tagged)(&mut tagged),
-            )?;
-            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut ready))?;
-            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut sent))?;
-            (calls.iRCCE_malloc)(WINDOW)
-        };
+        // - no pointers
+        let window = unsafe { (calls.iRCCE_malloc)(WINDOW) };
         if window.is_null() {
             return Err("no window in the MPB".into());
         }
@@ -83,17 +77,11 @@ impl Ircce {
 
     /// Leaves the job.
     pub fn leave(self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers
-        ok("RCCE_finalize", unsafe { (self.calls.RCCE_finalize)() })
+        call!(self.calls.RCCE_finalize())
     }
 
     fn barrier(&self) -> Result<(), String> {
-        // SAFETY:
-        // - null is the communicator of all processes
-        ok("iRCCE_barrier", unsafe {
-            (self.calls.iRCCE_barrier)(null_mut())
-        })
+        call!(self.calls.iRCCE_barrier(null_mut()))
     }
 
     fn data(&self) -> *mut c_char {
@@ -125,18 +113,10 @@ fn ping_pong(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         if ctx.rank == 0 {
             mark.set(ours.mark(len));
         }
-        // SAFETY:
-        // - the buffer has at least `len` bytes
-        ok("iRCCE_ssend", unsafe {
-            (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other)
-        })
+        call!(ours.calls.iRCCE_ssend(ours.data(), len as isize, other))
     };
     let receive = |_| {
-        // SAFETY:
-        // - the buffer has at least `len` bytes
-        ok("iRCCE_srecv", unsafe {
-            (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other)
-        })?;
+        call!(ours.calls.iRCCE_srecv(ours.data(), len as isize, other))?;
         match ctx.rank == 0 && ours.last(len) != mark.get() {
             true => Err("another message came back".into()),
             false => Ok(()),
@@ -166,32 +146,19 @@ pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut got = [0u8; 32];
     let write = |round| {
         tag[case.bytes as usize - 1] = round as u8;
-        // SAFETY:
-        // - it is a flag; `tag` has at least `len` bytes
-        ok("iRCCE_flag_write_tagged", unsafe {
-            (ours.calls.iRCCE_flag_write_tagged)(
-                &mut flag,
-                SET,
-                other,
-                tag.as_mut_ptr().cast(),
-                len,
-            )
-        })
+        call!(ours.calls.iRCCE_flag_write_tagged(
+            &mut flag,
+            SET,
+            other,
+            tag.as_mut_ptr().cast(),
+            len
+        ))
     };
     let wait = |round| {
         let mut flag = ours.tagged;
-        // SAFETY:
-        // - it is a flag; `got` has at least `len` bytes
-        unsafe {
-            ok(
-                "iRCCE_wait_tagged",
-                (ours.calls.iRCCE_wait_tagged)(flag, SET, got.as_mut_ptr().cast(), len),
-            )?;
-            ok(
-                "iRCCE_flag_write",
-                (ours.calls.iRCCE_flag_write)(&mut flag, UNSET, me),
-            )?;
-        }
+        let into = got.as_mut_ptr().cast();
+        call!(ours.calls.iRCCE_wait_tagged(flag, SET, into, len))?;
+        call!(ours.calls.iRCCE_flag_write(&mut flag, UNSET, me))?;
         match got[case.bytes as usize - 1] == round as u8 {
             true => Ok(()),
             false => Err("another tag came".into()),
@@ -243,52 +210,32 @@ pub fn window(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         case,
         WINDOW_MESSAGES,
         |ours, len| {
+            let (data, window) = (ours.data(), ours.window);
             let (mut ready, mut sent) = (ours.ready, ours.sent);
-            for dest in 1..ctx.size as c_int {
-                // SAFETY:
-                // - the buffer has `len` bytes, the MPB has the window, and both flags are allocated
-                ok("RCCE_send", unsafe {
-                    (ours.calls.RCCE_send_gory)(
-                        ours.data(),
-                        ours.window,
-                        WINDOW,
-                        &mut ready,
-                        &mut sent,
-                        len,
-                        dest,
-                    )
-                })?;
-            }
-            Ok(())
-        },
-        |ours, len| {
-            let (mut ready, mut sent) = (ours.ready, ours.sent);
-            // SAFETY:
-            // - as above
-            ok("RCCE_recv", unsafe {
-                (ours.calls.RCCE_recv_gory)(
-                    ours.data(),
-                    ours.window,
-                    WINDOW,
-                    &mut ready,
-                    &mut sent,
-                    len,
-                    0,
+            let (ready, sent) = (&mut ready, &mut sent);
+            (1..ctx.size as c_int).try_for_each(|dest| {
+                call!(
+                    ours.calls
+                        .RCCE_send_gory(data, window, WINDOW, ready, sent, len, dest)
                 )
             })
+        },
+        |ours, len| {
+            let (data, window) = (ours.data(), ours.window);
+            let (mut ready, mut sent) = (ours.ready, ours.sent);
+            let (ready, sent) = (&mut ready, &mut sent);
+            call!(
+                ours.calls
+                    .RCCE_recv_gory(data, window, WINDOW, ready, sent, len, 0)
+            )
         },
     )
 }
 
 /// RCCE_bcast.
 pub fn rcce_broadcast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
-    let broadcast = |ours: &Ircce, len: usize| {
-        // SAFETY:
-        // - a buffer of `len` bytes
-        ok("RCCE_bcast", unsafe {
-            (ours.calls.RCCE_bcast)(ours.data(), len, 0, ours.world)
-        })
-    };
+    let broadcast =
+        |ours: &Ircce, len: usize| call!(ours.calls.RCCE_bcast(ours.data(), len, 0, ours.world));
     one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
 }
 
@@ -298,20 +245,8 @@ pub fn multicast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         ctx,
         case,
         MESSAGES,
-        |ours, len| {
-            // SAFETY:
-            // - a buffer of `len` bytes
-            ok("iRCCE_msend", unsafe {
-                (ours.calls.iRCCE_msend)(ours.data(), len as isize)
-            })
-        },
-        |ours, len| {
-            // SAFETY:
-            // - as above
-            ok("iRCCE_mrecv", unsafe {
-                (ours.calls.iRCCE_mrecv)(ours.data(), len as isize, -1)
-            })
-        },
+        |ours, len| call!(ours.calls.iRCCE_msend(ours.data(), len as isize)),
+        |ours, len| call!(ours.calls.iRCCE_mrecv(ours.data(), len as isize, -1)),
     )
 }
 

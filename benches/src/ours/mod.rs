@@ -68,6 +68,21 @@ pub fn bodies(case: &Case) -> Vec<Body> {
     }
 }
 
+/// Calls a function of the library under test. Errors: it does not return 0.
+macro_rules! call {
+    ($calls:ident.$name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY:
+        // - contract of the function: each pointer is null, or leads to a place that is large enough and outlives the call
+        super::ok(stringify!($name), unsafe { ($calls.$name)($($argument),*) })
+    };
+    ($of:ident.calls.$name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY:
+        // - as above
+        super::ok(stringify!($name), unsafe { ($of.calls.$name)($($argument),*) })
+    };
+}
+use call;
+
 /// A struct `Calls` with the addresses of all functions of an interface. A call does not test whether the function exists.
 macro_rules! calls {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
