@@ -73,131 +73,69 @@ pub enum Metric {
     Memory,
 }
 
+/// Each metric with its name, its unit and one line for the table, in the order of the table.
+#[rustfmt::skip]
+const TABLE: [(Metric, &str, &str, &str); 31] = {
+    use Metric::*;
+    [
+        (PutNotice, "put_notice", "ns", "put + notice, one way (limit: data and flag in two cache lines)"),
+        (OneLine, "one_line", "ns", "8 bytes and their flag in one cache line, one way"),
+        (FetchAdd, "fetch_add", "ns", "fetch-and-add on an idle remote word"),
+        (Read, "read", "ns", "get and its end"),
+        (PutRate, "put_rate", "M/s", "8-byte puts into a 4 KiB window"),
+        (PairRate, "pair_rate", "M/s", "8-byte puts of every other process to the next one, all together"),
+        (Bandwidth, "bandwidth", "GB/s", "puts between two shared mappings (limit: plain memcpy)"),
+        (CopyNt, "copy_nt", "GB/s", "the same copy with non-temporal stores"),
+        (Barrier, "barrier", "us", "barrier (limit: the best of the hand-written ones)"),
+        (Allreduce, "allreduce", "us", "sum of one double over all processes"),
+        (Wake, "wake", "us", "from the notice to the run of a parked waiter (limit: futex)"),
+        (ProcessVm, "process_vm_writev", "ns", "8 bytes by process_vm_writev"),
+        (Register, "register", "us", "registration of user memory (limit: pwrite of it into a new memfd)"),
+        (Relay, "relay", "ns", "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"),
+        (Passive, "passive", "ns", "passive message of 8 bytes, one way (core: the engine's message)"),
+        (Message, "message", "ns", "message with its receipt, one way (limit: data and flag in two cache lines)"),
+        (MessageBandwidth, "message_bandwidth", "GB/s", "messages, one at a time (limit: the best way to copy what the sender has just written)"),
+        (Tagged, "tagged", "ns", "flag with 28 bytes, one way (limit: data and flag in two cache lines)"),
+        (Multicast, "multicast", "MB/s", "one process to all others (limit: a loop of blocking sends through a window of 8 KiB)"),
+        (IdleCpu, "idle_cpu", "%", "CPU time of a process that waits in a barrier"),
+        (FiFetchAdd, "fi_fetch_add", "ns", "fi_fetch_atomic of a u64"),
+        (FiCompareSwap, "fi_compare_swap", "ns", "fi_compare_atomic of a u64"),
+        (FiInjectAtomic, "fi_inject_atomic", "M/s", "fi_inject_atomic of a u64"),
+        (FiSum, "fi_sum", "GB/s", "fi_atomic, sums of doubles"),
+        (FiWrite, "fi_write", "ns", "fi_write and its completion"),
+        (FiWriteBandwidth, "fi_write_bandwidth", "GB/s", "fi_write"),
+        (FiReadBandwidth, "fi_read_bandwidth", "GB/s", "fi_read, one after the other"),
+        (FiMessage, "fi_message", "ns", "fi_send to fi_recv, one way"),
+        (FiTagged, "fi_tagged", "ns", "fi_tsend to fi_trecv, one way"),
+        (Start, "start", "ms", "from launch to the first line of main work in every process"),
+        (Memory, "memory", "KiB", "memory that a process has more once it has joined its job"),
+    ]
+};
+
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 31] = [
-        Metric::PutNotice,
-        Metric::OneLine,
-        Metric::FetchAdd,
-        Metric::Read,
-        Metric::PutRate,
-        Metric::PairRate,
-        Metric::Bandwidth,
-        Metric::CopyNt,
-        Metric::Barrier,
-        Metric::Allreduce,
-        Metric::Wake,
-        Metric::ProcessVm,
-        Metric::Register,
-        Metric::Relay,
-        Metric::Passive,
-        Metric::Message,
-        Metric::MessageBandwidth,
-        Metric::Tagged,
-        Metric::Multicast,
-        Metric::IdleCpu,
-        Metric::FiFetchAdd,
-        Metric::FiCompareSwap,
-        Metric::FiInjectAtomic,
-        Metric::FiSum,
-        Metric::FiWrite,
-        Metric::FiWriteBandwidth,
-        Metric::FiReadBandwidth,
-        Metric::FiMessage,
-        Metric::FiTagged,
-        Metric::Start,
-        Metric::Memory,
-    ];
+    pub fn all() -> impl Iterator<Item = Metric> {
+        TABLE.iter().map(|row| row.0)
+    }
 
     /// The name in records and in `--only`.
     pub fn name(self) -> &'static str {
-        match self {
-            Metric::PutNotice => "put_notice",
-            Metric::OneLine => "one_line",
-            Metric::FetchAdd => "fetch_add",
-            Metric::Read => "read",
-            Metric::PutRate => "put_rate",
-            Metric::PairRate => "pair_rate",
-            Metric::Bandwidth => "bandwidth",
-            Metric::CopyNt => "copy_nt",
-            Metric::Barrier => "barrier",
-            Metric::Allreduce => "allreduce",
-            Metric::Wake => "wake",
-            Metric::ProcessVm => "process_vm_writev",
-            Metric::Register => "register",
-            Metric::Relay => "relay",
-            Metric::Passive => "passive",
-            Metric::Message => "message",
-            Metric::MessageBandwidth => "message_bandwidth",
-            Metric::Tagged => "tagged",
-            Metric::Multicast => "multicast",
-            Metric::IdleCpu => "idle_cpu",
-            Metric::FiFetchAdd => "fi_fetch_add",
-            Metric::FiCompareSwap => "fi_compare_swap",
-            Metric::FiInjectAtomic => "fi_inject_atomic",
-            Metric::FiSum => "fi_sum",
-            Metric::FiWrite => "fi_write",
-            Metric::FiWriteBandwidth => "fi_write_bandwidth",
-            Metric::FiReadBandwidth => "fi_read_bandwidth",
-            Metric::FiMessage => "fi_message",
-            Metric::FiTagged => "fi_tagged",
-            Metric::Start => "start",
-            Metric::Memory => "memory",
-        }
+        TABLE[self as usize].1
     }
 
     /// The metric of this name.
     pub fn of(name: &str) -> Option<Metric> {
-        Metric::ALL.into_iter().find(|metric| metric.name() == name)
+        Metric::all().find(|metric| metric.name() == name)
     }
 
     /// The unit of its values.
     pub fn unit(self) -> &'static str {
-        match self {
-            Metric::PutNotice
-            | Metric::OneLine
-            | Metric::FetchAdd
-            | Metric::Read
-            | Metric::ProcessVm
-            | Metric::Relay
-            | Metric::Passive
-            | Metric::Message
-            | Metric::Tagged
-            | Metric::FiFetchAdd
-            | Metric::FiCompareSwap
-            | Metric::FiWrite
-            | Metric::FiMessage
-            | Metric::FiTagged => "ns",
-            Metric::PutRate | Metric::PairRate | Metric::FiInjectAtomic => "M/s",
-            Metric::Bandwidth
-            | Metric::CopyNt
-            | Metric::MessageBandwidth
-            | Metric::FiSum
-            | Metric::FiWriteBandwidth
-            | Metric::FiReadBandwidth => "GB/s",
-            Metric::Multicast => "MB/s",
-            Metric::IdleCpu => "%",
-            Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
-            Metric::Start => "ms",
-            Metric::Memory => "KiB",
-        }
+        TABLE[self as usize].2
     }
 
     /// Whether a larger value is the better one.
     pub fn more_is_better(self) -> bool {
-        matches!(
-            self,
-            Metric::PutRate
-                | Metric::PairRate
-                | Metric::Bandwidth
-                | Metric::CopyNt
-                | Metric::MessageBandwidth
-                | Metric::Multicast
-                | Metric::FiInjectAtomic
-                | Metric::FiSum
-                | Metric::FiWriteBandwidth
-                | Metric::FiReadBandwidth
-        )
+        self.unit().ends_with("/s")
     }
 
     /// Whether RCCE measures it. RCCE has its own set of processes.
@@ -235,51 +173,7 @@ impl Metric {
 
     /// One line for the table.
     pub fn about(self) -> &'static str {
-        match self {
-            Metric::PutNotice => "put + notice, one way (limit: data and flag in two cache lines)",
-            Metric::OneLine => "8 bytes and their flag in one cache line, one way",
-            Metric::FetchAdd => "fetch-and-add on an idle remote word",
-            Metric::Read => "get and its end",
-            Metric::PutRate => "8-byte puts into a 4 KiB window",
-            Metric::PairRate => "8-byte puts of every other process to the next one, all together",
-            Metric::Bandwidth => "puts between two shared mappings (limit: plain memcpy)",
-            Metric::CopyNt => "the same copy with non-temporal stores",
-            Metric::Barrier => "barrier (limit: the best of the hand-written ones)",
-            Metric::Allreduce => "sum of one double over all processes",
-            Metric::Wake => "from the notice to the run of a parked waiter (limit: futex)",
-            Metric::ProcessVm => "8 bytes by process_vm_writev",
-            Metric::Register => {
-                "registration of user memory (limit: pwrite of it into a new memfd)"
-            }
-            Metric::Relay => {
-                "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"
-            }
-            Metric::Passive => "passive message of 8 bytes, one way (core: the engine's message)",
-            Metric::Message => {
-                "message with its receipt, one way (limit: data and flag in two cache lines)"
-            }
-            Metric::MessageBandwidth => {
-                "messages, one at a time (limit: the best way to copy what the sender has just written)"
-            }
-            Metric::Tagged => {
-                "flag with 28 bytes, one way (limit: data and flag in two cache lines)"
-            }
-            Metric::Multicast => {
-                "one process to all others (limit: a loop of blocking sends through a window of 8 KiB)"
-            }
-            Metric::IdleCpu => "CPU time of a process that waits in a barrier",
-            Metric::FiFetchAdd => "fi_fetch_atomic of a u64",
-            Metric::FiCompareSwap => "fi_compare_atomic of a u64",
-            Metric::FiInjectAtomic => "fi_inject_atomic of a u64",
-            Metric::FiSum => "fi_atomic, sums of doubles",
-            Metric::FiWrite => "fi_write and its completion",
-            Metric::FiWriteBandwidth => "fi_write",
-            Metric::FiReadBandwidth => "fi_read, one after the other",
-            Metric::FiMessage => "fi_send to fi_recv, one way",
-            Metric::FiTagged => "fi_tsend to fi_trecv, one way",
-            Metric::Start => "from launch to the first line of main work in every process",
-            Metric::Memory => "memory that a process has more once it has joined its job",
-        }
+        TABLE[self as usize].3
     }
 }
 
@@ -331,107 +225,89 @@ impl FromStr for Case {
             parts.next().ok_or_else(bad)?,
             parts.next().ok_or_else(bad)?,
         );
-        Ok(Case {
-            metric: Metric::of(name).ok_or_else(bad)?,
-            processes: processes.parse().map_err(|_| bad())?,
-            bytes: bytes.parse().map_err(|_| bad())?,
-        })
+        Ok(Case::new(
+            Metric::of(name).ok_or_else(bad)?,
+            processes.parse().map_err(|_| bad())?,
+            bytes.parse().map_err(|_| bad())?,
+        ))
+    }
+}
+
+impl Case {
+    /// A case.
+    pub const fn new(metric: Metric, processes: u32, bytes: u64) -> Case {
+        Case {
+            metric,
+            processes,
+            bytes,
+        }
     }
 }
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The cases of a run on shared memory. `quick` keeps fewer sizes and numbers of processes.
-pub fn all(quick: bool) -> Vec<Case> {
+/// The cases of these metrics, with each number of processes and each size.
+fn cases(rows: &[(Metric, &[u32], &[u64])]) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut add = |metric, processes, bytes: &[u64]| {
-        cases.extend(bytes.iter().map(|&bytes| Case {
-            metric,
-            processes,
-            bytes,
-        }));
-    };
-    if quick {
-        add(Metric::PutNotice, 2, &[8, 4 * KIB]);
-    } else {
-        add(
-            Metric::PutNotice,
-            2,
-            &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB],
-        );
-    }
-    add(Metric::OneLine, 2, &[8]);
-    add(Metric::FetchAdd, 2, &[8]);
-    add(Metric::Read, 2, &[2]);
-    add(Metric::PutRate, 2, &[8]);
-    for processes in over(quick, &[2, 4, 8, 16]) {
-        add(Metric::PairRate, processes, &[8]);
-    }
-    let sizes: &[u64] = if quick {
-        &[MIB, 64 * MIB]
-    } else {
-        &[64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
-    };
-    add(Metric::Bandwidth, 2, sizes);
-    add(Metric::CopyNt, 2, sizes);
-    add(Metric::Wake, 2, &[0]);
-    add(Metric::ProcessVm, 2, &[8]);
-    add(
-        Metric::Register,
-        2,
-        &[4 * KIB, if quick { 64 * MIB } else { 1024 * MIB }],
-    );
-    add(Metric::Relay, 2, &[8]);
-    add(Metric::Passive, 2, &[8]);
-    for processes in [2, 4, 8, 16] {
-        if quick && processes > 8 {
-            continue;
+    for (metric, processes, bytes) in rows {
+        for processes in *processes {
+            cases.extend(
+                bytes
+                    .iter()
+                    .map(|bytes| Case::new(*metric, *processes, *bytes)),
+            );
         }
-        add(Metric::Barrier, processes, &[0]);
-        add(Metric::Allreduce, processes, &[8]);
-    }
-    add(
-        Metric::Message,
-        2,
-        if quick { &[1] } else { &[1, 64, 4 * KIB] },
-    );
-    let sizes: &[u64] = if quick {
-        &[MIB]
-    } else {
-        &[64 * KIB, MIB, 16 * MIB]
-    };
-    add(Metric::MessageBandwidth, 2, sizes);
-    add(Metric::Tagged, 2, &[28]);
-    add(Metric::Multicast, 48, &[64 * KIB]);
-    add(Metric::IdleCpu, 48, &[0]);
-    for metric in [
-        Metric::FiFetchAdd,
-        Metric::FiCompareSwap,
-        Metric::FiInjectAtomic,
-        Metric::FiWrite,
-        Metric::FiMessage,
-        Metric::FiTagged,
-    ] {
-        add(metric, 2, &[8]);
-    }
-    add(Metric::FiSum, 2, &[4 * KIB]);
-    add(Metric::FiWriteBandwidth, 2, &[MIB]);
-    add(Metric::FiReadBandwidth, 2, &[MIB]);
-    for processes in over(quick, &[2, 4, 12, 48]) {
-        add(Metric::Start, processes, &[0]);
-        add(Metric::Memory, processes, &[0]);
     }
     cases.sort_unstable();
     cases
 }
 
-/// The numbers of processes of a plot. `quick` keeps only the first and the last.
-fn over(quick: bool, all: &[u32]) -> impl Iterator<Item = u32> {
-    let last = all.len() - 1;
-    let kept = all.iter().enumerate();
-    kept.filter(move |(nth, _)| !quick || *nth == 0 || *nth == last)
-        .map(|(_, processes)| *processes)
+/// The sizes or numbers of processes of a run.
+fn either<T>(quick: bool, few: &'static [T], all: &'static [T]) -> &'static [T] {
+    if quick { few } else { all }
+}
+
+/// The cases of a run on shared memory. `quick` keeps fewer sizes and numbers of processes.
+#[rustfmt::skip]
+pub fn all(quick: bool) -> Vec<Case> {
+    use Metric::*;
+    let long = either(quick, &[MIB, 64 * MIB], &[64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]);
+    let groups = either(quick, &[2, 4, 8], &[2, 4, 8, 16]);
+    let jobs = either(quick, &[2, 48], &[2, 4, 12, 48]);
+    cases(&[
+        (PutNotice, &[2], either(quick, &[8, 4 * KIB], &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB])),
+        (OneLine, &[2], &[8]),
+        (FetchAdd, &[2], &[8]),
+        (Read, &[2], &[2]),
+        (PutRate, &[2], &[8]),
+        (PairRate, either(quick, &[2, 16], &[2, 4, 8, 16]), &[8]),
+        (Bandwidth, &[2], long),
+        (CopyNt, &[2], long),
+        (Barrier, groups, &[0]),
+        (Allreduce, groups, &[8]),
+        (Wake, &[2], &[0]),
+        (ProcessVm, &[2], &[8]),
+        (Register, &[2], either(quick, &[4 * KIB, 64 * MIB], &[4 * KIB, 1024 * MIB])),
+        (Relay, &[2], &[8]),
+        (Passive, &[2], &[8]),
+        (Message, &[2], either(quick, &[1], &[1, 64, 4 * KIB])),
+        (MessageBandwidth, &[2], either(quick, &[MIB], &[64 * KIB, MIB, 16 * MIB])),
+        (Tagged, &[2], &[28]),
+        (Multicast, &[48], &[64 * KIB]),
+        (IdleCpu, &[48], &[0]),
+        (FiFetchAdd, &[2], &[8]),
+        (FiCompareSwap, &[2], &[8]),
+        (FiInjectAtomic, &[2], &[8]),
+        (FiSum, &[2], &[4 * KIB]),
+        (FiWrite, &[2], &[8]),
+        (FiWriteBandwidth, &[2], &[MIB]),
+        (FiReadBandwidth, &[2], &[MIB]),
+        (FiMessage, &[2], &[8]),
+        (FiTagged, &[2], &[8]),
+        (Start, jobs, &[0]),
+        (Memory, jobs, &[0]),
+    ])
 }
 
 /// Whether it is measured between processes that share no memory.
@@ -440,34 +316,29 @@ pub fn is_of_a_network(metric: Metric) -> bool {
 }
 
 /// The cases of a run between processes that share no memory.
+#[rustfmt::skip]
 pub fn of_a_network(quick: bool) -> Vec<Case> {
-    let mut cases = Vec::new();
-    let mut add = |metric, processes, bytes: &[u64]| {
-        cases.extend(bytes.iter().map(|&bytes| Case {
-            metric,
-            processes,
-            bytes,
-        }));
-    };
-    let sizes: &[u64] = if quick {
-        &[8]
-    } else {
-        &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB]
-    };
-    add(Metric::PutNotice, 2, sizes);
-    add(Metric::FetchAdd, 2, &[8]);
-    add(Metric::Read, 2, &[2]);
-    add(Metric::PutRate, 2, &[8]);
-    let sizes: &[u64] = if quick {
-        &[64 * KIB, MIB]
-    } else {
-        &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]
-    };
-    add(Metric::Bandwidth, 2, sizes);
-    add(Metric::Barrier, 2, &[0]);
-    add(Metric::Barrier, 4, &[0]);
-    add(Metric::Message, 2, &[8]);
-    add(Metric::FiTagged, 2, &[8]);
-    cases.sort_unstable();
-    cases
+    use Metric::*;
+    cases(&[
+        (PutNotice, &[2], either(quick, &[8], &[8, 64, 512, 4 * KIB, 32 * KIB, 256 * KIB])),
+        (FetchAdd, &[2], &[8]),
+        (Read, &[2], &[2]),
+        (PutRate, &[2], &[8]),
+        (Bandwidth, &[2], either(quick, &[64 * KIB, MIB], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB])),
+        (Barrier, &[2, 4], &[0]),
+        (Message, &[2], &[8]),
+        (FiTagged, &[2], &[8]),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_the_order_of_the_metrics() {
+        for (nth, metric) in Metric::all().enumerate() {
+            assert_eq!(metric as usize, nth, "{}", metric.name());
+        }
+    }
 }

@@ -67,6 +67,20 @@ impl Ground {
     }
 }
 
+/// Exchanges of `bytes` in a batch.
+pub fn exchanges(bytes: u64) -> usize {
+    if bytes > 32 << 10 { 50 } else { 500 }
+}
+
+/// Fails unless the last word of a payload is that of this round.
+#[inline(always)]
+pub fn arrived(last: u64, round: u64) -> Result<(), String> {
+    match last == round {
+        true => Ok(()),
+        false => Err("the payload came after its notice".into()),
+    }
+}
+
 /// Operations in a batch of [`BenchContext::rate_of_pairs`]. The batch takes much longer than a `sync`.
 pub const BATCH_OF_PAIRS: usize = 512 * 512;
 
@@ -229,21 +243,96 @@ impl BenchContext {
 
     /// Rate of operations over all pairs, in M/s. The first process of each pair runs `batch(each)`, which does `each` operations. The time is from
     /// the common start until the last process ends.
-    pub fn rate_of_pairs(&self, each: usize, mut batch: impl FnMut(usize)) -> f64 {
+    pub fn rate_of_pairs(
+        &self,
+        each: usize,
+        mut batch: impl FnMut(usize) -> Result<(), String>,
+    ) -> Result<f64, String> {
         let all = (self.size / 2 * each) as f64;
+        let mut outcome = Ok(());
         let mut rates: Vec<f64> = (0..=self.batches())
             .map(|_| {
                 self.sync();
                 let start = Instant::now();
-                if self.rank.is_multiple_of(2) {
-                    batch(each);
+                if self.rank.is_multiple_of(2) && outcome.is_ok() {
+                    outcome = batch(each);
                 }
                 self.sync();
                 all * 1e3 / start.elapsed().as_nanos() as f64
             })
             .skip(1)
             .collect();
-        median(&mut rates)
+        outcome.map(|()| median(&mut rates))
+    }
+
+    /// The result of rank 0. The other processes wait, and get 0.
+    pub fn by_first(&self, measure: impl FnOnce() -> Result<f64, String>) -> Result<f64, String> {
+        let outcome = match self.rank {
+            0 => measure(),
+            _ => Ok(0.0),
+        };
+        self.sync();
+        outcome
+    }
+
+    /// Time of one collective operation, in us. `one` gets the number of the round, from 1.
+    pub fn collective(
+        &self,
+        mut one: impl FnMut(u64) -> Result<(), String>,
+    ) -> Result<f64, String> {
+        let mut round = 0;
+        self.sync();
+        let ns = self.per_step(if self.crowded { 100 } else { 500 }, || {
+            round += 1;
+            one(round)
+        });
+        ns.map(|ns| ns / 1e3)
+    }
+
+    /// The sum over all ranks of rank and round, if it is `sum`.
+    pub fn check_sum(&self, round: u64, sum: f64) -> Result<(), String> {
+        let expected: f64 = (0..self.size)
+            .map(|rank| (rank as u64 + round) as f64)
+            .sum();
+        match sum == expected {
+            true => Ok(()),
+            false => Err("a sum was wrong".into()),
+        }
+    }
+
+    /// Time of an exchange, in ns: rank 0 sends first, and the other process replies. Both get the number of the exchange, which counts on from `rounds`.
+    pub fn both_ways(
+        &self,
+        each: usize,
+        rounds: &Cell<u64>,
+        mut send: impl FnMut(u64) -> Result<(), String>,
+        mut receive: impl FnMut(u64) -> Result<(), String>,
+    ) -> Result<f64, String> {
+        let mut round = rounds.get();
+        let ns = self.per_step(each, || {
+            round += 1;
+            self.exchange(round, &mut send, &mut receive)
+        });
+        rounds.set(round);
+        ns
+    }
+
+    /// One exchange of [`both_ways`](Self::both_ways).
+    #[inline(always)]
+    pub fn exchange<T: Copy>(
+        &self,
+        round: T,
+        mut send: impl FnMut(T) -> Result<(), String>,
+        mut receive: impl FnMut(T) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if self.rank == 0 {
+            send(round)?;
+        }
+        receive(round)?;
+        if self.rank != 0 {
+            send(round)?;
+        }
+        Ok(())
     }
 
     /// Number of the window in this visit, 0 to 15.
@@ -262,6 +351,30 @@ impl BenchContext {
     /// Batches in one visit.
     pub fn batches(&self) -> usize {
         if self.quick { 7 } else { 21 }
+    }
+
+    /// As [`per_op`](Self::per_op), for batches that may fail. No batch follows a failure.
+    pub fn per_batch(
+        &self,
+        each: usize,
+        mut batch: impl FnMut(usize) -> Result<(), String>,
+    ) -> Result<f64, String> {
+        let mut outcome = Ok(());
+        let ns = self.per_op(each, |n| {
+            if outcome.is_ok() {
+                outcome = batch(n);
+            }
+        });
+        outcome.map(|()| ns)
+    }
+
+    /// As [`per_batch`](Self::per_batch), for batches of one operation, repeated.
+    pub fn per_step(
+        &self,
+        each: usize,
+        mut one: impl FnMut() -> Result<(), String>,
+    ) -> Result<f64, String> {
+        self.per_batch(each, |n| (0..n).try_for_each(|_| one()))
     }
 
     /// Median over batches of the time of one operation, in ns. `batch(each)` runs `each` operations. The first batch is a warm-up.

@@ -28,10 +28,9 @@ fn page(records: &[BenchRecord], notes: &[String]) -> Result<Markup, String> {
     let columns = Columns::of(records);
     let plots = plot::all(records)?;
     let machine = records.iter().find_map(|record| record.machine.as_ref());
-    let metrics = Metric::ALL
-        .into_iter()
-        .filter(|metric| records.iter().any(|record| record.metric == *metric));
-    let metrics: Vec<Metric> = metrics.collect();
+    let metrics: Vec<Metric> = Metric::all()
+        .filter(|metric| records.iter().any(|record| record.metric == *metric))
+        .collect();
     Ok(html! {
         (DOCTYPE)
         html lang="en" {
@@ -153,24 +152,13 @@ mod tests {
     fn a_page_has_plots_tables_and_what_was_not_measured() {
         let mut samples = Samples::default();
         let cases: Vec<Case> = [8, 4096]
-            .map(|bytes| Case {
-                metric: Metric::PutNotice,
-                processes: 2,
-                bytes,
-            })
+            .map(|bytes| Case::new(Metric::PutNotice, 2, bytes))
             .to_vec();
         for case in &cases {
             samples.add(*case, "bare", 100.0);
             samples.add(*case, "core", 150.0);
         }
-        let setting = RecordSetting {
-            backend: "shm".into(),
-            hosts: "this one".into(),
-            network: false,
-            library: String::new(),
-            model: None,
-            check: true,
-        };
+        let setting = RecordSetting::of_tests(false, true);
         let notes = ["ucx: not <usable>".to_string()];
         let text = page(&all(&cases, &samples, &setting), &notes)
             .unwrap()

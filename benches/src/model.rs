@@ -60,11 +60,7 @@ mod tests {
     use super::*;
 
     fn predicted(metric: Metric, processes: u32, bytes: u64) -> Option<f64> {
-        let case = Case {
-            metric,
-            processes,
-            bytes,
-        };
+        let case = Case::new(metric, processes, bytes);
         Model::Tofud.predict(case)
     }
 

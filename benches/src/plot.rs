@@ -362,11 +362,7 @@ mod tests {
     fn every_column_is_in_the_legend() {
         let mut samples = Samples::default();
         let cases: Vec<Case> = [8, 4096]
-            .map(|bytes| Case {
-                metric: Metric::PutNotice,
-                processes: 2,
-                bytes,
-            })
+            .map(|bytes| Case::new(Metric::PutNotice, 2, bytes))
             .to_vec();
         for case in &cases {
             for (api, value) in [
@@ -379,14 +375,7 @@ mod tests {
             }
         }
         let dir = std::env::temp_dir().join(format!("unipgas-plot-{}", std::process::id()));
-        let setting = crate::record::RecordSetting {
-            backend: "shm".into(),
-            hosts: "this one".into(),
-            network: false,
-            library: String::new(),
-            model: None,
-            check: false,
-        };
+        let setting = crate::record::RecordSetting::of_tests(false, false);
         let written = write(&dir, &crate::record::all(&cases, &samples, &setting)).expect("a plot");
         let svg = std::fs::read_to_string(&written[0]).expect("the file");
         std::fs::remove_dir_all(&dir).expect("the directory goes");

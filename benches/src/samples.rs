@@ -61,6 +61,16 @@ impl Samples {
         is_value
     }
 
+    /// Samples with these values of one case.
+    #[cfg(test)]
+    pub fn of(case: Case, values: &[(&str, f64)]) -> Samples {
+        let mut samples = Samples::default();
+        for (api, value) in values {
+            samples.add(case, api, *value);
+        }
+        samples
+    }
+
     /// The number of values of a column.
     pub fn count(&self, case: Case, api: &str) -> usize {
         self.values.get(&(case, api.into())).map_or(0, Vec::len)

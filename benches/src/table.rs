@@ -259,21 +259,9 @@ mod tests {
 
     #[test]
     fn a_model_has_a_column_of_its_own() {
-        let case = crate::case::Case {
-            metric: Metric::PutNotice,
-            processes: 2,
-            bytes: 8,
-        };
-        let mut samples = crate::samples::Samples::default();
-        samples.add(case, "core", 110.0);
-        let mut setting = crate::record::RecordSetting {
-            backend: "shm".into(),
-            hosts: "this one".into(),
-            network: false,
-            library: String::new(),
-            model: None,
-            check: false,
-        };
+        let case = crate::case::Case::new(Metric::PutNotice, 2, 8);
+        let samples = crate::samples::Samples::of(case, &[("core", 110.0)]);
+        let mut setting = crate::record::RecordSetting::of_tests(false, false);
         let words = |setting: &_| {
             let records = crate::record::all(&[case], &samples, setting);
             let text = Table::new(Columns::of(&records)).add(&records);

@@ -13,12 +13,20 @@ use crate::ctx::{BenchContext, Ground};
 use crate::network::BenchNetwork;
 use crate::{bare, network, ours};
 
+/// Measures a case, in the unit of its metric.
+pub(crate) type Run = fn(&BenchContext, &Case) -> Result<f64, String>;
+
 /// An implementation of one metric. All processes of the job call it together. The result of rank 0 counts.
 pub(crate) struct Body {
     /// Column: for example "bare", "core" or "gaspi", with "/variant" if there are several.
     pub api: &'static str,
-    /// Measures the case, in the unit of its metric.
-    pub run: fn(&BenchContext, &Case) -> Result<f64, String>,
+    /// Its measurement.
+    pub run: Run,
+}
+
+/// Implementations with these columns.
+pub(crate) fn bodies(all: &[(&'static str, Run)]) -> Vec<Body> {
+    all.iter().map(|&(api, run)| Body { api, run }).collect()
 }
 
 /// The order of the launcher to its processes, as an argument: `ground;size;visits;quick;case,…`.

@@ -253,7 +253,7 @@ fn ask(
 ) -> Result<*mut fi_info, c_int> {
     let mut first = std::ptr::null_mut();
     // SAFETY:
-    // - null makes an empty info with all attributes. The provider's name is from malloc, and is freed with the info.
+    // - null makes an empty info with all attributes. The provider's name is from libfabric's own libc, and is freed with the info.
     let status = unsafe {
         let hints = (library.dupinfo)(std::ptr::null());
         if hints.is_null() {
@@ -273,7 +273,7 @@ fn ask(
         }
         if let Some(provider) = &wish.provider {
             let provider = CString::new(provider.as_str()).unwrap_or_default();
-            (*wanted.fabric_attr).prov_name = libc::strdup(provider.as_ptr());
+            (*wanted.fabric_attr).prov_name = (library.strdup)(provider.as_ptr());
         }
         let none = std::ptr::null();
         let find = || (library.getinfo)(library.api(), none, none, 0, hints, &raw mut first);

@@ -128,7 +128,7 @@ fn environment(apart: bool) -> Vec<CString> {
 }
 
 functions_of_library! {
-    /// The functions.
+    /// The functions, and the one that allocates texts by libfabric's own libc: `fi_freeinfo` frees them there.
     pub struct LibfabricLibrary {
         version = c"fi_version": fn() -> u32;
         getinfo = c"fi_getinfo": fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
@@ -138,6 +138,7 @@ functions_of_library! {
         getparams = c"fi_getparams": fn(*mut *mut c_void, *mut c_int) -> c_int;
         freeparams = c"fi_freeparams": fn(*mut c_void) -> ();
         strerror = c"fi_strerror": fn(c_int) -> *const c_char;
+        strdup = c"strdup": fn(*const c_char) -> *mut c_char;
     }
 }
 

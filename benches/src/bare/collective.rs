@@ -9,28 +9,12 @@ use crate::ctx::BenchContext;
 
 const BASE: usize = 8 << 20;
 
-fn each(ctx: &BenchContext) -> usize {
-    if ctx.crowded { 100 } else { 500 }
-}
-
 /// Clears this rank's words, then measures `one` in us. `one` gets the round number, from 1.
-fn rounds(ctx: &BenchContext, mut one: impl FnMut(u64)) -> f64 {
-    for at in 0..64 {
-        ctx.arena()
-            .word(ctx.rank, BASE + at * LINE)
-            .store(0, Relaxed);
-        ctx.arena()
-            .word(ctx.rank, BASE + at * LINE + 8)
-            .store(0, Relaxed);
+fn rounds(ctx: &BenchContext, one: impl FnMut(u64) -> Result<(), String>) -> Result<f64, String> {
+    for at in (0..64).flat_map(|line| [line * LINE, line * LINE + 8]) {
+        ctx.arena().word(ctx.rank, BASE + at).store(0, Relaxed);
     }
-    ctx.sync();
-    let mut round = 0;
-    ctx.per_op(each(ctx), |n| {
-        for _ in 0..n {
-            round += 1;
-            one(round);
-        }
-    }) / 1e3
+    ctx.collective(one)
 }
 
 fn until(ctx: &BenchContext, word: &AtomicU64, round: u64) {
@@ -43,13 +27,14 @@ fn until(ctx: &BenchContext, word: &AtomicU64, round: u64) {
 pub fn central(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
     let size = ctx.size as u64;
-    Ok(rounds(ctx, |round| {
+    rounds(ctx, |round| {
         if counter.fetch_add(1, AcqRel) + 1 == round * size {
             over.store(round, Release);
         } else {
             until(ctx, over, round);
         }
-    }))
+        Ok(())
+    })
 }
 
 /// Each process raises its own flag and reads the flags of all others.
@@ -57,12 +42,13 @@ pub fn flags(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let all: Vec<&AtomicU64> = (0..ctx.size)
         .map(|rank| ctx.arena().word(rank, BASE))
         .collect();
-    Ok(rounds(ctx, |round| {
+    rounds(ctx, |round| {
         all[ctx.rank].store(round, Release);
         for flag in &all {
             until(ctx, flag, round);
         }
-    }))
+        Ok(())
+    })
 }
 
 /// In step k, each process signals the process at distance 2^k.
@@ -77,16 +63,13 @@ pub fn dissemination(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
             )
         })
         .collect();
-    Ok(rounds(ctx, |round| {
+    rounds(ctx, |round| {
         for (theirs, mine) in &steps {
             theirs.store(round, Release);
             until(ctx, mine, round);
         }
-    }))
-}
-
-fn expected(ctx: &BenchContext, round: u64) -> f64 {
-    (0..ctx.size).map(|rank| (rank as u64 + round) as f64).sum()
+        Ok(())
+    })
 }
 
 /// Each process writes its value and a flag into its own line, and reads the lines of all. Rounds alternate between two sets of lines.
@@ -101,8 +84,7 @@ pub fn sum_flags(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
             })
         })
         .collect();
-    let mut wrong = false;
-    let us = rounds(ctx, |round| {
+    rounds(ctx, |round| {
         let set = round as usize % 2;
         let (value, flag) = all[ctx.rank][set];
         value.store(((ctx.rank as u64 + round) as f64).to_bits(), Relaxed);
@@ -113,13 +95,8 @@ pub fn sum_flags(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
             until(ctx, flag, round);
             sum += f64::from_bits(value.load(Relaxed));
         }
-        wrong |= sum != expected(ctx, round);
-    });
-    if wrong {
-        Err("a sum was wrong".into())
-    } else {
-        Ok(us)
-    }
+        ctx.check_sum(round, sum)
+    })
 }
 
 /// Each process writes its value. The last process adds the values and publishes the sum.
@@ -130,8 +107,7 @@ pub fn sum_central(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
     let result = ctx.arena().word(0, BASE + LINE + 8);
     let size = ctx.size as u64;
-    let mut wrong = false;
-    let us = rounds(ctx, |round| {
+    rounds(ctx, |round| {
         values[ctx.rank].store(((ctx.rank as u64 + round) as f64).to_bits(), Relaxed);
         if counter.fetch_add(1, AcqRel) + 1 == round * size {
             let sum: f64 = values.iter().map(|v| f64::from_bits(v.load(Relaxed))).sum();
@@ -141,11 +117,6 @@ pub fn sum_central(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
             until(ctx, over, round);
         }
         // No process publishes the next sum before this process arrives again.
-        wrong |= f64::from_bits(result.load(Relaxed)) != expected(ctx, round);
-    });
-    if wrong {
-        Err("a sum was wrong".into())
-    } else {
-        Ok(us)
-    }
+        ctx.check_sum(round, f64::from_bits(result.load(Relaxed)))
+    })
 }

@@ -1,5 +1,8 @@
 //! Copies between mappings.
 
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::pwrite;
 
@@ -17,8 +20,7 @@ fn between(
     copy: impl Fn(*const u8, *mut u8, usize),
 ) -> Result<f64, String> {
     let len = case.bytes as usize;
-    let mut value = 0.0;
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
         let from = ctx.arena().area(0, 0, len);
         let to = ctx.arena().area(1, 0, len);
         // SAFETY:
@@ -29,10 +31,8 @@ fn between(
                 copy(std::hint::black_box(from), std::hint::black_box(to), len);
             }
         });
-        value = len as f64 / ns;
-    }
-    ctx.sync();
-    Ok(value)
+        Ok(len as f64 / ns)
+    })
 }
 
 /// memcpy from this process's shared mapping to the other's. Returns GB/s.
@@ -74,22 +74,17 @@ pub fn non_temporal(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
 
 /// Writes as many bytes as a registration covers into a new memfd: the cost of the same data in shareable memory. Returns us.
 pub fn new_memfd(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
+        let failed = |e: rustix::io::Errno| format!("a new memfd: {e}");
         let from = vec![0x5au8; case.bytes as usize];
-        outcome = (|| {
-            let start = std::time::Instant::now();
-            let fd = memfd_create("bare", MemfdFlags::CLOEXEC)?;
-            let mut at = 0;
-            while at < from.len() {
-                at += pwrite(&fd, &from[at..], at as u64)?;
-            }
-            Ok(start.elapsed().as_nanos() as f64 / 1e3)
-        })()
-        .map_err(|e: rustix::io::Errno| format!("a new memfd: {e}"));
-    }
-    ctx.sync();
-    outcome
+        let start = std::time::Instant::now();
+        let fd = memfd_create("bare", MemfdFlags::CLOEXEC).map_err(failed)?;
+        let mut at = 0;
+        while at < from.len() {
+            at += pwrite(&fd, &from[at..], at as u64).map_err(failed)?;
+        }
+        Ok(start.elapsed().as_nanos() as f64 / 1e3)
+    })
 }
 
 /// Offset of the payloads of messages. The words that announce them are at `TURNS`.
@@ -104,39 +99,29 @@ fn to_and_fro(
     copy: impl Fn(bool, *mut u8, *mut u8, usize),
 ) -> Result<f64, String> {
     let len = case.bytes as usize;
-    let (mine, theirs) = (
-        ctx.arena().area(ctx.rank, MESSAGES, len),
-        ctx.arena().area(ctx.other(), MESSAGES, len),
-    );
-    let (my_turn, their_turn) = (
-        ctx.arena().word(ctx.rank, TURNS),
-        ctx.arena().word(ctx.other(), TURNS),
-    );
-    my_turn.store(0, std::sync::atomic::Ordering::Relaxed);
+    let ranks = [ctx.rank, ctx.other()];
+    let [mine, theirs] = ranks.map(|rank| ctx.arena().area(rank, MESSAGES, len));
+    let [my_turn, their_turn] = ranks.map(|rank| ctx.arena().word(rank, TURNS));
+    my_turn.store(0, Relaxed);
     // SAFETY:
     // - these are `len` bytes of this process's own area
     unsafe { mine.write_bytes(1, len) };
     ctx.sync();
-    let mut round = 0;
-    let both_ways = ctx.per_op(each(case.bytes).min(50), |n| {
-        for _ in 0..n {
-            round += 1;
-            if ctx.rank == 0 {
-                copy(true, mine, theirs, len);
-                their_turn.store(round, std::sync::atomic::Ordering::Release);
-            }
-            while my_turn.load(std::sync::atomic::Ordering::Acquire) != round {
-                ctx.relax();
-            }
-            copy(false, mine, theirs, len);
-            if ctx.rank != 0 {
-                copy(true, mine, theirs, len);
-                their_turn.store(round, std::sync::atomic::Ordering::Release);
-            }
+    let send = |round| {
+        copy(true, mine, theirs, len);
+        their_turn.store(round, Release);
+        Ok(())
+    };
+    let receive = |round| {
+        while my_turn.load(Acquire) != round {
+            ctx.relax();
         }
-    });
+        copy(false, mine, theirs, len);
+        Ok(())
+    };
+    let ns = ctx.both_ways(each(case.bytes).min(50), &Cell::new(0), send, receive);
     ctx.sync();
-    Ok(len as f64 / (both_ways / 2.0))
+    ns.map(|ns| len as f64 / (ns / 2.0))
 }
 
 /// The sender copies the payload to the receiver.

@@ -1,9 +1,10 @@
 //! Exchanges of a few bytes between two processes.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext, arrived, exchanges};
 
 const FLAGS: usize = 8 << 20;
 const EACH: usize = 500;
@@ -47,77 +48,54 @@ fn two_lines_with(ctx: &BenchContext, case: &Case, mut relax: impl FnMut()) -> R
     let (data, flag) = (place * (512 << 10), FLAGS + place * 4096 + 5 * 64);
     let to = ctx.arena().area(ctx.other(), data, len);
     let last = ctx.arena().word(ctx.rank, data + len - 8);
-    let (mine, theirs) = (
-        ctx.arena().word(ctx.rank, flag),
-        ctx.arena().word(ctx.other(), flag),
-    );
+    let [mine, theirs] = [ctx.rank, ctx.other()].map(|rank| ctx.arena().word(rank, flag));
     let mut source = vec![0u64; len / 8];
     let words = source.len();
     mine.store(0, Relaxed);
     ctx.sync();
-    let (mut round, mut wrong) = (0u64, 0u64);
-    let each = if len > 32 << 10 { EACH / 10 } else { EACH };
-    let both_ways = ctx.per_op(each, |n| {
-        let send = |source: &mut [u64], round: u64| {
-            source[words - 1] = round;
-            // SAFETY:
-            // - `to` has room for `len` bytes; `source` holds as many
-            // - the receiver reads them only after the flag, and replies before the next store here
-            unsafe {
-                if words == 1 {
-                    to.cast::<u64>().write_volatile(round);
-                } else {
-                    to.copy_from_nonoverlapping(source.as_ptr().cast(), len);
-                }
-            }
-            theirs.store(round, Release);
-        };
-        for _ in 0..n {
-            round += 1;
-            if ctx.rank == 0 {
-                send(&mut source, round);
-            }
-            while mine.load(Acquire) != round {
-                relax();
-            }
-            wrong |= last.load(Relaxed) ^ round;
-            if ctx.rank != 0 {
-                send(&mut source, round);
+    let send = |round: u64| {
+        source[words - 1] = round;
+        // SAFETY:
+        // - `to` has room for `len` bytes; `source` holds as many
+        // - the receiver reads them only after the flag, and replies before the next store here
+        unsafe {
+            if words == 1 {
+                to.cast::<u64>().write_volatile(round);
+            } else {
+                to.copy_from_nonoverlapping(source.as_ptr().cast(), len);
             }
         }
-    });
-    if wrong != 0 {
-        Err("the payload came after its flag".into())
-    } else {
-        Ok(both_ways / 2.0)
-    }
+        theirs.store(round, Release);
+        Ok(())
+    };
+    let receive = |round| {
+        while mine.load(Acquire) != round {
+            relax();
+        }
+        arrived(last.load(Relaxed), round)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of one 8-byte word that is its own flag. Returns ns one way.
 pub fn one_line(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let at = FLAGS + ctx.place() * 4096 + 9 * 64;
-    let (mine, theirs) = (
-        ctx.arena().word(ctx.rank, at),
-        ctx.arena().word(ctx.other(), at),
-    );
+    let [mine, theirs] = [ctx.rank, ctx.other()].map(|rank| ctx.arena().word(rank, at));
     mine.store(0, Relaxed);
     ctx.sync();
-    let mut round = 0u64;
-    let both_ways = ctx.per_op(EACH, |n| {
-        for _ in 0..n {
-            round += 1;
-            if ctx.rank == 0 {
-                theirs.store(round, Release);
-            }
-            while mine.load(Acquire) != round {
-                ctx.relax();
-            }
-            if ctx.rank != 0 {
-                theirs.store(round, Release);
-            }
+    let send = |round| {
+        theirs.store(round, Release);
+        Ok(())
+    };
+    let receive = |round| {
+        while mine.load(Acquire) != round {
+            ctx.relax();
         }
-    });
-    Ok(both_ways / 2.0)
+        Ok(())
+    };
+    let ns = ctx.both_ways(EACH, &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Locked add on a word that its owner does not access. Returns ns.
@@ -125,51 +103,45 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let word = ctx.arena().word(1, FLAGS + ctx.place() * 4096);
     word.store(0, Relaxed);
     ctx.sync();
-    let mut value = 0.0;
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
         let mut sum = 0u64;
-        value = ctx.per_op(10 * EACH, |n| {
+        let ns = ctx.per_op(10 * EACH, |n| {
             for _ in 0..n {
-                sum = sum.wrapping_add(word.fetch_add(1, std::sync::atomic::Ordering::AcqRel));
+                sum = sum.wrapping_add(word.fetch_add(1, AcqRel));
             }
         });
         std::hint::black_box(sum);
-        if word.load(Relaxed) != ((ctx.batches() + 1) * 10 * EACH) as u64 {
-            return Err("additions were lost".into());
+        match word.load(Relaxed) == ((ctx.batches() + 1) * 10 * EACH) as u64 {
+            true => Ok(ns),
+            false => Err("additions were lost".into()),
         }
-    }
-    ctx.sync();
-    Ok(value)
+    })
 }
 
 /// 8-byte stores that walk through a window of 4 KiB. Returns millions per second.
 pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
-    let window = ctx.arena().area(1, ctx.place() * 4096, 4096).cast::<u64>();
-    let mut value = 0.0;
-    if ctx.rank == 0 {
-        value = ctx.per_op(64 * 512, |n| {
-            for i in 0..n {
-                // SAFETY:
-                // - the window has 512 words; no other process uses them during the measurement
-                unsafe { window.add(i % 512).write_volatile(i as u64) };
-            }
-        });
-    }
-    ctx.sync();
-    Ok(1e3 / value)
+    ctx.by_first(|| {
+        let mut store = stores(ctx, 1);
+        let ns = ctx.per_batch(64 * 512, &mut store)?;
+        Ok(1e3 / ns)
+    })
 }
 
 /// The same for all pairs at once.
 pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
-    let window = ctx
-        .arena()
-        .area(ctx.other(), ctx.place() * 4096, 4096)
-        .cast::<u64>();
-    Ok(ctx.rate_of_pairs(BATCH_OF_PAIRS, |n| {
+    ctx.rate_of_pairs(BATCH_OF_PAIRS, stores(ctx, ctx.other()))
+}
+
+/// Stores into the window of a rank.
+fn stores(ctx: &BenchContext, rank: usize) -> impl FnMut(usize) -> Result<(), String> {
+    let window = ctx.arena().area(rank, ctx.place() * 4096, 4096);
+    let window = window.cast::<u64>();
+    move |n| {
         for i in 0..n {
             // SAFETY:
             // - the window has 512 words; no other process uses them during the measurement
             unsafe { window.add(i % 512).write_volatile(i as u64) };
         }
-    }))
+        Ok(())
+    }
 }

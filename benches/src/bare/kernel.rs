@@ -84,8 +84,7 @@ pub fn process_vm(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         address.store(&raw mut mine as u64, Relaxed);
     }
     ctx.sync();
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
+    let outcome = ctx.by_first(|| {
         let value = 0x0123_4567_89ab_cdefu64;
         let len = case.bytes as usize;
         let local = libc::iovec {
@@ -108,9 +107,8 @@ pub fn process_vm(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
                 }
             }
         });
-        outcome = error.map_or(Ok(ns), |e| Err(format!("process_vm_writev: {e}")));
-    }
-    ctx.sync();
+        error.map_or(Ok(ns), |e| Err(format!("process_vm_writev: {e}")))
+    });
     std::hint::black_box(&mine);
     outcome
 }

@@ -9,83 +9,42 @@ pub use copy::each;
 pub use kernel::wake_of;
 
 use crate::case::{Case, Metric};
-use crate::worker::Body;
+use crate::worker::{self, Body};
 
 /// The hand-written implementations of a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
-    let one = |run| vec![Body { api: "bare", run }];
-    match case.metric {
-        Metric::PutNotice => vec![
-            Body {
-                api: "bare/tight",
-                run: exchange::two_lines,
-            },
-            Body {
-                api: "bare/paced",
-                run: exchange::two_lines_paced,
-            },
+    worker::bodies(match case.metric {
+        Metric::PutNotice => &[
+            ("bare/tight", exchange::two_lines),
+            ("bare/paced", exchange::two_lines_paced),
         ],
-        Metric::OneLine | Metric::Relay => one(exchange::one_line),
-        Metric::FetchAdd => one(exchange::fetch_add),
-        Metric::PutRate => one(exchange::rate),
-        Metric::PairRate => one(exchange::pair_rate),
-        Metric::Bandwidth => one(copy::plain),
+        Metric::OneLine | Metric::Relay => &[("bare", exchange::one_line)],
+        Metric::FetchAdd => &[("bare", exchange::fetch_add)],
+        Metric::PutRate => &[("bare", exchange::rate)],
+        Metric::PairRate => &[("bare", exchange::pair_rate)],
+        Metric::Bandwidth => &[("bare", copy::plain)],
         #[cfg(target_arch = "x86_64")]
-        Metric::CopyNt => one(copy::non_temporal),
-        #[cfg(not(target_arch = "x86_64"))]
-        Metric::CopyNt => Vec::new(),
-        Metric::Barrier => vec![
-            Body {
-                api: "bare/central",
-                run: collective::central,
-            },
-            Body {
-                api: "bare/flags",
-                run: collective::flags,
-            },
-            Body {
-                api: "bare/dissemination",
-                run: collective::dissemination,
-            },
+        Metric::CopyNt => &[("bare", copy::non_temporal)],
+        Metric::Barrier => &[
+            ("bare/central", collective::central),
+            ("bare/flags", collective::flags),
+            ("bare/dissemination", collective::dissemination),
         ],
-        Metric::Allreduce => vec![
-            Body {
-                api: "bare/central",
-                run: collective::sum_central,
-            },
-            Body {
-                api: "bare/flags",
-                run: collective::sum_flags,
-            },
+        Metric::Allreduce => &[
+            ("bare/central", collective::sum_central),
+            ("bare/flags", collective::sum_flags),
         ],
-        Metric::Wake => one(kernel::wake),
-        Metric::ProcessVm => one(kernel::process_vm),
+        Metric::Wake => &[("bare", kernel::wake)],
+        Metric::ProcessVm => &[("bare", kernel::process_vm)],
         // System calls dominate a small registration. Only large ones are compared with a copy.
-        Metric::Register if case.bytes >= 1 << 20 => one(copy::new_memfd),
-        Metric::Start => one(kernel::start),
-        Metric::Message | Metric::Passive | Metric::Tagged => vec![
-            Body {
-                api: "bare/tight",
-                run: exchange::short_message,
-            },
-            Body {
-                api: "bare/paced",
-                run: exchange::short_message_paced,
-            },
+        Metric::Register if case.bytes >= 1 << 20 => &[("bare", copy::new_memfd)],
+        Metric::Start => &[("bare", kernel::start)],
+        Metric::Message | Metric::Passive | Metric::Tagged => &[
+            ("bare/tight", exchange::short_message),
+            ("bare/paced", exchange::short_message_paced),
         ],
-        Metric::MessageBandwidth => vec![
-            Body {
-                api: "bare/pushed",
-                run: copy::pushed,
-            },
-            Body {
-                api: "bare/pulled",
-                run: copy::pulled,
-            },
-        ],
-        // Multicast is compared with a loop of sends, which are calls of the library under test.
-        Metric::Multicast | Metric::IdleCpu | Metric::Register => Vec::new(),
-        // Metrics that are compared with other providers.
-        _ => Vec::new(),
-    }
+        Metric::MessageBandwidth => &[("bare/pushed", copy::pushed), ("bare/pulled", copy::pulled)],
+        // Multicast is compared with a loop of sends, which are calls of the library under test; others are compared with other providers.
+        _ => &[],
+    })
 }

@@ -1,6 +1,6 @@
 //! The cost of the provider alone: only the calls that the exchange needs, in processes that do nothing else. Both processes make progress.
 
-use super::provider::{PeerMemory, Provider, ProviderChoice, call};
+use super::provider::{PeerMemory, Provider, call};
 use crate::bare::each;
 use crate::case::Case;
 use crate::ctx::BenchContext;
@@ -16,32 +16,6 @@ const TAG: u64 = 0x1234;
 /// Offset of the word of atomic operations.
 const WORD: u64 = 8192;
 
-macro_rules! of_each_provider {
-    ($($name:ident)*) => {
-        /// The loops over the provider that unipgas uses.
-        pub mod theirs {
-            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::ProviderChoice::Theirs, case)
-            })*
-        }
-
-        /// The same loops, with a completion queue that supports blocking waits.
-        pub mod theirs_to_sleep_at {
-            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::ProviderChoice::TheirsToSleepAt, case)
-            })*
-        }
-
-        /// The same loops over the provider `unipgas`.
-        pub mod ours {
-            $(pub fn $name(ctx: &super::BenchContext, case: &super::Case) -> Result<f64, String> {
-                super::$name(ctx, super::ProviderChoice::Ours, case)
-            })*
-        }
-    };
-}
-of_each_provider! { write_data fetch_add read rate bandwidth tagged barrier }
-
 pub(super) struct Pair<'a> {
     ctx: &'a BenchContext,
     provider: &'a Provider,
@@ -49,8 +23,8 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    pub(super) fn of(ctx: &'a BenchContext, whose: ProviderChoice) -> Result<Self, String> {
-        let provider = ctx.provider(whose)?;
+    pub(super) fn of(ctx: &'a BenchContext) -> Result<Self, String> {
+        let provider = ctx.provider()?;
         let far = provider.far[ctx.other()];
         ctx.sync();
         Ok(Pair { ctx, provider, far })
@@ -80,6 +54,14 @@ impl<'a> Pair<'a> {
         self.provider.until(|| written.get() >= count)
     }
 
+    /// Rank 0 writes first, and the other process replies.
+    #[inline(always)]
+    fn exchange(&self, len: usize, data: u64, count: u64) -> Result<(), String> {
+        let send = |_| self.write_data(self.far, len, data);
+        self.ctx
+            .exchange(count, send, |count| self.await_data(data, count))
+    }
+
     fn written(&self, data: u64) -> u64 {
         self.provider.counts.written[data as usize].get()
     }
@@ -91,68 +73,40 @@ impl<'a> Pair<'a> {
         each: usize,
         mut batch: impl FnMut(usize) -> Result<(), String>,
     ) -> Result<f64, String> {
-        let (mut outcome, mut failed) = (Ok(()), Ok(()));
+        let mut failed = Ok(());
         let mut ends = self.written(END);
-        let ns = self.ctx.per_op(each, |n| {
+        let ns = self.ctx.per_batch(each, |n| {
             ends += 1;
-            let mut one = || {
-                if self.ctx.rank == 0 {
-                    if failed.is_ok() {
-                        failed = batch(n);
-                    }
-                    self.write_data(self.far, 0, END)?;
-                }
-                self.await_data(END, ends)?;
-                if self.ctx.rank != 0 {
-                    self.write_data(self.far, 0, END)?;
-                }
-                self.provider.drain()
-            };
-            if outcome.is_ok() {
-                outcome = one();
+            if self.ctx.rank == 0 && failed.is_ok() {
+                failed = batch(n);
             }
-        });
-        outcome.and(failed).map(|()| ns)
+            self.exchange(0, END, ends)?;
+            self.provider.drain()
+        })?;
+        failed.map(|()| ns)
     }
 }
 
 /// Ping-pong of fi_writedata and fi_cq_read. Returns ns one way.
-fn write_data(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn write_data(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let mut round = pair.written(0);
-    let mut outcome: Result<(), String> = Ok(());
-    let len = case.bytes as usize;
-    let ns = ctx.per_op(EACH, |n| {
-        for _ in 0..n {
-            round += 1;
-            let one = || {
-                if ctx.rank == 0 {
-                    pair.write_data(pair.far, len, 0)?;
-                }
-                pair.await_data(0, round)?;
-                if ctx.rank != 0 {
-                    pair.write_data(pair.far, len, 0)?;
-                }
-                Ok(())
-            };
-            if outcome.is_ok() {
-                outcome = one();
-            }
-        }
-    });
-    outcome?;
+    let ns = ctx.per_step(EACH, || {
+        round += 1;
+        pair.exchange(case.bytes as usize, 0, round)
+    })?;
     pair.provider.drain()?;
     Ok(ns / 2.0)
 }
 
 /// A request and its reply by fi_writedata, in ns. This is the lower bound for a remote read-modify-write if the provider has no atomic operations.
 pub fn ask(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
-    write_data(ctx, ProviderChoice::Theirs, case).map(|one_way| 2.0 * one_way)
+    write_data(ctx, case).map(|one_way| 2.0 * one_way)
 }
 
 /// fi_fetch_atomic of a u64, one at a time. Returns ns.
-fn fetch_add(ctx: &BenchContext, whose: ProviderChoice, _: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let (provider, far) = (pair.provider, pair.far);
     let [result, operand] = provider.desc();
     // SAFETY:
@@ -199,8 +153,8 @@ fn fetch_add(ctx: &BenchContext, whose: ProviderChoice, _: &Case) -> Result<f64,
 }
 
 /// fi_read, one at a time. Returns ns.
-fn read(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
     pair.alone(EACH, |n| {
@@ -223,8 +177,8 @@ fn read(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, S
 }
 
 /// fi_inject_write of 8 bytes. Returns millions per second.
-fn rate(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn rate(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let ns = pair.alone(WRITES, |n| {
         for i in 0..n {
@@ -244,8 +198,8 @@ fn rate(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, S
 }
 
 /// fi_write. Returns GB/s.
-fn bandwidth(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
     let ns = pair.alone(each(case.bytes), |n| {
@@ -269,88 +223,59 @@ fn bandwidth(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f
 }
 
 /// A butterfly of fi_writedata without payload. Returns us.
-fn barrier(ctx: &BenchContext, whose: ProviderChoice, _: &Case) -> Result<f64, String> {
-    let provider = ctx.provider(whose)?;
+pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
+    let provider = ctx.provider()?;
     let steps = ctx.size.trailing_zeros() as usize;
     let far = provider.far[ctx.rank];
     let pair = Pair { ctx, provider, far };
     let mut counts: Vec<u64> = (0..steps).map(|step| pair.written(step as u64)).collect();
-    let mut outcome = Ok(());
     // No process sends before all have read their counts.
     ctx.sync();
-    let ns = ctx.per_op(EACH / 5, |n| {
-        for _ in 0..n {
-            for (step, count) in counts.iter_mut().enumerate() {
-                *count += 1;
-                if outcome.is_ok() {
-                    let to = provider.far[ctx.rank ^ (1 << step)];
-                    outcome = pair
-                        .write_data(to, 0, step as u64)
-                        .and_then(|()| pair.await_data(step as u64, *count));
-                }
-            }
+    let ns = ctx.per_step(EACH / 5, || {
+        for (step, count) in counts.iter_mut().enumerate() {
+            *count += 1;
+            let to = provider.far[ctx.rank ^ (1 << step)];
+            pair.write_data(to, 0, step as u64)?;
+            pair.await_data(step as u64, *count)?;
         }
-    });
-    outcome?;
+        Ok(())
+    })?;
     provider.drain()?;
     Ok(ns / 1e3)
 }
 
 /// Ping-pong of fi_tsend and fi_trecv. Returns ns one way.
-fn tagged(ctx: &BenchContext, whose: ProviderChoice, case: &Case) -> Result<f64, String> {
-    let pair = Pair::of(ctx, whose)?;
+pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let [into, out] = provider.desc();
     let (ep, to) = (provider.ep, provider.memory.base.cast());
+    let send = |_| {
+        let context = provider.context();
+        let from = provider.source.base.cast();
+        // SAFETY:
+        // - the objects are open
+        // - the source has at least `len` bytes, and outlives the operation
+        provider.post(true, || unsafe {
+            let peer = far.peer;
+            call!((*ep).tagged, send, ep, from, len, out, peer, TAG, context)
+        })
+    };
     let mut round = provider.counts.received.get();
-    let mut outcome: Result<(), String> = Ok(());
-    let ns = ctx.per_op(EACH, |n| {
-        for _ in 0..n {
-            round += 1;
-            let send = || {
-                let context = provider.context();
-                let from = provider.source.base.cast();
-                // SAFETY:
-                // - the objects are open
-                // - the source has at least `len` bytes, and outlives the operation
-                provider.post(true, || unsafe {
-                    call!(
-                        (*ep).tagged,
-                        send,
-                        ep,
-                        from,
-                        len,
-                        out,
-                        far.peer,
-                        TAG,
-                        context
-                    )
-                })
-            };
-            let one = || {
-                let context = provider.context();
-                // SAFETY:
-                // - the objects are open
-                // - the buffer has at least `len` bytes, which only the provider uses until the message arrives
-                provider.post(false, || unsafe {
-                    let any = FI_ADDR_UNSPEC;
-                    call!((*ep).tagged, recv, ep, to, len, into, any, TAG, 0, context)
-                })?;
-                if ctx.rank == 0 {
-                    send()?;
-                }
-                provider.until(|| provider.counts.received.get() == round)?;
-                if ctx.rank != 0 {
-                    send()?;
-                }
-                Ok(())
-            };
-            if outcome.is_ok() {
-                outcome = one();
-            }
-        }
-    });
-    outcome?;
+    let ns = ctx.per_step(EACH, || {
+        round += 1;
+        let context = provider.context();
+        // SAFETY:
+        // - the objects are open
+        // - the buffer has at least `len` bytes, which only the provider uses until the message arrives
+        provider.post(false, || unsafe {
+            let any = FI_ADDR_UNSPEC;
+            call!((*ep).tagged, recv, ep, to, len, into, any, TAG, 0, context)
+        })?;
+        let received = &provider.counts.received;
+        let receive = |round| provider.until(|| received.get() == round);
+        ctx.exchange(round, send, receive)
+    })?;
     provider.drain()?;
     Ok(ns / 2.0)
 }

@@ -16,7 +16,7 @@ use unipgas_backends::ofi::library::LibfabricLibrary;
 
 use crate::case::{Case, Metric};
 use crate::ctx::BenchContext;
-use crate::worker::Body;
+use crate::worker::{self, Body, Run};
 use hub::HubConnection;
 use provider::{Provider, ProviderChoice};
 use tcp::Tcp;
@@ -26,9 +26,8 @@ pub(crate) struct BenchNetwork {
     /// The connection to the meeting point.
     pub wire: HubConnection,
     tcp: OnceCell<Result<Tcp, String>>,
-    theirs: OnceCell<Result<Provider, String>>,
-    theirs_to_sleep_at: OnceCell<Result<Provider, String>>,
-    ours: OnceCell<Result<Provider, String>>,
+    /// By [`ProviderChoice`].
+    providers: [OnceCell<Result<Provider, String>>; 3],
 }
 
 impl BenchNetwork {
@@ -37,9 +36,7 @@ impl BenchNetwork {
         Ok(BenchNetwork {
             wire: HubConnection::join(token, rank)?,
             tcp: OnceCell::new(),
-            theirs: OnceCell::new(),
-            theirs_to_sleep_at: OnceCell::new(),
-            ours: OnceCell::new(),
+            providers: Default::default(),
         })
     }
 
@@ -78,14 +75,15 @@ impl BenchContext {
         tcp.as_ref().map_err(String::clone)
     }
 
-    /// The provider's objects. The first call opens them; all processes make it at the same time.
-    fn provider(&self, whose: ProviderChoice) -> Result<&Provider, String> {
+    /// The objects of the provider that this column measures. The first call opens them; all processes make it at the same time.
+    fn provider(&self) -> Result<&Provider, String> {
         let network = self.network()?;
-        let place = match whose {
-            ProviderChoice::Theirs => &network.theirs,
-            ProviderChoice::TheirsToSleepAt => &network.theirs_to_sleep_at,
-            ProviderChoice::Ours => &network.ours,
+        let whose = match self.column.get() {
+            "libfabric" => ProviderChoice::Ours,
+            "provider/fd" => ProviderChoice::TheirsToSleepAt,
+            _ => ProviderChoice::Theirs,
         };
+        let place = &network.providers[whose as usize];
         let open = || together(self, Provider::open(self, whose, network.other_hosts()));
         place.get_or_init(open).as_ref().map_err(String::clone)
     }
@@ -101,58 +99,26 @@ fn together<T>(ctx: &BenchContext, made: Result<T, String>) -> Result<T, String>
 
 /// The limits of a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
-    let body = |api, run| Body { api, run };
+    let (kernel, provider): (Run, Run) = match case.metric {
+        Metric::PutNotice => (tcp::ping_pong, loops::write_data),
+        Metric::FetchAdd => (tcp::round_trip, loops::fetch_add),
+        Metric::Read => (tcp::round_trip, loops::read),
+        Metric::PutRate => (tcp::rate, loops::rate),
+        Metric::Bandwidth => (tcp::stream, loops::bandwidth),
+        Metric::FiTagged | Metric::Message => (tcp::ping_pong, loops::tagged),
+        Metric::Barrier => (tcp::barrier, loops::barrier),
+        _ => return Vec::new(),
+    };
+    let mut all = vec![("bare/tcp", kernel), ("provider", provider)];
     match case.metric {
-        Metric::PutNotice => vec![
-            body("bare/tcp", tcp::ping_pong),
-            body("bare/tcp_blocking", tcp::ping_pong_blocking),
-            body("provider", loops::theirs::write_data),
-            body("provider/fd", loops::theirs_to_sleep_at::write_data),
-            body("libfabric", loops::ours::write_data),
-        ],
-        Metric::FetchAdd => vec![
-            body("bare/tcp", tcp::round_trip),
-            body("provider", loops::theirs::fetch_add),
-            body("provider/fd", loops::theirs_to_sleep_at::fetch_add),
-            body("provider/ask", loops::ask),
-            body("libfabric", loops::ours::fetch_add),
-        ],
-        Metric::Read => vec![
-            body("bare/tcp", tcp::round_trip),
-            body("provider", loops::theirs::read),
-            body("provider/fd", loops::theirs_to_sleep_at::read),
-            body("libfabric", loops::ours::read),
-        ],
-        Metric::PutRate => vec![
-            body("bare/tcp", tcp::rate),
-            body("provider", loops::theirs::rate),
-            body("provider/fd", loops::theirs_to_sleep_at::rate),
-            body("libfabric", loops::ours::rate),
-        ],
-        Metric::Bandwidth => vec![
-            body("bare/tcp", tcp::stream),
-            body("provider", loops::theirs::bandwidth),
-            body("provider/fd", loops::theirs_to_sleep_at::bandwidth),
-            body("libfabric", loops::ours::bandwidth),
-        ],
-        Metric::FiTagged => vec![
-            body("bare/tcp", tcp::ping_pong),
-            body("provider", loops::theirs::tagged),
-            body("provider/fd", loops::theirs_to_sleep_at::tagged),
-            body("libfabric", loops::ours::tagged),
-        ],
-        Metric::Barrier => vec![
-            body("bare/tcp", tcp::barrier),
-            body("provider", loops::theirs::barrier),
-            body("provider/fd", loops::theirs_to_sleep_at::barrier),
-            body("libfabric", loops::ours::barrier),
-        ],
-        Metric::Message => vec![
-            body("bare/tcp", tcp::ping_pong),
-            body("provider", loops::theirs::tagged),
-        ],
-        _ => Vec::new(),
+        Metric::PutNotice => all.push(("bare/tcp_blocking", tcp::ping_pong_blocking)),
+        Metric::FetchAdd => all.push(("provider/ask", loops::ask)),
+        _ => {}
     }
+    if case.metric != Metric::Message {
+        all.extend([("provider/fd", provider), ("libfabric", provider)]);
+    }
+    worker::bodies(&all)
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 
 use unipgas_backends::ofi::choice::{ProviderSelector, choose, name};
 use unipgas_backends::ofi::library::LibfabricLibrary;
+use unipgas_core::dynamic::{DynamicLibrary, SymbolVisibility};
 use unipgas_launcher::library::InstalledLibrary as Installed;
 use unipgas_libfabric_sys::*;
 
@@ -129,19 +131,19 @@ impl Provider {
         whose: ProviderChoice,
         other_hosts: bool,
     ) -> Result<(Provider, Vec<u8>), String> {
-        let library = LibfabricLibrary::get()?;
-        let (info, open) = match whose {
+        let (library, info, open) = match whose {
             ProviderChoice::Theirs | ProviderChoice::TheirsToSleepAt => {
+                let library = LibfabricLibrary::get()?;
                 let wish = ProviderSelector::from_env().map_err(|e| e.to_string())?;
                 let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
                 let fits = |info: &fi_info| same_place(info, like.raw());
                 let info = offer(library, library.getinfo, &like.provider(), fits)?;
-                (info, library.fabric)
+                (library, info, library.fabric)
             }
             ProviderChoice::Ours => {
-                let own = own_provider(&ctx.library)?;
+                let (library, own) = (shared_libfabric()?, own_provider(&ctx.library)?);
                 let info = offer(library, own.getinfo, "unipgas", |_| true)?;
-                (info, own.fabric)
+                (library, info, own.fabric)
             }
         };
         let contexts = || {
@@ -472,7 +474,7 @@ fn with_caps(
     let name = CString::new(provider).ok()?;
     // SAFETY:
     // - null requests an empty info with all attributes
-    // - malloc allocates the provider's name; it is freed with the info
+    // - libfabric's own libc allocates the provider's name; it is freed with the info
     // - the list ends with null, and is freed once; its copy is independent
     unsafe {
         let hints = (library.dupinfo)(null());
@@ -486,7 +488,7 @@ fn with_caps(
         let domain = &mut *wanted.domain_attr;
         domain.mr_mode =
             FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-        (*wanted.fabric_attr).prov_name = libc::strdup(name.as_ptr());
+        (*wanted.fabric_attr).prov_name = (library.strdup)(name.as_ptr());
         let mut first = null_mut();
         let status = getinfo(library.api(), null(), null(), 0, hints, &raw mut first);
         (library.freeinfo)(hints);
@@ -504,6 +506,16 @@ fn with_caps(
         (library.freeinfo)(first);
         (!own.is_null()).then_some(own)
     }
+}
+
+/// The copy of libfabric that the library under test finds: it allocates the offers of the library's provider, so only this copy may free them.
+fn shared_libfabric() -> Result<&'static LibfabricLibrary, String> {
+    static SHARED: OnceLock<Result<LibfabricLibrary, String>> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| {
+        let library = DynamicLibrary::load(c"libfabric.so.1", SymbolVisibility::Private)?;
+        LibfabricLibrary::find(&library)
+    });
+    shared.as_ref().map_err(String::clone)
 }
 
 /// The provider of the library under test. It exists as long as the process.

@@ -1,5 +1,6 @@
 //! Kernel TCP: one plain socket for each partner of a butterfly.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
@@ -87,38 +88,14 @@ fn read(ctx: &BenchContext, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Res
     Ok(())
 }
 
-/// `per_op` of an operation that may fail.
-fn per_op(
-    ctx: &BenchContext,
-    each: usize,
-    mut one: impl FnMut(usize) -> Result<(), String>,
-) -> Result<f64, String> {
-    let mut outcome = Ok(());
-    let ns = ctx.per_op(each, |n| {
-        for i in 0..n {
-            if outcome.is_ok() {
-                outcome = one(i);
-            }
-        }
-    });
-    outcome.map(|()| ns)
-}
-
 fn both_ways(ctx: &BenchContext, case: &Case, blocking: bool) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(blocking)?;
-    let mut bytes = vec![1; case.bytes as usize];
+    let (bytes, mut taken) = (vec![1; case.bytes as usize], vec![1; case.bytes as usize]);
     ctx.sync();
-    per_op(ctx, EACH, |_| {
-        if ctx.rank == 0 {
-            write(ctx, tcp.other(), &bytes)?;
-        }
-        read(ctx, tcp.other(), &mut bytes)?;
-        if ctx.rank != 0 {
-            write(ctx, tcp.other(), &bytes)?;
-        }
-        Ok(())
-    })
+    let send = |_| write(ctx, tcp.other(), &bytes);
+    let receive = |_| read(ctx, tcp.other(), &mut taken);
+    ctx.both_ways(EACH, &Cell::new(0), send, receive)
 }
 
 /// Ping-pong in which both processes poll. Returns ns one way.
@@ -140,29 +117,24 @@ pub fn round_trip(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
 fn one_way(ctx: &BenchContext, len: usize, each: usize) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(true)?;
-    let mut bytes = vec![1; len];
+    let bytes = vec![1; len];
     let mut taken = vec![0; len.max(64 << 10)];
     let mut end = [0];
     ctx.sync();
-    per_op(ctx, each, |i| {
+    ctx.per_batch(each, |n| {
         if ctx.rank == 0 {
-            write(ctx, tcp.other(), &bytes)?;
-            if i + 1 == each {
-                read(ctx, tcp.other(), &mut end)?;
-            }
-        } else if i == 0 {
-            let mut left = len * each;
-            while left > 0 {
-                let most = left.min(taken.len());
-                match tcp.other().read(&mut taken[..most]).map_err(failed)? {
-                    0 => return Err("TCP: the other process has closed".into()),
-                    n => left -= n,
-                }
-            }
-            bytes[0] = taken[0];
-            write(ctx, tcp.other(), &end)?;
+            (0..n).try_for_each(|_| write(ctx, tcp.other(), &bytes))?;
+            return read(ctx, tcp.other(), &mut end);
         }
-        Ok(())
+        let mut left = len * n;
+        while left > 0 {
+            let most = left.min(taken.len());
+            match tcp.other().read(&mut taken[..most]).map_err(failed)? {
+                0 => return Err("TCP: the other process has closed".into()),
+                n => left -= n,
+            }
+        }
+        write(ctx, tcp.other(), &end)
     })
 }
 
@@ -183,7 +155,7 @@ pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     tcp.set_blocking(ctx.crowded)?;
     let mut bytes = [1; 8];
     ctx.sync();
-    let ns = per_op(ctx, EACH / 5, |_| {
+    let ns = ctx.per_step(EACH / 5, || {
         tcp.streams.iter().try_for_each(|stream| {
             write(ctx, stream, &bytes)?;
             read(ctx, stream, &mut bytes)

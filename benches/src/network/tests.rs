@@ -45,11 +45,7 @@ fn two_with_a_provider(body: impl Fn(&BenchContext) + Sync) {
 }
 
 fn case(metric: Metric, bytes: u64) -> Case {
-    Case {
-        metric,
-        processes: 2,
-        bytes,
-    }
+    Case::new(metric, 2, bytes)
 }
 
 fn measured(value: Result<f64, String>) {
@@ -80,7 +76,7 @@ fn loops_over_tcp_end_with_a_value() {
 #[test]
 fn loops_over_a_provider_do_what_they_say() {
     two_with_a_provider(|ctx| {
-        let provider = ctx.provider(ProviderChoice::Theirs).expect("a provider");
+        let provider = ctx.provider().expect("a provider");
         let bytes = |len: usize| {
             // SAFETY:
             // - they are inside the buffer; the loop has ended, so no process writes into it now
@@ -88,15 +84,15 @@ fn loops_over_a_provider_do_what_they_say() {
         };
         let here = ctx.rank == 1;
         assert!(bytes(provider::WINDOW).iter().all(|byte| *byte == 0));
-        measured(loops::theirs::write_data(ctx, &case(Metric::PutNotice, 8)));
+        measured(loops::write_data(ctx, &case(Metric::PutNotice, 8)));
         assert_eq!(bytes(16), [[1; 8], [0; 8]].concat());
-        measured(loops::theirs::rate(ctx, &case(Metric::PutRate, 8)));
+        measured(loops::rate(ctx, &case(Metric::PutRate, 8)));
         let written = bytes(8192).iter().filter(|byte| **byte == 1).count();
         assert_eq!(written, if here { 4096 } else { 8 });
-        measured(loops::theirs::barrier(ctx, &case(Metric::Barrier, 0)));
-        measured(loops::theirs::tagged(ctx, &case(Metric::Message, 64)));
+        measured(loops::barrier(ctx, &case(Metric::Barrier, 0)));
+        measured(loops::tagged(ctx, &case(Metric::Message, 64)));
         assert!(bytes(64).iter().all(|byte| *byte == 1));
-        measured(loops::theirs::fetch_add(ctx, &case(Metric::FetchAdd, 8)));
+        measured(loops::fetch_add(ctx, &case(Metric::FetchAdd, 8)));
         if here {
             let word = bytes(8200)
                 .last_chunk()
@@ -109,7 +105,7 @@ fn loops_over_a_provider_do_what_they_say() {
         // - it is inside the buffer, and no operation on it is in flight
         unsafe { source.write_bytes(9, 4) };
         let far_byte = if here { 9 } else { 1 };
-        measured(loops::theirs::read(ctx, &case(Metric::Read, 2)));
+        measured(loops::read(ctx, &case(Metric::Read, 2)));
         // SAFETY:
         // - as above
         let read = unsafe { source.cast::<[u8; 4]>().read() };
@@ -117,10 +113,7 @@ fn loops_over_a_provider_do_what_they_say() {
         // SAFETY:
         // - as above
         unsafe { source.write_bytes(1, 4) };
-        measured(loops::theirs::bandwidth(
-            ctx,
-            &case(Metric::Bandwidth, 1 << 20),
-        ));
+        measured(loops::bandwidth(ctx, &case(Metric::Bandwidth, 1 << 20)));
         ctx.sync();
         // Offset beyond the words of the atomic operations.
         let written = bytes(1 << 20)[16 << 10..].iter().all(|byte| *byte == 1);
@@ -132,12 +125,12 @@ fn loops_over_a_provider_do_what_they_say() {
 #[test]
 fn a_batch_that_fails_ends_for_both_processes() {
     two_with_a_provider(|ctx| {
-        let pair = loops::Pair::of(ctx, ProviderChoice::Theirs).expect("a provider");
+        let pair = loops::Pair::of(ctx).expect("a provider");
         let outcome = pair.alone(2, |_| Err("it has none".into()));
         match ctx.rank {
             0 => assert_eq!(outcome, Err("it has none".into())),
             _ => measured(outcome),
         }
-        measured(loops::theirs::write_data(ctx, &case(Metric::PutNotice, 8)));
+        measured(loops::write_data(ctx, &case(Metric::PutNotice, 8)));
     });
 }

@@ -13,11 +13,11 @@ use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::{Deadline, Endpoint, Engine, Region, RegionKey, RemoteRegion, Rights, World};
 
 use super::meeting::Meeting;
-use super::{registration, text};
+use super::{registration, text, walk};
 use crate::bare::each;
 use crate::bare::wake_of;
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext, arrived, exchanges};
 
 /// Maximum number of puts in flight.
 const PENDING: usize = 128;
@@ -36,7 +36,7 @@ pub(super) struct Core {
     /// All processes.
     pub group: RankGroup,
     messenger: Messenger,
-    round: Cell<u32>,
+    round: Cell<u64>,
 }
 
 impl Core {
@@ -112,6 +112,14 @@ impl Core {
             .expect("cases of puts have pairs of processes")
     }
 
+    /// A place in the region of the other process.
+    pub fn there(&self, offset: usize) -> Remote<'_> {
+        Remote {
+            region: self.remote(),
+            offset,
+        }
+    }
+
     /// Offsets of the data and of the notification word in this visit.
     fn place(&self, ctx: &BenchContext) -> (usize, usize) {
         (
@@ -142,29 +150,14 @@ impl Core {
         word: usize,
         value: u32,
     ) -> Result<(), String> {
-        let remote = self.remote();
-        let notice = Notice {
-            slot: Remote {
-                region: remote,
-                offset: word,
-            },
-            value,
-        };
+        let slot = self.there(word);
+        let notice = Notice { slot, value };
         // SAFETY:
         // - `from` was checked to have `len` bytes in the region, which lives as long as `self`
         // - pending puts are drained before the bytes change
         let outcome = unsafe {
-            self.endpoint.put_notify(
-                from,
-                Remote {
-                    region: remote,
-                    offset: to,
-                },
-                len,
-                notice,
-                Flags::empty(),
-                0,
-            )
+            self.endpoint
+                .put_notify(from, self.there(to), len, notice, Flags::empty(), 0)
         };
         match outcome {
             Ok(Outcome::Complete) => Ok(()),
@@ -178,24 +171,16 @@ impl Core {
     /// Puts `n` times from the same bytes into a window of the other process, and waits for completion.
     #[inline(always)]
     fn burst(&self, from: Local, len: usize, n: usize, window: usize) -> Result<(), String> {
-        let mut failed = Ok(());
-        let mut at = 0;
-        for _ in 0..n {
-            let to = Remote {
-                region: self.remote(),
-                offset: at,
-            };
+        let posted = walk(n, len, window).try_for_each(|at| {
             // SAFETY:
             // - `from` has `len` bytes in the region, which do not change before the drain
-            if let Err(e) = unsafe { self.endpoint.put(from, to, len, Flags::empty(), 0) } {
-                failed = Err(text(e));
-            }
-            at += len;
-            if at >= window {
-                at = 0;
-            }
-        }
-        self.drain().and(failed)
+            let put = unsafe {
+                self.endpoint
+                    .put(from, self.there(at), len, Flags::empty(), 0)
+            };
+            put.map(drop).map_err(text)
+        });
+        self.drain().and(posted)
     }
 
     /// Waits for the notice `value`.
@@ -220,46 +205,21 @@ pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let from = core.local(DATA / 2 + at, len)?;
     let source_last = from.ptr.wrapping_add(len - 8).cast::<u64>();
     let last = core.local(at + len - 8, 8)?.ptr.cast::<u64>();
-    let mut round = core.round.get();
-    let mut failed: Result<(), String> = Ok(());
-    let mut wrong = 0u64;
     ctx.sync();
-    let each = if len > 32 << 10 { 50 } else { 500 };
-    let ns = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            round += 1;
-            let step = (|| {
-                let send = || {
-                    // SAFETY:
-                    // - it is inside the source; only this process uses it, and no pending operation reads it
-                    unsafe { source_last.write(u64::from(round)) };
-                    core.send(from, at, len, word, round)
-                };
-                if ctx.rank == 0 {
-                    send()?;
-                }
-                core.receive(word, round)?;
-                // SAFETY:
-                // - it is inside the region; the notice implies that the other process has written it
-                wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
-                if ctx.rank != 0 {
-                    send()?;
-                }
-                Ok(())
-            })();
-            if step.is_err() {
-                failed = step;
-                return;
-            }
-        }
-    });
-    core.round.set(round);
-    failed?;
-    if wrong != 0 {
-        Err("the payload came after its notice".into())
-    } else {
-        Ok(ns / 2.0)
-    }
+    let send = |round| {
+        // SAFETY:
+        // - it is inside the source; only this process uses it, and no pending operation reads it
+        unsafe { source_last.write(round) };
+        core.send(from, at, len, word, round as u32)
+    };
+    let receive = |round| {
+        core.receive(word, round as u32)?;
+        // SAFETY:
+        // - it is inside the region; the notice implies that the other process has written it
+        arrived(unsafe { last.read_volatile() }, round)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &core.round, send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of synchronous messages of 8 bytes.
@@ -267,127 +227,80 @@ pub fn message(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (other, len) = (ctx.other() as u32, case.bytes as usize);
     let (mut sent, mut room) = (vec![0u8; len], vec![0u8; len]);
-    let mut outcome = Ok(());
     ctx.sync();
-    let ns = ctx.per_op(ctx.fewer(2000), |n| {
-        for number in 0..n {
-            sent[0] = number as u8;
-            let send = || {
-                let (envelope, bytes) = (Envelope::default(), (sent.as_ptr(), len));
-                // SAFETY:
-                // - the bytes are valid and unchanged until the call returns
-                unsafe {
-                    core.messenger
-                        .send(other, envelope, bytes, Mode::Synchronous, Deadline::Never)
-                }
-            };
-            let receive = |room: &mut [u8]| {
-                let (pattern, place) = (Pattern::from(None, 0), (room.as_mut_ptr(), len));
-                // SAFETY:
-                // - the buffer is valid until the call returns
-                let received = unsafe { core.messenger.receive(pattern, place, Deadline::Never) };
-                received.map(|received| received.len)
-            };
-            let mut step = || match ctx.rank {
-                0 => send().and_then(|()| receive(&mut room)),
-                _ => receive(&mut room).and_then(|got| send().map(|()| got)),
-            };
-            match step() {
-                Ok(got) if got == len => {}
-                Ok(got) => outcome = Err(format!("{got} bytes came, not {len}")),
-                Err(error) => outcome = Err(text(error)),
-            }
-            if room[0] != number as u8 {
-                outcome = Err("another message came".into());
-            }
+    let send = |number| {
+        sent[0] = number as u8;
+        let (envelope, bytes) = (Envelope::default(), (sent.as_ptr(), len));
+        // SAFETY:
+        // - the bytes are valid and unchanged until the call returns
+        let sent = unsafe {
+            core.messenger
+                .send(other, envelope, bytes, Mode::Synchronous, Deadline::Never)
+        };
+        sent.map_err(text)
+    };
+    let receive = |number| {
+        let (pattern, place) = (Pattern::from(None, 0), (room.as_mut_ptr(), len));
+        // SAFETY:
+        // - the buffer is valid until the call returns
+        let received = unsafe { core.messenger.receive(pattern, place, Deadline::Never) };
+        match received.map_err(text)?.len {
+            got if got != len => Err(format!("{got} bytes came, not {len}")),
+            _ if room[0] != number as u8 => Err("another message came".into()),
+            _ => Ok(()),
         }
-    });
-    outcome.map(|()| ns / 2.0)
+    };
+    let ns = ctx.both_ways(ctx.fewer(2000), &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Fetch-and-add on a word of rank 1.
 pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
-    let (word, _) = core.place(ctx);
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        let target = Remote {
-            region: core.remote(),
-            offset: word,
-        };
-        let mut failed = Ok(());
+    let target = core.there(core.place(ctx).0);
+    ctx.by_first(|| {
         let mut sum = 0u64;
-        let ns = ctx.per_op(ctx.fewer(5000), |n| {
-            for _ in 0..n {
-                match core.endpoint.fetch_add(core.engine(), target, 1) {
-                    Ok(before) => sum = sum.wrapping_add(before),
-                    Err(e) => failed = Err(text(e)),
-                }
-            }
+        let ns = ctx.per_step(ctx.fewer(5000), || {
+            let before = core.endpoint.fetch_add(core.engine(), target, 1);
+            sum = sum.wrapping_add(before.map_err(text)?);
+            Ok(())
         });
         std::hint::black_box(sum);
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+        ns
+    })
 }
 
 /// Gets of rank 0, one at a time.
 pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        let len = case.bytes as usize;
+    let len = case.bytes as usize;
+    ctx.by_first(|| {
         let into = core.local(0, len)?;
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(5000), |n| {
-            for _ in 0..n {
-                let from = Remote {
-                    region: core.remote(),
-                    offset: 0,
-                };
-                // SAFETY:
-                // - `into` has `len` bytes in the region, which are not used before the drain
-                let got = unsafe { core.endpoint.get(into, from, len, Flags::empty(), 0) };
-                if let Err(why) = got.map_err(text).and_then(|_| core.drain()) {
-                    failed = Err(why);
-                }
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+        ctx.per_step(ctx.fewer(5000), || {
+            // SAFETY:
+            // - `into` has `len` bytes in the region, which are not used before the drain
+            let got = unsafe {
+                core.endpoint
+                    .get(into, core.there(0), len, Flags::empty(), 0)
+            };
+            got.map_err(text).and_then(|_| core.drain())
+        })
+    })
 }
 
 fn puts(ctx: &BenchContext, len: usize, each: usize, window: usize) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
         let from = core.local(0, len)?;
-        let mut failed = Ok(());
-        let ns = ctx.per_op(each, |n| {
-            if let Err(why) = core.burst(from, len, n, window) {
-                failed = Err(why);
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+        ctx.per_batch(each, |n| core.burst(from, len, n, window))
+    })
 }
 
 /// 8-byte puts of all pairs at once.
 pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let from = core.local(0, 8)?;
-    let mut failed = Ok(());
-    let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
-        if let Err(why) = core.burst(from, 8, n, 4096) {
-            failed = Err(why);
-        }
-    });
-    failed.map(|()| rate)
+    ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| core.burst(from, 8, n, 4096))
 }
 
 /// 8-byte puts.
@@ -401,50 +314,23 @@ pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     puts(ctx, len, each(case.bytes), len).map(|ns| len as f64 / ns)
 }
 
-fn collective(
-    ctx: &BenchContext,
-    mut one: impl FnMut(u32) -> Result<(), String>,
-) -> Result<f64, String> {
-    let mut failed = Ok(());
-    let mut round = 0;
-    ctx.sync();
-    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
-        for _ in 0..n {
-            round += 1;
-            if failed.is_ok() {
-                failed = one(round);
-            }
-        }
-    });
-    failed.map(|()| ns / 1e3)
-}
-
 /// Barrier of all processes.
 pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
-    collective(ctx, |_| core.group.barrier(Deadline::Never).map_err(text))
+    ctx.collective(|_| core.group.barrier(Deadline::Never).map_err(text))
 }
 
 /// Sum of a double over all processes.
 pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
-    let expected = |round: u32| {
-        (0..ctx.size)
-            .map(|r| (r as u32 + round) as f64)
-            .sum::<f64>()
-    };
-    collective(ctx, |round| {
-        let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
+    ctx.collective(|round| {
+        let mine = ((ctx.rank as u64 + round) as f64).to_ne_bytes();
         let mut sum = [0u8; 8];
         let elements = (Combination::Sum, ElementType::F64);
         core.group
             .all_reduce_elements_in((), &mine, &mut sum, elements, Deadline::Never)
             .map_err(text)?;
-        if f64::from_ne_bytes(sum) == expected(round) {
-            Ok(())
-        } else {
-            Err("a sum was wrong".into())
-        }
+        ctx.check_sum(round, f64::from_ne_bytes(sum))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use unipgas_backends::verbs::counts;
 use unipgas_core::Deadline;
-use unipgas_core::op::{Flags, Notice, Remote};
+use unipgas_core::op::{Flags, Notice};
 
 use super::core::NOTICES;
 use super::text;
@@ -34,10 +34,7 @@ pub fn say(ctx: &BenchContext) -> Result<(), String> {
         false => Ok(()),
     };
     if ctx.size == 2 {
-        let at = |offset| Remote {
-            region: core.remote(),
-            offset,
-        };
+        let at = |offset| core.there(offset);
         let put = |offset| {
             let from = core.local(0, 8)?;
             // SAFETY:

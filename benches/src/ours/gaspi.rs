@@ -8,10 +8,10 @@ use unipgas_gaspi_sys::{
 };
 use unipgas_launcher::library::InstalledLibrary;
 
-use super::{calls, registration};
+use super::{call, calls, ok, registration, walk};
 use crate::bare::{each, wake_of};
 use crate::case::Case;
-use crate::ctx::{BATCH_OF_PAIRS, BenchContext};
+use crate::ctx::{BATCH_OF_PAIRS, BenchContext, arrived, exchanges};
 
 const SEGMENT: u8 = 0;
 const BOUND: u8 = 1;
@@ -25,24 +25,14 @@ gaspi_functions!(calls);
 /// The functions under test.
 pub(super) struct Gaspi {
     calls: Calls,
-    round: Cell<u32>,
-}
-
-fn ok(what: &str, code: i32) -> Result<(), String> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what} returned {code}"))
-    }
+    round: Cell<u64>,
 }
 
 impl Gaspi {
     /// Initialises GASPI.
     pub fn enter(library: &InstalledLibrary) -> Result<Gaspi, String> {
         let calls = Calls::of(library)?;
-        // SAFETY:
-        // - the call has no pointers
-        ok("gaspi_proc_init", unsafe { (calls.gaspi_proc_init)(BLOCK) })?;
+        call!(calls.gaspi_proc_init(BLOCK))?;
         Ok(Gaspi {
             calls,
             round: Cell::new(0),
@@ -54,11 +44,10 @@ impl Gaspi {
         if !ctx.is_of_pairs() {
             return Ok(());
         }
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_segment_create", unsafe {
-            (self.calls.gaspi_segment_create)(SEGMENT, DATA, ALL, BLOCK, 0)
-        })
+        call!(
+            self.calls
+                .gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0)
+        )
     }
 
     /// Makes progress for peers, as a test for a notification does.
@@ -71,20 +60,12 @@ impl Gaspi {
 
     /// Ends GASPI.
     pub fn leave(self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_proc_term", unsafe {
-            (self.calls.gaspi_proc_term)(BLOCK)
-        })
+        call!(self.calls.gaspi_proc_term(BLOCK))
     }
 
     fn base(&self) -> Result<*mut u8, String> {
         let mut base = std::ptr::null_mut();
-        // SAFETY:
-        // - a valid place for the pointer
-        ok("gaspi_segment_ptr", unsafe {
-            (self.calls.gaspi_segment_ptr)(SEGMENT, &mut base)
-        })?;
+        call!(self.calls.gaspi_segment_ptr(SEGMENT, &mut base))?;
         Ok(base)
     }
 
@@ -93,11 +74,7 @@ impl Gaspi {
     fn posted(&self, what: &str, post: impl Fn() -> i32) -> Result<(), String> {
         let code = post();
         if code == QUEUE_FULL {
-            // SAFETY:
-            // - no pointers
-            ok("gaspi_wait", unsafe {
-                (self.calls.gaspi_wait)(QUEUE, BLOCK)
-            })?;
+            self.flush()?;
             return ok(what, post());
         }
         ok(what, code)
@@ -134,54 +111,33 @@ impl Gaspi {
     /// Writes `n` times into a window of the process `to`, and waits for completion.
     #[inline(always)]
     fn burst(&self, to: u16, len: u64, n: usize, window: u64) -> Result<(), String> {
-        let mut failed = Ok(());
-        let mut at = 0;
-        for _ in 0..n {
+        let posted = walk(n, len as usize, window as usize).try_for_each(|at| {
             // SAFETY:
             // - no pointers
-            let posted = self.posted("gaspi_write", || unsafe {
-                (self.calls.gaspi_write)(SEGMENT, 0, to, SEGMENT, at, len, QUEUE, BLOCK)
-            });
-            if posted.is_err() {
-                failed = posted;
-            }
-            at += len;
-            if at >= window {
-                at = 0;
-            }
-        }
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_wait", unsafe {
-            (self.calls.gaspi_wait)(QUEUE, BLOCK)
-        })
-        .and(failed)
+            self.posted("gaspi_write", || unsafe {
+                (self.calls.gaspi_write)(SEGMENT, 0, to, SEGMENT, at as u64, len, QUEUE, BLOCK)
+            })
+        });
+        self.flush().and(posted)
+    }
+
+    fn flush(&self) -> Result<(), String> {
+        call!(self.calls.gaspi_wait(QUEUE, BLOCK))
     }
 
     #[inline(always)]
     fn await_notice(&self, id: u32) -> Result<(), String> {
         let mut first = 0;
-        // SAFETY:
-        // - a valid place for the result
-        unsafe {
-            ok(
-                "gaspi_notify_waitsome",
-                (self.calls.gaspi_notify_waitsome)(SEGMENT, id, 1, &mut first, BLOCK),
-            )
-        }
+        call!(
+            self.calls
+                .gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK)
+        )
     }
 
     #[inline(always)]
     fn take(&self, id: u32, value: u32) -> Result<(), String> {
         let mut old = 0;
-        // SAFETY:
-        // - a valid place for the result
-        unsafe {
-            ok(
-                "gaspi_notify_reset",
-                (self.calls.gaspi_notify_reset)(SEGMENT, id, &mut old),
-            )?
-        };
+        call!(self.calls.gaspi_notify_reset(SEGMENT, id, &mut old))?;
         if old == value {
             Ok(())
         } else {
@@ -203,53 +159,34 @@ pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         base.wrapping_add((at + len - 8) as usize),
     );
     let last = last.cast::<u64>();
-    let mut round = gaspi.round.get();
-    let mut failed: Result<(), String> = Ok(());
-    let mut wrong = 0u64;
     ctx.sync();
-    let each = if len > 32 << 10 { 50 } else { 500 };
     let mut set = ctx.place() as u32 % 32 * 1024;
-    let ns = ctx.per_op(each, |n| {
+    let ns = ctx.per_batch(exchanges(len), |n| {
         set ^= 512;
-        let first = round + 1;
-        let id = |round: u32| set + (round - first);
-        for _ in 0..n {
-            round += 1;
-            let step = (|| {
-                let send = || {
-                    // SAFETY:
-                    // - it is inside the segment; the other process has received the earlier message from here
-                    unsafe { source_last.write(u64::from(round)) };
-                    gaspi.send(ctx, DATA / 2 + at, at, len, id(round), round)
-                };
-                if ctx.rank == 0 {
-                    send()?;
-                }
-                gaspi.await_notice(id(round))?;
-                // SAFETY:
-                // - it is inside the segment; the notification implies that the other process has written it
-                wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
-                if ctx.rank != 0 {
-                    send()?;
-                }
-                Ok(())
-            })();
-            if step.is_err() {
-                failed = step;
-                return;
-            }
+        let first = gaspi.round.get() + 1;
+        let rounds = first..first + n as u64;
+        gaspi.round.set(rounds.end - 1);
+        let id = |round: u64| set + (round - first) as u32;
+        let send = |round| {
+            // SAFETY:
+            // - it is inside the segment; the other process has received the earlier message from here
+            unsafe { source_last.write(round) };
+            gaspi.send(ctx, DATA / 2 + at, at, len, id(round), round as u32)
+        };
+        let receive = |round| {
+            gaspi.await_notice(id(round))?;
+            // SAFETY:
+            // - it is inside the segment; the notification implies that the other process has written it
+            arrived(unsafe { last.read_volatile() }, round)
+        };
+        for round in rounds.clone() {
+            ctx.exchange(round, send, receive)?;
         }
-        if let Err(error) = (first..=round).try_for_each(|round| gaspi.take(id(round), round)) {
-            failed = Err(error);
-        }
+        rounds
+            .clone()
+            .try_for_each(|round| gaspi.take(id(round), round as u32))
     });
-    gaspi.round.set(round);
-    failed?;
-    if wrong != 0 {
-        Err("the payload came after its notification".into())
-    } else {
-        Ok(ns / 2.0)
-    }
+    ns.map(|ns| ns / 2.0)
 }
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
@@ -257,11 +194,11 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     let mut old = 0u64;
     one_after_another(ctx, |gaspi| {
-        // SAFETY:
-        // - a valid place for the result
-        ok("gaspi_atomic_fetch_add", unsafe {
-            (gaspi.calls.gaspi_atomic_fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK)
-        })
+        call!(
+            gaspi
+                .calls
+                .gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK)
+        )
     })
 }
 
@@ -269,16 +206,12 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
 pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let at = ctx.place() as u64 * 4096;
     one_after_another(ctx, |gaspi| {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_read", unsafe {
-            (gaspi.calls.gaspi_read)(SEGMENT, at, 1, SEGMENT, at, case.bytes, QUEUE, BLOCK)
-        })?;
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_wait", unsafe {
-            (gaspi.calls.gaspi_wait)(QUEUE, BLOCK)
-        })
+        call!(
+            gaspi
+                .calls
+                .gaspi_read(SEGMENT, at, 1, SEGMENT, at, case.bytes, QUEUE, BLOCK)
+        )?;
+        gaspi.flush()
     })
 }
 
@@ -289,48 +222,21 @@ fn one_after_another(
     mut operation: impl FnMut(&Gaspi) -> Result<(), String>,
 ) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(5000), |n| {
-            for _ in 0..n {
-                if let Err(why) = operation(gaspi) {
-                    failed = Err(why);
-                }
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+    ctx.by_first(|| ctx.per_step(ctx.fewer(5000), || operation(gaspi)))
 }
 
 fn puts(ctx: &BenchContext, len: u64, each: usize, window: u64) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(each, |n| {
-            if let Err(why) = gaspi.burst(1, len, n, window) {
-                failed = Err(why);
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+    ctx.by_first(|| ctx.per_batch(each, |n| gaspi.burst(1, len, n, window)))
 }
 
 /// 8-byte gaspi_write of all pairs at once.
 pub fn pair_rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
-    let mut failed = Ok(());
-    let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
-        if let Err(why) = gaspi.burst(ctx.other() as u16, 8, n, 4096) {
-            failed = Err(why);
-        }
-    });
-    failed.map(|()| rate)
+    let other = ctx.other() as u16;
+    ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
+        gaspi.burst(other, 8, n, 4096)
+    })
 }
 
 /// Memory that GASPI uses: mean over all processes, in KiB.
@@ -361,91 +267,54 @@ pub fn passive(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let (sent, room) = (DATA / 2, DATA / 2 + len);
     let base = gaspi.base()?;
     let at = |offset: u64| base.wrapping_add(offset as usize).cast::<u8>();
-    let mut outcome = Ok(());
     ctx.sync();
-    let ns = ctx.per_op(ctx.fewer(2000), |n| {
-        for number in 0..n {
-            // SAFETY:
-            // - it is inside the segment; no process uses this part now
-            unsafe { at(sent).write(number as u8) };
-            let mut from = u16::MAX;
-            // SAFETY:
-            // - the call has no pointers
-            let send =
-                || unsafe { (gaspi.calls.gaspi_passive_send)(SEGMENT, sent, other, len, BLOCK) };
-            // SAFETY:
-            // - the pointer is to `from`, which is valid
-            let mut receive = || unsafe {
-                (gaspi.calls.gaspi_passive_receive)(SEGMENT, room, &mut from, len, BLOCK)
-            };
-            let codes = match ctx.rank {
-                0 => [send(), receive()],
-                _ => [receive(), send()],
-            };
-            // SAFETY:
-            // - it is inside the segment; no process uses this part now
-            let came = unsafe { at(room).read() };
-            if codes != [0, 0] || came != number as u8 || from != other {
-                outcome = Err(format!("{codes:?} from {from}: {came}"));
-                return;
-            }
+    let send = |number| {
+        // SAFETY:
+        // - it is inside the segment; no process uses this part now
+        unsafe { at(sent).write(number as u8) };
+        call!(
+            gaspi
+                .calls
+                .gaspi_passive_send(SEGMENT, sent, other, len, BLOCK)
+        )
+    };
+    let receive = |number| {
+        let mut from = u16::MAX;
+        call!(
+            gaspi
+                .calls
+                .gaspi_passive_receive(SEGMENT, room, &mut from, len, BLOCK)
+        )?;
+        // SAFETY:
+        // - it is inside the segment; no process uses this part now
+        match (from, unsafe { at(room).read() }) {
+            (from, came) if from == other && came == number as u8 => Ok(()),
+            (from, came) => Err(format!("{came} came from {from}")),
         }
-    });
-    outcome.map(|()| ns / 2.0)
-}
-
-fn collective(
-    ctx: &BenchContext,
-    mut one: impl FnMut(u32) -> Result<(), String>,
-) -> Result<f64, String> {
-    let mut failed = Ok(());
-    let mut round = 0;
-    ctx.sync();
-    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
-        for _ in 0..n {
-            round += 1;
-            if failed.is_ok() {
-                failed = one(round);
-            }
-        }
-    });
-    failed.map(|()| ns / 1e3)
+    };
+    let ns = ctx.both_ways(ctx.fewer(2000), &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// gaspi_barrier of all processes.
 pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
-    collective(ctx, |_| {
-        // SAFETY:
-        // - no pointers
-        ok("gaspi_barrier", unsafe {
-            (gaspi.calls.gaspi_barrier)(ALL, BLOCK)
-        })
-    })
+    ctx.collective(|_| call!(gaspi.calls.gaspi_barrier(ALL, BLOCK)))
 }
 
 /// gaspi_allreduce of a double over all processes.
 pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     const DOUBLE: u32 = 3;
     let gaspi = ctx.ours()?.gaspi()?;
-    let expected = |round: u32| {
-        (0..ctx.size)
-            .map(|r| (r as u32 + round) as f64)
-            .sum::<f64>()
-    };
-    collective(ctx, |round| {
-        let (mine, mut sum) = ((ctx.rank as u32 + round) as f64, 0f64);
+    ctx.collective(|round| {
+        let (mine, mut sum) = ((ctx.rank as u64 + round) as f64, 0f64);
         let (send, receive) = ((&raw const mine).cast(), (&raw mut sum).cast());
-        // SAFETY:
-        // - both lead to one double
-        ok("gaspi_allreduce", unsafe {
-            (gaspi.calls.gaspi_allreduce)(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
-        })?;
-        if sum == expected(round) {
-            Ok(())
-        } else {
-            Err("a sum was wrong".into())
-        }
+        call!(
+            gaspi
+                .calls
+                .gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
+        )?;
+        ctx.check_sum(round, sum)
     })
 }
 
@@ -472,19 +341,10 @@ pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         ctx,
         case,
         |base, len| {
-            // SAFETY:
-            // - `registration` keeps the buffer until the segment has been deleted
-            ok("gaspi_segment_bind", unsafe {
-                (gaspi.calls.gaspi_segment_bind)(BOUND, base, len as u64, 0)
-            })
+            // `registration` keeps the buffer until the segment has been deleted.
+            call!(gaspi.calls.gaspi_segment_bind(BOUND, base, len as u64, 0))
         },
-        |()| {
-            // SAFETY:
-            // - no pointers
-            ok("gaspi_segment_delete", unsafe {
-                (gaspi.calls.gaspi_segment_delete)(BOUND)
-            })
-        },
+        |()| call!(gaspi.calls.gaspi_segment_delete(BOUND)),
     )
 }
 

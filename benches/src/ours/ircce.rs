@@ -9,9 +9,9 @@ use std::time::Duration;
 use unipgas_ircce_sys::{RcceFunctions as Functions, *};
 use unipgas_launcher::library::InstalledLibrary;
 
-use super::{UserBuffer, calls};
+use super::{UserBuffer, call, calls};
 use crate::case::Case;
-use crate::ctx::BenchContext;
+use crate::ctx::{BenchContext, exchanges};
 
 const DATA: usize = 16 << 20;
 /// Length of the window of blocking sends. MPBs must have room for it.
@@ -38,14 +38,6 @@ pub(crate) struct Ircce {
     round: Cell<u8>,
 }
 
-fn ok(what: &str, code: c_int) -> Result<(), String> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what} returned {code}"))
-    }
-}
-
 impl Ircce {
     /// Joins the job and allocates.
     pub fn enter(ctx: &BenchContext, library: &InstalledLibrary) -> Result<Ircce, String> {
@@ -54,19 +46,13 @@ impl Ircce {
         // - no other thread reads the environment: this process has one thread
         unsafe { std::env::set_var("UNIPGAS_RCCE_MPB", MPB) };
         let (mut tagged, mut ready, mut sent) = (null_mut(), null_mut(), null_mut());
+        call!(calls.RCCE_init(null_mut(), null_mut()))?;
+        call!(calls.iRCCE_flag_alloc_tagged(&mut tagged))?;
+        call!(calls.iRCCE_flag_alloc(&mut ready))?;
+        call!(calls.iRCCE_flag_alloc(&mut sent))?;
         // SAFETY:
-        // - null means that there are no arguments
-        // - the places for results are valid
-        let window = unsafe {
-            ok("RCCE_init", (calls.RCCE_init)(null_mut(), null_mut()))?;
-            ok(
-                "iRCCE_flag_alloc",
-                (calls.iRCCE_flag_alloc_tagged)(&mut tagged),
-            )?;
-            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut ready))?;
-            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut sent))?;
-            (calls.iRCCE_malloc)(WINDOW)
-        };
+        // - no pointers
+        let window = unsafe { (calls.iRCCE_malloc)(WINDOW) };
         if window.is_null() {
             return Err("no window in the MPB".into());
         }
@@ -91,17 +77,11 @@ impl Ircce {
 
     /// Leaves the job.
     pub fn leave(self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers
-        ok("RCCE_finalize", unsafe { (self.calls.RCCE_finalize)() })
+        call!(self.calls.RCCE_finalize())
     }
 
     fn barrier(&self) -> Result<(), String> {
-        // SAFETY:
-        // - null is the communicator of all processes
-        ok("iRCCE_barrier", unsafe {
-            (self.calls.iRCCE_barrier)(null_mut())
-        })
+        call!(self.calls.iRCCE_barrier(null_mut()))
     }
 
     fn data(&self) -> *mut c_char {
@@ -127,48 +107,23 @@ impl Ircce {
 /// Time one way in ns.
 fn ping_pong(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
-    let len = case.bytes as usize;
-    let other = ctx.other() as c_int;
-    let mut result = Ok(());
-    let each = if len > 32 << 10 { 50 } else { 500 };
-    let exchange = || -> Result<(), String> {
-        // SAFETY:
-        // - the buffer has at least `len` bytes
-        unsafe {
-            if ctx.rank == 0 {
-                let mark = ours.mark(len);
-                ok(
-                    "iRCCE_ssend",
-                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
-                )?;
-                ok(
-                    "iRCCE_srecv",
-                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
-                )?;
-                if ours.last(len) != mark {
-                    return Err("another message came back".into());
-                }
-            } else {
-                ok(
-                    "iRCCE_srecv",
-                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
-                )?;
-                ok(
-                    "iRCCE_ssend",
-                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
-                )?;
-            }
+    let (len, other) = (case.bytes as usize, ctx.other() as c_int);
+    let mark = Cell::new(0);
+    let send = |_| {
+        if ctx.rank == 0 {
+            mark.set(ours.mark(len));
         }
-        Ok(())
+        call!(ours.calls.iRCCE_ssend(ours.data(), len as isize, other))
     };
-    let both_ways = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            if result.is_ok() {
-                result = exchange();
-            }
+    let receive = |_| {
+        call!(ours.calls.iRCCE_srecv(ours.data(), len as isize, other))?;
+        match ctx.rank == 0 && ours.last(len) != mark.get() {
+            true => Err("another message came back".into()),
+            false => Ok(()),
         }
-    });
-    result.map(|()| both_ways / 2.0)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &Cell::new(0), send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of messages with a receipt. Returns ns one way.
@@ -189,59 +144,29 @@ pub fn tagged(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let mut flag = ours.tagged;
     let mut tag = [1u8; 32];
     let mut got = [0u8; 32];
-    let mut write = |value: u8| {
-        tag[case.bytes as usize - 1] = value;
-        // SAFETY:
-        // - it is a flag; `tag` has at least `len` bytes
-        ok("iRCCE_flag_write_tagged", unsafe {
-            (ours.calls.iRCCE_flag_write_tagged)(
-                &mut flag,
-                SET,
-                other,
-                tag.as_mut_ptr().cast(),
-                len,
-            )
-        })
+    let write = |round| {
+        tag[case.bytes as usize - 1] = round as u8;
+        call!(ours.calls.iRCCE_flag_write_tagged(
+            &mut flag,
+            SET,
+            other,
+            tag.as_mut_ptr().cast(),
+            len
+        ))
     };
-    let mut wait = || {
+    let wait = |round| {
         let mut flag = ours.tagged;
-        // SAFETY:
-        // - it is a flag; `got` has at least `len` bytes
-        unsafe {
-            ok(
-                "iRCCE_wait_tagged",
-                (ours.calls.iRCCE_wait_tagged)(flag, SET, got.as_mut_ptr().cast(), len),
-            )?;
-            ok(
-                "iRCCE_flag_write",
-                (ours.calls.iRCCE_flag_write)(&mut flag, UNSET, me),
-            )?;
+        let into = got.as_mut_ptr().cast();
+        call!(ours.calls.iRCCE_wait_tagged(flag, SET, into, len))?;
+        call!(ours.calls.iRCCE_flag_write(&mut flag, UNSET, me))?;
+        match got[case.bytes as usize - 1] == round as u8 {
+            true => Ok(()),
+            false => Err("another tag came".into()),
         }
-        Ok::<u8, String>(got[case.bytes as usize - 1])
     };
     ours.barrier()?;
-    let (mut result, mut round) = (Ok(()), 0u8);
-    let both_ways = ctx.per_op(500, |n| {
-        for _ in 0..n {
-            round = round.wrapping_add(1);
-            let mut turn = || -> Result<(), String> {
-                if ctx.rank == 0 {
-                    write(round)?;
-                }
-                if wait()? != round {
-                    return Err("another tag came".into());
-                }
-                if ctx.rank != 0 {
-                    write(round)?;
-                }
-                Ok(())
-            };
-            if result.is_ok() {
-                result = turn();
-            }
-        }
-    });
-    result.map(|()| both_ways / 2.0)
+    let ns = ctx.both_ways(500, &Cell::new(0), write, wait);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Throughput of `send` from UE 0 and `receive` at the others, in MB/s: `each` messages, until all processes have all of them.
@@ -254,8 +179,7 @@ fn one_to_all(
 ) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     let len = case.bytes as usize;
-    let mut result = Ok(());
-    let turn = || -> Result<(), String> {
+    let turn = || {
         let mark = ours.mark(len);
         if ctx.rank == 0 {
             return send(ours, len);
@@ -272,17 +196,11 @@ fn one_to_all(
         }
     };
     ours.barrier()?;
-    let ns = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            if result.is_ok() {
-                result = turn();
-            }
-        }
-        if result.is_ok() {
-            result = ours.barrier();
-        }
+    let ns = ctx.per_batch(each, |n| {
+        (0..n).try_for_each(|_| turn())?;
+        ours.barrier()
     });
-    result.map(|()| case.bytes as f64 * 1e3 / ns)
+    ns.map(|ns| case.bytes as f64 * 1e3 / ns)
 }
 
 /// A loop of blocking sends through a window of 8 KiB.
@@ -292,52 +210,32 @@ pub fn window(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         case,
         WINDOW_MESSAGES,
         |ours, len| {
+            let (data, window) = (ours.data(), ours.window);
             let (mut ready, mut sent) = (ours.ready, ours.sent);
-            for dest in 1..ctx.size as c_int {
-                // SAFETY:
-                // - the buffer has `len` bytes, the MPB has the window, and both flags are allocated
-                ok("RCCE_send", unsafe {
-                    (ours.calls.RCCE_send_gory)(
-                        ours.data(),
-                        ours.window,
-                        WINDOW,
-                        &mut ready,
-                        &mut sent,
-                        len,
-                        dest,
-                    )
-                })?;
-            }
-            Ok(())
-        },
-        |ours, len| {
-            let (mut ready, mut sent) = (ours.ready, ours.sent);
-            // SAFETY:
-            // - as above
-            ok("RCCE_recv", unsafe {
-                (ours.calls.RCCE_recv_gory)(
-                    ours.data(),
-                    ours.window,
-                    WINDOW,
-                    &mut ready,
-                    &mut sent,
-                    len,
-                    0,
+            let (ready, sent) = (&mut ready, &mut sent);
+            (1..ctx.size as c_int).try_for_each(|dest| {
+                call!(
+                    ours.calls
+                        .RCCE_send_gory(data, window, WINDOW, ready, sent, len, dest)
                 )
             })
+        },
+        |ours, len| {
+            let (data, window) = (ours.data(), ours.window);
+            let (mut ready, mut sent) = (ours.ready, ours.sent);
+            let (ready, sent) = (&mut ready, &mut sent);
+            call!(
+                ours.calls
+                    .RCCE_recv_gory(data, window, WINDOW, ready, sent, len, 0)
+            )
         },
     )
 }
 
 /// RCCE_bcast.
 pub fn rcce_broadcast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
-    let broadcast = |ours: &Ircce, len: usize| {
-        // SAFETY:
-        // - a buffer of `len` bytes
-        ok("RCCE_bcast", unsafe {
-            (ours.calls.RCCE_bcast)(ours.data(), len, 0, ours.world)
-        })
-    };
+    let broadcast =
+        |ours: &Ircce, len: usize| call!(ours.calls.RCCE_bcast(ours.data(), len, 0, ours.world));
     one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
 }
 
@@ -347,20 +245,8 @@ pub fn multicast(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         ctx,
         case,
         MESSAGES,
-        |ours, len| {
-            // SAFETY:
-            // - a buffer of `len` bytes
-            ok("iRCCE_msend", unsafe {
-                (ours.calls.iRCCE_msend)(ours.data(), len as isize)
-            })
-        },
-        |ours, len| {
-            // SAFETY:
-            // - as above
-            ok("iRCCE_mrecv", unsafe {
-                (ours.calls.iRCCE_mrecv)(ours.data(), len as isize, -1)
-            })
-        },
+        |ours, len| call!(ours.calls.iRCCE_msend(ours.data(), len as isize)),
+        |ours, len| call!(ours.calls.iRCCE_mrecv(ours.data(), len as isize, -1)),
     )
 }
 

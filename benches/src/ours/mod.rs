@@ -11,7 +11,7 @@ use unipgas_core::Error;
 
 use crate::case::{Case, Metric};
 use crate::ctx::{BenchContext, memory};
-use crate::worker::Body;
+use crate::worker::{self, Body, Run};
 
 /// The state of unipgas in a measured process.
 pub(crate) enum Ours {
@@ -33,18 +33,14 @@ pub(crate) struct OneSided {
 
 /// The implementations of a case by unipgas.
 pub fn bodies(case: &Case) -> Vec<Body> {
-    let body = |api, run| Body { api, run };
-    let both = |core, gaspi| vec![body("core", core), body("gaspi", gaspi)];
-    let all = |core, gaspi, utofu| {
-        vec![
-            body("core", core),
-            body("gaspi", gaspi),
-            body("utofu", utofu),
-        ]
+    let all = |core: Run, gaspi: Run, utofu: Run| {
+        worker::bodies(&[("core", core), ("gaspi", gaspi), ("utofu", utofu)])
     };
+    let both = |core: Run, gaspi: Run| worker::bodies(&[("core", core), ("gaspi", gaspi)]);
+    let one = |api, run: Run| worker::bodies(&[(api, run)]);
     match case.metric {
         Metric::PutNotice => all(core::put_notice, gaspi::put_notice, utofu::put_notice),
-        Metric::OneLine => vec![body("utofu", utofu::piggyback)],
+        Metric::OneLine => one("utofu", utofu::piggyback),
         Metric::FetchAdd => all(core::fetch_add, gaspi::fetch_add, utofu::armw8),
         Metric::Read => both(core::read, gaspi::read),
         Metric::PutRate => all(core::rate, gaspi::rate, utofu::rate),
@@ -54,23 +50,38 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::Allreduce => both(core::allreduce, gaspi::allreduce),
         Metric::Wake => both(core::wake, gaspi::wake),
         Metric::Register => all(core::register, gaspi::register, utofu::register),
-        Metric::Relay => vec![body("utofu", utofu::relay)],
+        Metric::Relay => one("utofu", utofu::relay),
         Metric::Passive => both(core::message, gaspi::passive),
-        Metric::Message => vec![body("ircce", ircce::message)],
-        Metric::MessageBandwidth => vec![body("ircce", ircce::message_bandwidth)],
-        Metric::Tagged => vec![body("ircce", ircce::tagged)],
-        Metric::Multicast => vec![
-            body("bare/window", ircce::window),
-            body("ircce/rcce_bcast", ircce::rcce_broadcast),
-            body("ircce/multicast", ircce::multicast),
-        ],
-        Metric::IdleCpu => vec![body("ircce", ircce::idle_cpu)],
-        Metric::Start => vec![body("gaspi", gaspi::start)],
-        Metric::Memory => vec![body("gaspi", gaspi::memory)],
+        Metric::Message => one("ircce", ircce::message),
+        Metric::MessageBandwidth => one("ircce", ircce::message_bandwidth),
+        Metric::Tagged => one("ircce", ircce::tagged),
+        Metric::Multicast => worker::bodies(&[
+            ("bare/window", ircce::window),
+            ("ircce/rcce_bcast", ircce::rcce_broadcast),
+            ("ircce/multicast", ircce::multicast),
+        ]),
+        Metric::IdleCpu => one("ircce", ircce::idle_cpu),
+        Metric::Start => one("gaspi", gaspi::start),
+        Metric::Memory => one("gaspi", gaspi::memory),
         // Other metrics are limits of the machine, or are measured from outside like peers.
         _ => Vec::new(),
     }
 }
+
+/// Calls a function of the library under test. Errors: it does not return 0.
+macro_rules! call {
+    ($calls:ident.$name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY:
+        // - contract of the function: each pointer is null, or leads to a place that is large enough and outlives the call
+        super::ok(stringify!($name), unsafe { ($calls.$name)($($argument),*) })
+    };
+    ($of:ident.calls.$name:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY:
+        // - as above
+        super::ok(stringify!($name), unsafe { ($of.calls.$name)($($argument),*) })
+    };
+}
+use call;
 
 /// A struct `Calls` with the addresses of all functions of an interface. A call does not test whether the function exists.
 macro_rules! calls {
@@ -220,24 +231,37 @@ fn registration<T>(
     mut register: impl FnMut(*mut u8, usize) -> Result<T, String>,
     mut release: impl FnMut(T) -> Result<(), String>,
 ) -> Result<f64, String> {
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        outcome = (|| {
-            let len = case.bytes as usize;
-            let rounds = if len >= 1 << 20 { 1 } else { ctx.batches() };
-            let mut times = Vec::new();
-            for _ in 0..rounds {
-                let buffer = UserBuffer::new(len)?;
-                let start = std::time::Instant::now();
-                let registered = register(buffer.base, len)?;
-                times.push(start.elapsed().as_nanos() as f64 / 1e3);
-                release(registered)?;
-            }
-            Ok(crate::ctx::median(&mut times))
-        })();
+    ctx.by_first(|| {
+        let len = case.bytes as usize;
+        let rounds = if len >= 1 << 20 { 1 } else { ctx.batches() };
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let buffer = UserBuffer::new(len)?;
+            let start = std::time::Instant::now();
+            let registered = register(buffer.base, len)?;
+            times.push(start.elapsed().as_nanos() as f64 / 1e3);
+            release(registered)?;
+        }
+        Ok(crate::ctx::median(&mut times))
+    })
+}
+
+/// The offsets of `n` puts of `len` bytes, which walk through a window.
+fn walk(n: usize, len: usize, window: usize) -> impl Iterator<Item = usize> {
+    let mut next = 0;
+    (0..n).map(move |_| {
+        let at = next;
+        next = if at + len < window { at + len } else { 0 };
+        at
+    })
+}
+
+/// Fails unless a call returned 0.
+fn ok(what: &str, code: i32) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        _ => Err(format!("{what} returned {code}")),
     }
-    ctx.sync();
-    outcome
 }
 
 fn text(error: Error) -> String {

@@ -14,10 +14,10 @@ use unipgas_utofu_sys::{
     utofu_vbg_setting,
 };
 
-use super::{UserBuffer, registration};
+use super::{UserBuffer, call, ok, registration};
 use crate::bare::each;
 use crate::case::Case;
-use crate::ctx::BenchContext;
+use crate::ctx::{BenchContext, arrived, exchanges};
 
 const SPS_1: u64 = UTOFU_ONESIDED_FLAG_SPS(1);
 const TNI: u16 = 0;
@@ -41,14 +41,6 @@ pub(super) struct Utofu {
     round: Cell<u64>,
 }
 
-fn ok(what: &str, code: i32) -> Result<(), String> {
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(format!("{what} returned {code}"))
-    }
-}
-
 fn coords(rank: usize) -> [u8; 6] {
     [
         0,
@@ -70,12 +62,23 @@ pub fn functions(library: &InstalledLibrary) -> Result<UtofuFunctions, String> {
 
 fn vcq_id(calls: &UtofuFunctions, rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
     let mut id = 0;
-    // SAFETY:
-    // - six coordinates; a valid place for the id
-    ok("utofu_construct_vcq_id", unsafe {
-        (calls.utofu_construct_vcq_id)(coords(rank).as_mut_ptr(), TNI, cq, cmp, &mut id)
-    })?;
+    call!(calls.utofu_construct_vcq_id(coords(rank).as_mut_ptr(), TNI, cq, cmp, &mut id))?;
     Ok(id)
+}
+
+/// utofu_put from a VCQ to another one.
+#[inline(always)]
+fn put(
+    calls: &UtofuFunctions,
+    (vcq, peer): (usize, u64),
+    from: u64,
+    to: u64,
+    len: usize,
+    flags: u64,
+) -> i32 {
+    // SAFETY:
+    // - no pointers but the context
+    unsafe { (calls.utofu_put)(vcq, peer, from, to, len, 0, flags, null_mut()) }
 }
 
 impl Utofu {
@@ -87,22 +90,11 @@ impl Utofu {
         let buffer = UserBuffer::new(DATA)?;
         let (mut vcq, mut local, mut remote) = (0, 0, 0);
         let peer = vcq_id(&calls, ctx.other(), 0, 0)?;
-        // SAFETY:
-        // - valid places for results; the buffer stays until the VCQ is freed
-        unsafe {
-            ok(
-                "utofu_create_vcq_with_cmp_id",
-                (calls.utofu_create_vcq_with_cmp_id)(TNI, 0, 0, &mut vcq),
-            )?;
-            ok(
-                "utofu_reg_mem_with_stag",
-                (calls.utofu_reg_mem_with_stag)(vcq, buffer.base.cast(), DATA, STAG, 0, &mut local),
-            )?;
-            ok(
-                "utofu_query_stadd",
-                (calls.utofu_query_stadd)(peer, STAG, &mut remote),
-            )?;
-        }
+        // The buffer stays until the VCQ is freed.
+        let base = buffer.base.cast();
+        call!(calls.utofu_create_vcq_with_cmp_id(TNI, 0, 0, &mut vcq))?;
+        call!(calls.utofu_reg_mem_with_stag(vcq, base, DATA, STAG, 0, &mut local))?;
+        call!(calls.utofu_query_stadd(peer, STAG, &mut remote))?;
         Ok(Some(Utofu {
             calls,
             vcq,
@@ -124,37 +116,33 @@ impl Utofu {
 
     /// Frees the registration and the VCQ.
     pub fn leave(self) -> Result<(), String> {
-        // SAFETY:
-        // - no pointers; the buffer is freed afterwards
-        unsafe {
-            ok(
-                "utofu_dereg_mem",
-                (self.calls.utofu_dereg_mem)(self.vcq, self.local, 0),
-            )?;
-            ok("utofu_free_vcq", (self.calls.utofu_free_vcq)(self.vcq))
-        }
+        // The buffer is freed afterwards.
+        call!(self.calls.utofu_dereg_mem(self.vcq, self.local, 0))?;
+        call!(self.calls.utofu_free_vcq(self.vcq))
     }
 
     #[inline(always)]
     fn completed(&self) -> Result<(), String> {
-        let mut context = null_mut();
         loop {
-            // SAFETY:
-            // - a valid place for the result
-            match unsafe { (self.calls.utofu_poll_tcq)(self.vcq, 0, &mut context) } {
+            match self.poll_tcq() {
                 NOT_FOUND => {}
                 code => return ok("utofu_poll_tcq", code),
             }
         }
     }
 
-    /// Takes at most one completion, to make room in the queue.
-    #[cold]
-    fn make_room(&self) -> Result<(), String> {
+    #[inline(always)]
+    fn poll_tcq(&self) -> i32 {
         let mut context = null_mut();
         // SAFETY:
         // - a valid place for the result
-        match unsafe { (self.calls.utofu_poll_tcq)(self.vcq, 0, &mut context) } {
+        unsafe { (self.calls.utofu_poll_tcq)(self.vcq, 0, &mut context) }
+    }
+
+    /// Takes at most one completion, to make room in the queue.
+    #[cold]
+    fn make_room(&self) -> Result<(), String> {
+        match self.poll_tcq() {
             NOT_FOUND => Ok(()),
             code => ok("utofu_poll_tcq", code),
         }
@@ -185,19 +173,20 @@ impl Utofu {
 
     #[inline(always)]
     fn put(&self, from: usize, to: usize, len: usize, flags: u64) -> Result<(), String> {
+        let (from, to) = (self.local + from as u64, self.remote + to as u64);
+        self.posted("utofu_put", || {
+            put(&self.calls, (self.vcq, self.peer), from, to, len, flags)
+        })
+    }
+
+    /// Writes a word by its descriptor.
+    #[inline(always)]
+    fn piggyback(&self, value: u64, at: usize) -> Result<(), String> {
+        let (vcq, peer, to) = (self.vcq, self.peer, self.remote + at as u64);
         // SAFETY:
         // - no pointers but the context
-        self.posted("utofu_put", || unsafe {
-            (self.calls.utofu_put)(
-                self.vcq,
-                self.peer,
-                self.local + from as u64,
-                self.remote + to as u64,
-                len,
-                0,
-                flags,
-                null_mut(),
-            )
+        self.posted("utofu_put_piggyback8", || unsafe {
+            (self.calls.utofu_put_piggyback8)(vcq, peer, value, to, 8, 0, 0, null_mut())
         })
     }
 }
@@ -209,45 +198,21 @@ pub fn put_notice(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let at = ctx.place() * (512 << 10);
     let word = |offset: usize| utofu.buffer.base.wrapping_add(offset).cast::<u64>();
     let (source_last, last) = (word(DATA / 2 + at + len - 8), word(at + len - 8));
-    let mut round = utofu.round.get();
-    let (mut failed, mut wrong): (Result<(), String>, _) = (Ok(()), 0u64);
     ctx.sync();
-    let each = if len > 32 << 10 { 50 } else { 500 };
-    let ns = ctx.per_op(each, |n| {
-        for _ in 0..n {
-            round += 1;
-            let step = (|| {
-                let send = || {
-                    // SAFETY:
-                    // - inside the buffer; the other process has received what was sent from here before
-                    unsafe { source_last.write(round) };
-                    utofu.put(DATA / 2 + at, at, len, REMOTE_NOTICE)
-                };
-                if ctx.rank == 0 {
-                    send()?;
-                }
-                utofu.noticed()?;
-                // SAFETY:
-                // - inside the buffer; the notice says that the other process has written it
-                wrong |= unsafe { last.read_volatile() } ^ round;
-                if ctx.rank != 0 {
-                    send()?;
-                }
-                Ok(())
-            })();
-            if step.is_err() {
-                failed = step;
-                return;
-            }
-        }
-    });
-    utofu.round.set(round);
-    failed?;
-    if wrong != 0 {
-        Err("the payload came after its notice".into())
-    } else {
-        Ok(ns / 2.0)
-    }
+    let send = |round| {
+        // SAFETY:
+        // - inside the buffer; the other process has received what was sent from here before
+        unsafe { source_last.write(round) };
+        utofu.put(DATA / 2 + at, at, len, REMOTE_NOTICE)
+    };
+    let receive = |round| {
+        utofu.noticed()?;
+        // SAFETY:
+        // - inside the buffer; the notice says that the other process has written it
+        arrived(unsafe { last.read_volatile() }, round)
+    };
+    let ns = ctx.both_ways(exchanges(case.bytes), &utofu.round, send, receive);
+    ns.map(|ns| ns / 2.0)
 }
 
 /// Ping-pong of utofu_put_piggyback8, seen by polling the word.
@@ -255,162 +220,92 @@ pub fn piggyback(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let at = ctx.place() * 4096 + 9 * 64;
     let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
-    let mut round = utofu.round.get();
-    let mut failed = Ok(());
     ctx.sync();
-    let ns = ctx.per_op(500, |n| {
-        for _ in 0..n {
-            round += 1;
-            let send = || {
-                // SAFETY:
-                // - no pointers but the context
-                utofu.posted("utofu_put_piggyback8", || unsafe {
-                    let to = utofu.remote + at as u64;
-                    (utofu.calls.utofu_put_piggyback8)(
-                        utofu.vcq,
-                        utofu.peer,
-                        round,
-                        to,
-                        8,
-                        0,
-                        0,
-                        null_mut(),
-                    )
-                })
-            };
-            if ctx.rank == 0
-                && let Err(why) = send()
-            {
-                failed = Err(why);
-            }
-            // SAFETY:
-            // - inside the buffer, aligned
-            while failed.is_ok() && unsafe { mine.read_volatile() } != round {}
-            if ctx.rank != 0
-                && let Err(why) = send()
-            {
-                failed = Err(why);
-            }
-        }
-    });
-    utofu.round.set(round);
-    failed.map(|()| ns / 2.0)
+    let receive = |round| {
+        // SAFETY:
+        // - inside the buffer, aligned
+        while unsafe { mine.read_volatile() } != round {}
+        Ok(())
+    };
+    let ns = ctx.both_ways(
+        500,
+        &utofu.round,
+        |round| utofu.piggyback(round, at),
+        receive,
+    );
+    ns.map(|ns| ns / 2.0)
 }
 
 /// utofu_armw8 with a local MRQ notice on a word of rank 1, one at a time.
 pub fn armw8(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
+    let (calls, vcq, peer) = (&utofu.calls, utofu.vcq, utofu.peer);
     let at = utofu.remote + ctx.place() as u64 * 4096;
-    let mut outcome = Ok(0.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(5000), |n| {
-            for _ in 0..n {
-                // SAFETY:
-                // - no pointers but the context
-                let step = utofu
-                    .posted("utofu_armw8", || unsafe {
-                        (utofu.calls.utofu_armw8)(
-                            utofu.vcq,
-                            utofu.peer,
-                            UTOFU_ARMW_OP_ADD,
-                            1,
-                            at,
-                            0,
-                            LOCAL_NOTICE,
-                            null_mut(),
-                        )
-                    })
-                    .and_then(|()| utofu.noticed());
-                if let Err(why) = step {
-                    failed = Err(why);
-                    return;
-                }
-            }
-        });
-        outcome = failed.map(|()| ns);
-    }
-    ctx.sync();
-    outcome
+    let (add, notice) = (UTOFU_ARMW_OP_ADD, LOCAL_NOTICE);
+    ctx.by_first(|| {
+        ctx.per_step(ctx.fewer(5000), || {
+            // SAFETY:
+            // - no pointers but the context
+            utofu.posted("utofu_armw8", || unsafe {
+                (calls.utofu_armw8)(vcq, peer, add, 1, at, 0, notice, null_mut())
+            })?;
+            utofu.noticed().map(drop)
+        })
+    })
 }
 
 /// utofu_post_toq of 32 prepared puts of 8 bytes at a time.
 pub fn rate(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
+    ctx.by_first(|| {
         let mut commands = vec![0u64; BATCH * 8];
         for i in 0..BATCH {
             let mut size = 0usize;
             let flags = if i + 1 == BATCH { COMPLETION } else { 0 };
-            // SAFETY:
-            // - room for a descriptor of 64 bytes; a valid place for its size
-            ok("utofu_prepare_put", unsafe {
-                (utofu.calls.utofu_prepare_put)(
-                    utofu.vcq,
-                    utofu.peer,
-                    utofu.local + (DATA / 2) as u64,
-                    utofu.remote + i as u64 * 64,
-                    8,
-                    0,
-                    flags,
-                    commands[i * 8..].as_mut_ptr().cast::<c_void>(),
-                    &mut size,
-                )
-            })?;
+            call!(utofu.calls.utofu_prepare_put(
+                utofu.vcq,
+                utofu.peer,
+                utofu.local + (DATA / 2) as u64,
+                utofu.remote + i as u64 * 64,
+                8,
+                0,
+                flags,
+                commands[i * 8..].as_mut_ptr().cast::<c_void>(),
+                &mut size
+            ))?;
             if size != 64 {
                 return Err(format!("a descriptor of {size} bytes"));
             }
         }
-        let mut failed = Ok(());
-        let ns = ctx.per_op(ctx.fewer(BATCH * 512), |n| {
-            for _ in 0..n / BATCH {
-                // SAFETY:
-                // - the descriptors just made
-                let step = ok("utofu_post_toq", unsafe {
-                    let bytes = BATCH * 64;
-                    (utofu.calls.utofu_post_toq)(
-                        utofu.vcq,
-                        commands.as_mut_ptr().cast(),
-                        bytes,
-                        null_mut(),
-                    )
-                })
-                .and_then(|()| utofu.completed());
-                if step.is_err() {
-                    failed = step;
-                    return;
-                }
-            }
+        let bytes = BATCH * 64;
+        let ns = ctx.per_batch(ctx.fewer(BATCH * 512), |n| {
+            (0..n / BATCH).try_for_each(|_| {
+                let commands = commands.as_mut_ptr().cast();
+                call!(
+                    utofu
+                        .calls
+                        .utofu_post_toq(utofu.vcq, commands, bytes, null_mut())
+                )?;
+                utofu.completed()
+            })
         });
-        outcome = failed.map(|()| 1e3 / ns);
-    }
-    ctx.sync();
-    outcome
+        ns.map(|ns| 1e3 / ns)
+    })
 }
 
 /// Large puts.
 pub fn bandwidth(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let len = case.bytes as usize;
-    let mut outcome = Ok(1.0);
-    if ctx.rank == 0 {
-        let mut failed = Ok(());
-        let ns = ctx.per_op(each(case.bytes), |n| {
-            for _ in 0..n {
-                for at in (0..len).step_by(PIECE) {
-                    let step = utofu.put(at, at, PIECE.min(len), COMPLETION);
-                    let step = step.and_then(|()| utofu.completed());
-                    if step.is_err() {
-                        failed = step;
-                    }
-                }
-            }
+    ctx.by_first(|| {
+        let ns = ctx.per_step(each(case.bytes), || {
+            (0..len).step_by(PIECE).try_for_each(|at| {
+                utofu.put(at, at, PIECE.min(len), COMPLETION)?;
+                utofu.completed()
+            })
         });
-        outcome = failed.map(|()| len as f64 / ns);
-    }
-    ctx.sync();
-    outcome
+        ns.map(|ns| len as f64 / ns)
+    })
 }
 
 /// utofu_reg_mem.
@@ -421,20 +316,15 @@ pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
         case,
         |base, len| {
             let mut stadd = 0;
-            // SAFETY:
-            // - `registration` keeps the buffer until it has been deregistered
-            ok("utofu_reg_mem", unsafe {
-                (utofu.calls.utofu_reg_mem)(utofu.vcq, base.cast(), len, 0, &mut stadd)
-            })
+            // `registration` keeps the buffer until it has been deregistered.
+            call!(
+                utofu
+                    .calls
+                    .utofu_reg_mem(utofu.vcq, base.cast(), len, 0, &mut stadd)
+            )
             .map(|()| stadd)
         },
-        |stadd| {
-            // SAFETY:
-            // - no pointers
-            ok("utofu_dereg_mem", unsafe {
-                (utofu.calls.utofu_dereg_mem)(utofu.vcq, stadd, 0)
-            })
-        },
+        |stadd| call!(utofu.calls.utofu_dereg_mem(utofu.vcq, stadd, 0)),
     )
 }
 
@@ -442,147 +332,85 @@ pub fn register(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
 /// in memory and replies. Returns ns per hop; the first put and the reply count as hops.
 pub fn relay(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     const FIRST_STAG: u32 = 1;
+    const WINDOW: usize = 200;
     let utofu = ctx.ours()?.utofu()?;
+    let calls = &utofu.calls;
     let at = ctx.place() * 4096 + 13 * 64;
-    let mine = utofu.buffer.base.wrapping_add(at).cast::<u64>();
+    let word = |offset: usize| utofu.buffer.base.wrapping_add(offset).cast::<u64>();
     let source = DATA / 2 + at;
-    let mut failed = Ok(());
     let rounds = if ctx.quick { 1000 } else { 4000 };
-    // SAFETY:
-    // - valid places for results; memory of the buffer, which outlives the VCQs
-    unsafe {
-        let (mut chain, mut ids) = (Vec::new(), Vec::new());
-        if ctx.rank == 1 {
-            for hop in 0..HOPS {
-                let (mut vcq, mut id, mut stadd) = (0, 0, 0);
-                ok(
-                    "utofu_create_vcq",
-                    (utofu.calls.utofu_create_vcq)(TNI, SESSION_MODE, &mut vcq),
-                )?;
-                ok(
-                    "utofu_query_vcq_id",
-                    (utofu.calls.utofu_query_vcq_id)(vcq, &mut id),
-                )?;
-                let stag = FIRST_STAG + hop as u32;
-                ok(
-                    "utofu_reg_mem_with_stag",
-                    (utofu.calls.utofu_reg_mem_with_stag)(
-                        vcq,
-                        utofu.buffer.base.cast(),
-                        DATA,
-                        stag,
-                        0,
-                        &mut stadd,
-                    ),
-                )?;
-                chain.push((vcq, id, stadd));
-                ids.push(id);
-            }
-        }
-        let first = *shared(ctx, &ids)[1].first().ok_or("no relay")?;
-        let mut to = 0;
-        ok(
-            "utofu_query_stadd",
-            (utofu.calls.utofu_query_stadd)(first, FIRST_STAG, &mut to),
-        )?;
-        let post = |round: usize| -> Result<(), String> {
-            for (hop, (vcq, _, stadd)) in chain.iter().enumerate() {
-                // Each relay passes its line on to the next line. The last one writes the polled word.
-                let line = |hop: usize| (source + 64 * (hop + 1)) as u64;
-                let (next, there, flags) = match chain.get(hop + 1) {
-                    Some((_, id, stadd)) => (*id, stadd + line(hop + 1), SPS_1),
-                    None => (
-                        vcq_id(&utofu.calls, ctx.rank, 0, 0)?,
-                        utofu.local + at as u64,
-                        0,
-                    ),
-                };
-                let code = (utofu.calls.utofu_put)(
-                    *vcq,
-                    next,
-                    stadd + line(hop),
-                    there,
-                    8,
-                    0,
-                    flags,
-                    null_mut(),
-                );
-                if code == BUSY || round.is_multiple_of(256) {
-                    let mut context = null_mut();
-                    (utofu.calls.utofu_poll_tcq)(*vcq, 0, &mut context);
-                }
-                ok("utofu_put", code)?;
-            }
-            Ok(())
-        };
-        let window = 200;
-        let mut ns = Vec::new();
-        let mut value = utofu.round.get();
-        for batch in 0..rounds / window {
-            if ctx.rank == 1 {
-                for round in 0..window {
-                    failed = failed.and(post(batch * window + round));
-                }
-            }
-            ctx.sync();
-            let start = std::time::Instant::now();
-            for _ in 0..window {
-                value += 1;
-                if ctx.rank == 0 {
-                    utofu
-                        .buffer
-                        .base
-                        .wrapping_add(source)
-                        .cast::<u64>()
-                        .write(value);
-                    failed = failed.and(utofu.posted("utofu_put", || {
-                        let there = to + (source + 64) as u64;
-                        let from = utofu.local + source as u64;
-                        (utofu.calls.utofu_put)(
-                            utofu.vcq,
-                            first,
-                            from,
-                            there,
-                            8,
-                            0,
-                            SPS_1,
-                            null_mut(),
-                        )
-                    }));
-                }
-                while failed.is_ok() && mine.read_volatile() != value {}
-                if ctx.rank == 1 {
-                    failed = failed.and(utofu.posted("utofu_put_piggyback8", || {
-                        let there = utofu.remote + at as u64;
-                        (utofu.calls.utofu_put_piggyback8)(
-                            utofu.vcq,
-                            utofu.peer,
-                            value,
-                            there,
-                            8,
-                            0,
-                            0,
-                            null_mut(),
-                        )
-                    }));
-                }
-            }
-            ns.push(start.elapsed().as_nanos() as f64 / window as f64);
-            if failed.is_err() {
-                break;
-            }
-        }
-        utofu.round.set(value);
-        ctx.sync();
-        for (vcq, _, stadd) in chain {
-            ok(
-                "utofu_dereg_mem",
-                (utofu.calls.utofu_dereg_mem)(vcq, stadd, 0),
-            )?;
-            ok("utofu_free_vcq", (utofu.calls.utofu_free_vcq)(vcq))?;
-        }
-        failed.map(|()| crate::ctx::median(&mut ns) / (HOPS + 2) as f64)
+    let (mut chain, mut ids) = (Vec::new(), Vec::new());
+    for stag in (FIRST_STAG..).take(if ctx.rank == 1 { HOPS } else { 0 }) {
+        let (mut vcq, mut id, mut stadd) = (0, 0, 0);
+        call!(calls.utofu_create_vcq(TNI, SESSION_MODE, &mut vcq))?;
+        call!(calls.utofu_query_vcq_id(vcq, &mut id))?;
+        let base = utofu.buffer.base.cast();
+        call!(calls.utofu_reg_mem_with_stag(vcq, base, DATA, stag, 0, &mut stadd))?;
+        chain.push((vcq, id, stadd));
+        ids.push(id);
     }
+    let first = *shared(ctx, &ids)[1].first().ok_or("no relay")?;
+    let mut to = 0;
+    call!(calls.utofu_query_stadd(first, FIRST_STAG, &mut to))?;
+    let post = |round: usize| -> Result<(), String> {
+        for (hop, (vcq, _, stadd)) in chain.iter().enumerate() {
+            // Each relay passes its line on to the next line. The last one writes the polled word.
+            let line = |hop: usize| (source + 64 * (hop + 1)) as u64;
+            let (next, there, flags) = match chain.get(hop + 1) {
+                Some((_, id, stadd)) => (*id, stadd + line(hop + 1), SPS_1),
+                None => (vcq_id(calls, ctx.rank, 0, 0)?, utofu.local + at as u64, 0),
+            };
+            let code = put(calls, (*vcq, next), stadd + line(hop), there, 8, flags);
+            if code == BUSY || round.is_multiple_of(256) {
+                let mut context = null_mut();
+                // SAFETY:
+                // - a valid place for the result
+                unsafe { (calls.utofu_poll_tcq)(*vcq, 0, &mut context) };
+            }
+            ok("utofu_put", code)?;
+        }
+        Ok(())
+    };
+    let send = |value| match ctx.rank {
+        0 => {
+            // SAFETY:
+            // - inside the buffer, aligned; the earlier put from here has arrived
+            unsafe { word(source).write(value) };
+            let (from, there) = (utofu.local + source as u64, to + (source + 64) as u64);
+            utofu.posted("utofu_put", || {
+                put(calls, (utofu.vcq, first), from, there, 8, SPS_1)
+            })
+        }
+        _ => utofu.piggyback(value, at),
+    };
+    let receive = |value| {
+        // SAFETY:
+        // - inside the buffer, aligned
+        while unsafe { word(at).read_volatile() } != value {}
+        Ok(())
+    };
+    let mut ns = Vec::new();
+    let mut value = utofu.round.get();
+    let measured = (0..rounds / WINDOW).try_for_each(|batch| {
+        let relays = if ctx.rank == 1 { WINDOW } else { 0 };
+        let posted = (0..relays).try_for_each(|round| post(batch * WINDOW + round));
+        ctx.sync();
+        posted?;
+        let start = std::time::Instant::now();
+        for _ in 0..WINDOW {
+            value += 1;
+            ctx.exchange(value, send, receive)?;
+        }
+        ns.push(start.elapsed().as_nanos() as f64 / WINDOW as f64);
+        Ok(())
+    });
+    utofu.round.set(value);
+    ctx.sync();
+    for (vcq, _, stadd) in chain {
+        call!(calls.utofu_dereg_mem(vcq, stadd, 0))?;
+        call!(calls.utofu_free_vcq(vcq))?;
+    }
+    measured.map(|()| crate::ctx::median(&mut ns) / (HOPS + 2) as f64)
 }
 
 /// utofu_barrier of all processes, on a butterfly. The number of processes is a power of two.
@@ -590,11 +418,7 @@ pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     let calls = &ctx.ours()?.one_sided()?.utofu_calls;
     let steps = ctx.size.trailing_zeros() as usize;
     let mut mine = vec![0u64; steps.max(1)];
-    // SAFETY:
-    // - room for as many ids
-    ok("utofu_alloc_vbg", unsafe {
-        (calls.utofu_alloc_vbg)(TNI, mine.len(), 0, mine.as_mut_ptr())
-    })?;
+    call!(calls.utofu_alloc_vbg(TNI, mine.len(), 0, mine.as_mut_ptr()))?;
     let all = shared(ctx, &mine);
     let theirs = |rank: usize, step: usize| all[rank][step];
     let mut settings: Vec<utofu_vbg_setting> = (0..steps)
@@ -611,37 +435,22 @@ pub fn barrier(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
             }
         })
         .collect();
-    // SAFETY:
-    // - an array of that length
-    ok("utofu_set_vbg", unsafe {
-        (calls.utofu_set_vbg)(settings.as_mut_ptr(), settings.len())
-    })?;
+    call!(calls.utofu_set_vbg(settings.as_mut_ptr(), settings.len()))?;
     ctx.sync();
-    let mut failed = Ok(());
-    let ns = ctx.per_op(if ctx.crowded { 100 } else { 500 }, |n| {
-        for _ in 0..n {
+    let us = ctx.collective(|_| {
+        call!(calls.utofu_barrier(mine[0], 0))?;
+        loop {
             // SAFETY:
             // - no pointers
-            unsafe {
-                failed = ok("utofu_barrier", (calls.utofu_barrier)(mine[0], 0));
-                let mut code = NOT_COMPLETED;
-                while failed.is_ok() && code == NOT_COMPLETED {
-                    code = (calls.utofu_poll_barrier)(mine[0], 0);
-                }
-                if failed.is_err() || code != 0 {
-                    failed = ok("utofu_poll_barrier", code);
-                    return;
-                }
+            match unsafe { (calls.utofu_poll_barrier)(mine[0], 0) } {
+                NOT_COMPLETED => {}
+                code => return ok("utofu_poll_barrier", code),
             }
         }
     });
     ctx.sync();
-    // SAFETY:
-    // - the array as it was allocated
-    ok("utofu_free_vbg", unsafe {
-        (calls.utofu_free_vbg)(mine.as_mut_ptr(), mine.len())
-    })?;
-    failed.map(|()| ns / 1e3)
+    call!(calls.utofu_free_vbg(mine.as_mut_ptr(), mine.len()))?;
+    us
 }
 
 /// Shares `ids`. Returns the ids of each process, by rank.

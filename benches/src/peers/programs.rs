@@ -9,6 +9,7 @@ use crate::case::{Case, Metric};
 use crate::network::hosts::Placement;
 
 /// A library, its compiler wrapper and its launcher.
+#[derive(Default)]
 pub(super) struct PeerProgram {
     name: &'static str,
     packages: &'static str,
@@ -16,7 +17,7 @@ pub(super) struct PeerProgram {
     libraries: &'static [&'static str],
     launcher: Option<&'static str>,
     /// Arguments of the launcher before the program.
-    options: &'static [&'static str],
+    options: &'static str,
     source: &'static str,
     /// Name of the provider of libfabric.
     provider: Option<&'static str>,
@@ -39,14 +40,7 @@ struct Ours {
 
 /// The programs pin their processes themselves, like all measured processes. On one machine, the shared-memory component is the fastest for one-sided
 /// communication.
-const OPEN_MPI: &[&str] = &[
-    "--bind-to",
-    "none",
-    "--oversubscribe",
-    "--mca",
-    "osc",
-    "sm,pt2pt",
-];
+const OPEN_MPI: &str = "--bind-to none --oversubscribe --mca osc sm,pt2pt";
 
 /// Open MPI.
 pub fn openmpi() -> PeerProgram {
@@ -54,11 +48,9 @@ pub fn openmpi() -> PeerProgram {
         name: "openmpi",
         packages: "openmpi-bin libopenmpi-dev",
         compiler: "mpicc.openmpi",
-        libraries: &[],
         launcher: Some("mpirun.openmpi"),
         options: OPEN_MPI,
         source: include_str!("../../peers/mpi.c"),
-        provider: None,
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -72,29 +64,13 @@ pub fn openmpi() -> PeerProgram {
             Metric::Start,
             Metric::Memory,
         ],
-        variables: &[],
-        place: None,
-        ours: None,
-        path: PathBuf::new(),
+        ..PeerProgram::default()
     }
 }
 
-/// Forces TCP, as on machines without shared memory and other networks.
-const OVER_TCP: &[&str] = &[
-    "--bind-to",
-    "none",
-    "--oversubscribe",
-    "--mca",
-    "pml",
-    "ob1",
-    "--mca",
-    "btl",
-    "tcp,self",
-    // The component rdma refuses to make windows over TCP.
-    "--mca",
-    "osc",
-    "pt2pt",
-];
+/// Forces TCP, as on machines without shared memory and other networks. The component rdma refuses to make windows over TCP.
+const OVER_TCP: &str =
+    "--bind-to none --oversubscribe --mca pml ob1 --mca btl tcp,self --mca osc pt2pt";
 
 /// Open MPI's messages and barriers over TCP.
 pub fn openmpi_tcp(place: &Placement) -> PeerProgram {
@@ -134,21 +110,16 @@ pub fn mpich() -> PeerProgram {
         name: "mpich",
         packages: "mpich libmpich-dev",
         compiler: "mpicc.mpich",
-        libraries: &[],
         launcher: Some("mpirun.mpich"),
-        options: &["-bind-to", "none"],
+        options: "-bind-to none",
         source: include_str!("../../peers/mpi.c"),
-        provider: None,
         metrics: &[
             Metric::Message,
             Metric::MessageBandwidth,
             Metric::Start,
             Metric::Memory,
         ],
-        variables: &[],
-        place: None,
-        ours: None,
-        path: PathBuf::new(),
+        ..PeerProgram::default()
     }
 }
 
@@ -158,11 +129,9 @@ pub fn oshmem() -> PeerProgram {
         name: "oshmem",
         packages: "openmpi-bin libopenmpi-dev",
         compiler: "oshcc",
-        libraries: &[],
         launcher: Some("oshrun"),
         options: OPEN_MPI,
         source: include_str!("../../peers/oshmem.c"),
-        provider: None,
         metrics: &[
             Metric::PutNotice,
             Metric::FetchAdd,
@@ -170,10 +139,7 @@ pub fn oshmem() -> PeerProgram {
             Metric::Bandwidth,
             Metric::Barrier,
         ],
-        variables: &[],
-        place: None,
-        ours: None,
-        path: PathBuf::new(),
+        ..PeerProgram::default()
     }
 }
 
@@ -233,15 +199,10 @@ fn provider(name: &'static str, provider: &'static str) -> PeerProgram {
         packages: "gcc libfabric-dev",
         compiler: "cc",
         libraries: &["-lfabric"],
-        launcher: None,
-        options: &[],
         source: include_str!("../../peers/libfabric.c"),
         provider: Some(provider),
         metrics: FABRIC,
-        variables: &[],
-        place: None,
-        ours: None,
-        path: PathBuf::new(),
+        ..PeerProgram::default()
     }
 }
 
@@ -261,7 +222,7 @@ impl PeerProgram {
         };
         let mut command = Command::new(launcher);
         command.args(["-np", &processes.to_string()]);
-        command.args(self.options);
+        command.args(self.options.split_whitespace());
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         if processes as usize > cores && self.name.starts_with("openmpi") {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);

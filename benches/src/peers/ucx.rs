@@ -171,11 +171,7 @@ mod tests {
     #[test]
     fn values_are_read_in_the_unit_of_the_metric() {
         let out = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n2000,77.016,82.924,82.924,12059.23,12000.00,18.5e6,17500000\n";
-        let case = |metric| Case {
-            metric,
-            processes: 2,
-            bytes: 1 << 20,
-        };
+        let case = |metric| Case::new(metric, 2, 1 << 20);
         assert_eq!(value(&case(Metric::PutNotice), out), Ok(77016.0));
         assert_eq!(value(&case(Metric::PutRate), out), Ok(17.5));
         assert!((value(&case(Metric::Bandwidth), out).expect("a value") - 12.582_912).abs() < 1e-9);

@@ -4,11 +4,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use unipgas::core::variables;
 
-use crate::{fail, shown};
+use crate::{Ended, fail, failed, shown};
 
 mod place;
 
@@ -137,7 +137,7 @@ pub fn named(program: &OsStr) -> Option<(Language, &'static str)> {
 }
 
 /// Compiles. `api`: the interface, for programs whose arguments do not name one.
-pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCode {
+pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> Ended {
     let mut language = language;
     let mut show = Show::Nothing;
     let own_options = api.is_none();
@@ -148,7 +148,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
         match arg.to_str() {
             Some("--api") if own_options => match args.next() {
                 Some(name) => wish = Some(name.to_string_lossy().into_owned()),
-                None => return fail(2, &format!("--api needs a name: {}", names())),
+                None => return fail(2, format!("--api needs a name: {}", names())),
             },
             Some(text) if own_options && text.starts_with("--api=") => {
                 wish = Some(text["--api=".len()..].to_owned())
@@ -166,7 +166,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
     let Some(wish) = wish else {
         return fail(
             2,
-            &format!(
+            format!(
                 "say for which interface to compile: --api with one of: {}",
                 names()
             ),
@@ -175,17 +175,11 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
     let Some(api) = APIS.iter().find(|api| api.name == wish) else {
         return fail(
             2,
-            &format!("there is no interface {wish:?}; there are: {}", names()),
+            format!("there is no interface {wish:?}; there are: {}", names()),
         );
     };
-    let compiler = match compiler(language) {
-        Ok(compiler) => compiler,
-        Err(error) => return fail(2, &error.to_string()),
-    };
-    let place = match place::find(api) {
-        Ok(place) => place,
-        Err(text) => return fail(1, &text),
-    };
+    let compiler = compiler(language).map_err(failed(2))?;
+    let place = place::find(api).map_err(failed(1))?;
     let beside = api.beside.map(|folder| place.include.join(folder));
     let compile: Vec<OsString> = std::iter::once(&place.include)
         .chain(&beside)
@@ -220,7 +214,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
             let shown = program.to_string_lossy();
             fail(
                 127,
-                &format!(
+                format!(
                     "cannot run the compiler {shown}: {error} (install it, or name another in UNIPGAS_CC or UNIPGAS_CXX)"
                 ),
             )
@@ -287,7 +281,7 @@ fn links(args: &[OsString]) -> bool {
 }
 
 /// Prints words such that a shell reads them back.
-fn print<'a>(words: impl Iterator<Item = &'a OsString>) -> ExitCode {
+fn print<'a>(words: impl Iterator<Item = &'a OsString>) -> Ended {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
     let quoted: Vec<String> = words
         .map(|word| word.to_string_lossy())

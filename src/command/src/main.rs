@@ -75,6 +75,13 @@ struct Passed {
 
 fn main() -> ExitCode {
     unipgas::init();
+    command().unwrap_or_else(|Failed(status, text)| {
+        unipgas::core::tell(&text);
+        ExitCode::from(status)
+    })
+}
+
+fn command() -> Ended {
     let args: Vec<OsString> = std::env::args_os().collect();
     if let Some((language, api)) = args.first().and_then(|name| cc::named(name)) {
         restore_pipe_signal();
@@ -101,7 +108,7 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => {
             return shown(&error.to_string());
         }
-        Err(error) => return fail(2, &one_line(&error)),
+        Err(error) => return fail(2, one_line(&error)),
     };
     if !matches!(cli, Cli::Run(_) | Cli::Part) {
         restore_pipe_signal();
@@ -135,7 +142,7 @@ fn restore_pipe_signal() {
 }
 
 /// Becomes a program that is installed beside this one, or is in PATH.
-fn execute(program: &str, args: &[OsString]) -> ExitCode {
+fn execute(program: &str, args: &[OsString]) -> Ended {
     let beside = std::env::current_exe().map(|path| path.with_file_name(program));
     let found = beside.ok().filter(|path| path.is_file());
     let error = Command::new(found.unwrap_or_else(|| program.into()))
@@ -145,21 +152,28 @@ fn execute(program: &str, args: &[OsString]) -> ExitCode {
         std::io::ErrorKind::NotFound => "; make install and the package unipgas install it",
         _ => "",
     };
-    fail(1, &format!("cannot start {program}: {error}{remedy}"))
+    fail(1, format!("cannot start {program}: {error}{remedy}"))
 }
 
-/// Says in one line what is wrong, and ends with `status`.
-fn fail(status: u8, text: &str) -> ExitCode {
-    unipgas::core::tell(text);
-    ExitCode::from(status)
+/// The end of the command.
+type Ended = Result<ExitCode, Failed>;
+
+/// Ends the command with this status, and one line about what is wrong.
+struct Failed(u8, String);
+
+fn fail(status: u8, text: impl Into<String>) -> Ended {
+    Err(Failed(status, text.into()))
+}
+
+/// For errors that end the command with this status.
+fn failed<E: ToString>(status: u8) -> impl Fn(E) -> Failed {
+    move |error| Failed(status, error.to_string())
 }
 
 /// Shows a text on standard output, which may be a device that is full.
-fn shown(text: &str) -> ExitCode {
-    match unipgas::core::print(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(1, &error.to_string()),
-    }
+fn shown(text: &str) -> Ended {
+    unipgas::core::print(text).map_err(failed(1))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What clap says in a paragraph: what is wrong, and what would be right.

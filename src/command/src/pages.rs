@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 
-use crate::{Cli, cc, fail};
+use crate::{Cli, Ended, Failed, cc, failed};
 
 /// Where they go.
 #[derive(clap::Args)]
@@ -77,16 +77,10 @@ fn page(command: &Command, name: &str, to: &Path) -> io::Result<()> {
 }
 
 /// `unipgas pages DIRECTORY`.
-pub fn run(args: &Args) -> ExitCode {
-    let whole = match whole(&args.options) {
-        Ok(whole) => whole,
-        Err(why) => return fail(2, &why),
-    };
-    match write(&args.to, &whole) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(
-            1,
-            &format!("cannot write into {}: {error}", args.to.display()),
-        ),
-    }
+pub fn run(args: &Args) -> Ended {
+    let whole = whole(&args.options).map_err(failed(2))?;
+    let to = &args.to;
+    write(to, &whole)
+        .map_err(|error| Failed(1, format!("cannot write into {}: {error}", to.display())))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use clap::Parser;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -13,7 +13,7 @@ use clap::error::ErrorKind;
 use unipgas::core::job::board::MAX_SIZE;
 use unipgas_launcher::{ProgramError, check_program, find_program};
 
-use crate::{fail, one_line, run};
+use crate::{Ended, Failed, fail, failed, one_line, run};
 
 /// What each part has for itself.
 #[derive(Debug, Default, clap::Args)]
@@ -263,11 +263,8 @@ const RANKS: [&str; 5] = [
 ];
 
 /// `unipgas each PARTS...`: becomes the program of this process's rank.
-pub fn each(parts: &[OsString]) -> ExitCode {
-    let parts = match again(parts) {
-        Ok(parts) => parts,
-        Err(why) => return fail(2, &why),
-    };
+pub fn each(parts: &[OsString]) -> Ended {
+    let parts = again(parts).map_err(failed(2))?;
     let ranks = RANKS.iter().filter_map(std::env::var_os);
     let rank = ranks
         .filter_map(|rank| rank.to_str()?.parse::<u32>().ok())
@@ -285,22 +282,19 @@ pub fn each(parts: &[OsString]) -> ExitCode {
     fail(2, "this job has more ranks than its parts")
 }
 
-fn become_program(part: &ProgramPart) -> ExitCode {
+fn become_program(part: &ProgramPart) -> Ended {
     if let Some(directory) = &part.wdir
         && let Err(error) = std::env::set_current_dir(directory)
     {
-        return fail(2, &format!("--wdir {}: {error}", directory.display()));
+        return fail(2, format!("--wdir {}: {error}", directory.display()));
     }
     let (program, args) = (&part.program[0], &part.program[1..]);
     let found = find_program(program).and_then(|path| check_program(&path).map(|()| path));
-    let path = match found {
-        Ok(path) => path,
-        Err(error) => return fail(status(&error), &error.to_string()),
-    };
+    let path = found.map_err(|error| Failed(status(&error), error.to_string()))?;
     let variables = part.export.iter().map(|(name, value)| (name, value));
     let mut command = Command::new(path);
     let error = command.arg0(program).args(args).envs(variables).exec();
-    fail(126, &format!("cannot run {}: {error}", program.display()))
+    fail(126, format!("cannot run {}: {error}", program.display()))
 }
 
 /// As a shell has it.

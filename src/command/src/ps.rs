@@ -11,7 +11,7 @@ use unipgas_launcher::job_snapshot::JobSnapshot;
 use unipgas_launcher::rates::Rates;
 
 use crate::hosts::{Asked, Asking};
-use crate::{counts, fail, shown};
+use crate::{Ended, counts, fail, failed, shown};
 use job::{JobListing, JobSelector};
 
 /// Options of `unipgas ps`.
@@ -96,11 +96,8 @@ impl Places {
 }
 
 /// `unipgas ps`.
-pub fn run(args: &Args) -> ExitCode {
-    let places = match Places::new(&args.asked) {
-        Ok(places) => places,
-        Err(why) => return fail(2, &why),
-    };
+pub fn run(args: &Args) -> Ended {
+    let places = Places::new(&args.asked).map_err(failed(2))?;
     if args.counts && args.job.is_none() {
         return fail(
             2,
@@ -110,7 +107,7 @@ pub fn run(args: &Args) -> ExitCode {
     let (text, failed) = match &args.job {
         Some(name) => match places.find(Some(name)) {
             (Ok(job), failed) => (one(args, &job), failed),
-            (Err(why), _) => return fail(1, &why),
+            (Err(why), _) => return fail(1, why),
         },
         None => {
             let (jobs, failed) = places.jobs();
@@ -124,7 +121,7 @@ pub fn run(args: &Args) -> ExitCode {
     let status = shown(&text);
     match failed {
         0 => status,
-        _ => ExitCode::FAILURE,
+        _ => Ok(ExitCode::FAILURE),
     }
 }
 
@@ -143,11 +140,8 @@ fn json(what: &impl serde::Serialize) -> String {
 }
 
 /// `unipgas top`.
-pub fn top(args: &TopArgs) -> ExitCode {
-    let places = match Places::new(&args.asked) {
-        Ok(places) => places,
-        Err(why) => return fail(2, &why),
-    };
+pub fn top(args: &TopArgs) -> Ended {
+    let places = Places::new(&args.asked).map_err(failed(2))?;
     let mut out = std::io::stdout();
     let clear = if out.is_terminal() {
         "\x1b[H\x1b[J"
@@ -161,8 +155,8 @@ pub fn top(args: &TopArgs) -> ExitCode {
         let job = match places.find(wanted.as_ref()) {
             (Ok(job), _) => job,
             // It has ended.
-            (Err(_), 0) if looks > 0 => return ExitCode::SUCCESS,
-            (Err(why), _) => return fail(1, &why),
+            (Err(_), 0) if looks > 0 => return Ok(ExitCode::SUCCESS),
+            (Err(why), _) => return fail(1, why),
         };
         wanted = Some(job.name());
         let (now, picture) = (Instant::now(), job.picture());
@@ -179,11 +173,11 @@ pub fn top(args: &TopArgs) -> ExitCode {
             .and_then(|()| out.flush())
             .is_err()
         {
-            return ExitCode::FAILURE;
+            return Ok(ExitCode::FAILURE);
         }
         looks += 1;
         if args.times.is_some_and(|times| looks >= times) {
-            return ExitCode::SUCCESS;
+            return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(Duration::from_secs_f64(args.delay));
     }

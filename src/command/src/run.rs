@@ -18,7 +18,7 @@ use crate::mpi::{self, Links, links};
 use crate::parts::{self, ProgramPart};
 use crate::records::Records;
 use crate::stats::{self, Form};
-use crate::{fail, hosts, join, shown, trace};
+use crate::{Ended, Failed, fail, failed, hosts, join, shown, trace};
 
 /// Options of `unipgas run`.
 #[derive(clap::Args)]
@@ -186,7 +186,7 @@ pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
 /// `rest`: what follows the first `:`.
-pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
+pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> Ended {
     match (args.rank, args.job) {
         (Some(_), Some(_)) if rest.is_some() => {
             return fail(
@@ -213,25 +213,18 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         let shares = args.place.shares(processes)?;
         Ok((all, processes, shares))
     });
-    let (mut parts, processes, shares) = match parts {
-        Ok(parts) => parts,
-        Err(why) => return fail(2, &why),
-    };
+    let (mut parts, processes, shares) = parts.map_err(failed(2))?;
     let of_hosts = |shares: &Vec<HostShare>| shares.iter().map(|share| share.processes).sum();
     let Some(processes) = processes.or_else(|| shares.as_ref().map(of_hosts)) else {
         return fail(2, NO_NUMBER);
     };
-    let environment = match Environment::read() {
-        Ok(environment) => environment,
-        Err(why) => return fail(2, &why),
+    let environment = Environment::read().map_err(failed(2))?;
+    let wish = match (&args.backend, &environment.backend) {
+        (Some(wish), _) => Some((wish, "")),
+        (None, wish) => wish.as_ref().map(|wish| (wish, " (UNIPGAS_BACKEND)")),
     };
-    let unknown = match (&args.backend, &environment.backend) {
-        (Some(wish), _) => registry::check(wish, "").err(),
-        (None, Some(wish)) => registry::check(wish, " (UNIPGAS_BACKEND)").err(),
-        (None, None) => None,
-    };
-    if let Some(why) = unknown {
-        return fail(2, &why.to_string());
+    if let Some((wish, place)) = wish {
+        registry::check(wish, place).map_err(failed(2))?;
     }
     // Relative file names in options hold in this folder.
     for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
@@ -242,10 +235,10 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     let afar = shares
         .as_ref()
         .filter(|shares| !args.place.stays_here(shares));
-    let way = match afar.map(|_| args.place.way(args.spares > 0)).transpose() {
-        Ok(way) => way,
-        Err(why) => return fail(2, &why),
-    };
+    let way = afar
+        .map(|_| args.place.way(args.spares > 0))
+        .transpose()
+        .map_err(failed(2))?;
     // Another launcher complains of what it starts itself.
     let checked =
         processes > 1 && !args.place.is_dry() && !matches!(way, Some(StartMethod::Launcher(_)));
@@ -264,15 +257,9 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         }
         Ok(())
     });
-    let mut program = match paths {
-        Ok(path) => path,
-        Err((status, why)) => return fail(status, &why),
-    };
+    let mut program = paths.map_err(|(status, why)| Failed(status, why))?;
     if parts.len() > 1 {
-        let words = match parts::as_one(&parts) {
-            Ok(words) => words,
-            Err(why) => return fail(2, &why),
-        };
+        let words = parts::as_one(&parts).map_err(failed(2))?;
         program = PathBuf::from(&words[0]);
         args.own.program = words;
     } else {
@@ -292,9 +279,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     }
     let wishes = ReportOptions::of(&args);
     let launch = launch(args, processes, environment);
-    if let Err(why) = check_chaos(launch.backend.as_deref()) {
-        return fail(2, &why);
-    }
+    check_chaos(launch.backend.as_deref()).map_err(failed(2))?;
     see_through(launch, &linked, wishes)
 }
 
@@ -341,33 +326,24 @@ impl ReportOptions {
     }
 }
 
-fn see_through(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> ExitCode {
-    if let Err(why) = wishes.begin() {
-        return fail(2, &why);
-    }
+fn see_through(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> Ended {
+    wishes.begin().map_err(failed(2))?;
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
         carry_out(launch, linked, wishes)
     });
     // Processes that were killed had no time to.
     unipgas::core::rendezvous::sweep();
-    match kept {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => fail(1, &error.to_string()),
-    }
+    kept.map(ExitCode::from).map_err(failed(1))
 }
 
 /// One process, in the place of a dead one of a job that is there.
-fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
-    let (join, variables) = match join::find(pid, rank) {
-        Ok(found) => found,
-        Err(why) => return fail(2, &why),
-    };
+fn take_place(args: Args, rank: u32, pid: u32) -> Ended {
+    let (join, variables) = join::find(pid, rank).map_err(failed(2))?;
     let found = find_program(&args.own.program[0]);
-    match found.and_then(|path| check_program(&path)) {
-        Ok(()) => {}
-        Err(error) => return fail(parts::status(&error), &error.to_string()),
-    }
+    found
+        .and_then(|path| check_program(&path))
+        .map_err(|error| Failed(parts::status(&error), error.to_string()))?;
     let wishes = ReportOptions::of(&args);
     let mut words = args.own.program.into_iter();
     let mut launch = Launch::new(1, words.next().unwrap_or_default());
@@ -397,21 +373,16 @@ fn elsewhere(
     program: &Path,
     shares: &[HostShare],
     launcher: &HostLauncher,
-) -> ExitCode {
-    match variables_of(args, environment, processes) {
-        Ok(variables) => {
-            let program = hosts::ProgramSpec {
-                bind: args.bind,
-                tag: args.tag,
-                keep_going: args.keep_going,
-                variables,
-                path: program,
-                args: &args.own.program[1..],
-            };
-            args.place.hand_over(launcher, shares, &program)
-        }
-        Err(why) => fail(2, &why),
-    }
+) -> Ended {
+    let program = hosts::ProgramSpec {
+        bind: args.bind,
+        tag: args.tag,
+        keep_going: args.keep_going,
+        variables: variables_of(args, environment, processes).map_err(failed(2))?,
+        path: program,
+        args: &args.own.program[1..],
+    };
+    args.place.hand_over(launcher, shares, &program)
 }
 
 /// The job on other hosts, with a launcher on each of them.
@@ -422,19 +393,14 @@ fn by_shell(
     program: &Path,
     shares: &[HostShare],
     shell: &Shell,
-) -> ExitCode {
-    let places = match args.place.places(shares, shell) {
-        Ok(places) => places,
-        Err(why) => return fail(2, &why),
-    };
+) -> Ended {
+    let places = args.place.places(shares, shell).map_err(failed(2))?;
     if args.place.is_dry() {
         return shown(&hosts::lines(&places));
     }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);
-    if let Err(why) = check_chaos_afar(backend.map(String::as_str), seed) {
-        return fail(2, &why);
-    }
+    check_chaos_afar(backend.map(String::as_str), seed).map_err(failed(2))?;
     let wishes = ReportOptions::of(&args);
     let launch = launch(args, processes, environment);
     hosts::run(launch, &places, program, wishes)

@@ -3,12 +3,16 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+mod common;
+
+use common::{Folder, Said, has};
+
 fn unipgas(args: &[&str]) -> Output {
     unipgas_with(&[], args)
 }
 
 fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
+    let mut command = common::unipgas(args);
     for name in [
         "UNIPGAS_CC",
         "UNIPGAS_CXX",
@@ -18,17 +22,16 @@ fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
     ] {
         command.env_remove(name);
     }
-    command.envs(variables.iter().copied());
-    command.args(args).output().unwrap()
+    command.envs(variables.iter().copied()).output().unwrap()
 }
 
 /// A tree as `make install` makes it, with the program in it.
-struct Prefix(std::path::PathBuf);
+struct Prefix(Folder);
 
 impl Prefix {
     fn new(name: &str) -> Prefix {
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("prefix {name} {}", std::process::id()));
+        let prefix = Folder::new(&format!("prefix {name} "));
+        let path = &prefix.0;
         for folder in ["bin", "include", "lib"] {
             std::fs::create_dir_all(path.join(folder)).unwrap();
         }
@@ -36,11 +39,11 @@ impl Prefix {
         std::fs::hard_link(env!("CARGO_BIN_EXE_unipgas"), path.join("bin/unipgas")).unwrap();
         std::fs::write(path.join("include/GASPI.h"), "").unwrap();
         std::fs::write(path.join("lib/libGPI2.so"), "").unwrap();
-        Prefix(path)
+        Prefix(prefix)
     }
 
     fn cc(&self, args: &[&str]) -> String {
-        let mut command = Command::new(self.0.join("bin/unipgas"));
+        let mut command = Command::new(self.0.0.join("bin/unipgas"));
         let output = command
             .arg("cc")
             .args(args)
@@ -48,21 +51,13 @@ impl Prefix {
             .env_remove("UNIPGAS_CC")
             .output()
             .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.trim_end()
-            .replace(&format!("{}", self.0.display()), "P")
-            .replace('\'', "")
+        self.shown(&output)
     }
-}
 
-impl Drop for Prefix {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+    /// What it has said, with a short name for the folder.
+    fn shown(&self, output: &Output) -> String {
+        let text = output.ok().trim_end().replace('\'', "");
+        text.replace(&self.0.0.display().to_string(), "P")
     }
 }
 
@@ -106,9 +101,9 @@ fn showme_prints_what_would_run() {
 #[test]
 fn an_rpath_is_given_where_the_installation_has_one() {
     let prefix = Prefix::new("rpath");
-    std::fs::create_dir_all(prefix.0.join("lib/pkgconfig")).unwrap();
+    std::fs::create_dir_all(prefix.0.0.join("lib/pkgconfig")).unwrap();
     let link = |libs: &str| {
-        std::fs::write(prefix.0.join("lib/pkgconfig/unipgas.pc"), libs).unwrap();
+        std::fs::write(prefix.0.0.join("lib/pkgconfig/unipgas.pc"), libs).unwrap();
         prefix.cc(&["--api=gaspi", "--showme:link"])
     };
     assert_eq!(
@@ -123,21 +118,21 @@ fn packages_of_distributions_have_folders_of_their_own() {
     let prefix = Prefix::new("packages");
     let lib = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
     for folder in ["include/unipgas", &lib] {
-        std::fs::create_dir_all(prefix.0.join(folder)).unwrap();
+        std::fs::create_dir_all(prefix.0.0.join(folder)).unwrap();
     }
     // Without the package that has the names of other libraries.
     for file in ["include/GASPI.h", "lib/libGPI2.so"] {
-        std::fs::remove_file(prefix.0.join(file)).unwrap();
+        std::fs::remove_file(prefix.0.0.join(file)).unwrap();
     }
-    std::fs::write(prefix.0.join("include/unipgas/GASPI.h"), "").unwrap();
-    std::fs::write(prefix.0.join(&lib).join("libunipgas.so"), "").unwrap();
+    std::fs::write(prefix.0.0.join("include/unipgas/GASPI.h"), "").unwrap();
+    std::fs::write(prefix.0.0.join(&lib).join("libunipgas.so"), "").unwrap();
     assert_eq!(
         prefix.cc(&["--api=gaspi", "--showme", "a.c"]),
         format!("ccache mycc -IP/include/unipgas a.c -LP/{lib} -Wl,-rpath,P/{lib} -lunipgas")
     );
     // With it.
-    std::fs::write(prefix.0.join("include/GASPI.h"), "").unwrap();
-    std::fs::write(prefix.0.join(&lib).join("libGPI2.so"), "").unwrap();
+    std::fs::write(prefix.0.0.join("include/GASPI.h"), "").unwrap();
+    std::fs::write(prefix.0.0.join(&lib).join("libGPI2.so"), "").unwrap();
     let said = prefix.cc(&["--api=gaspi", "--showme", "a.c"]);
     assert!(
         said.contains("-IP/include/unipgas ") && said.ends_with(" -lGPI2"),
@@ -159,7 +154,7 @@ fn static_programs_get_what_the_archive_needs() {
 fn one_word_compilers() {
     let prefix = Prefix::new("words");
     for file in ["utofu.h", "RCCE.h", "iRCCE.h"] {
-        std::fs::write(prefix.0.join("include").join(file), "").unwrap();
+        std::fs::write(prefix.0.0.join("include").join(file), "").unwrap();
     }
     for (name, library) in [
         ("gaspi", "GPI2"),
@@ -167,9 +162,9 @@ fn one_word_compilers() {
         ("rcce", "RCCE"),
         ("ircce", "iRCCE"),
     ] {
-        std::fs::write(prefix.0.join(format!("lib/lib{library}.so")), "").unwrap();
+        std::fs::write(prefix.0.0.join(format!("lib/lib{library}.so")), "").unwrap();
         for (suffix, variable) in [("cc", "CC"), ("cxx", "CXX")] {
-            let link = prefix.0.join(format!("bin/{name}{suffix}"));
+            let link = prefix.0.0.join(format!("bin/{name}{suffix}"));
             std::os::unix::fs::symlink("unipgas", &link).unwrap();
             let said = |args: &[&str], value: &str| {
                 let output = Command::new(&link)
@@ -179,10 +174,7 @@ fn one_word_compilers() {
                     .env(variable, value)
                     .output()
                     .unwrap();
-                assert!(output.status.success());
-                let text = String::from_utf8(output.stdout).unwrap();
-                text.replace(&format!("{}", prefix.0.display()), "P")
-                    .replace('\'', "")
+                prefix.shown(&output)
             };
             let include = match name {
                 "utofu" => "-IP/include -IP/include/fjmpi",
@@ -190,11 +182,11 @@ fn one_word_compilers() {
             };
             assert_eq!(
                 said(&["--showme", "-O2", "--api", "a.c"], "mycc"),
-                format!("mycc {include} -O2 --api a.c -LP/lib -Wl,-rpath,P/lib -l{library}\n")
+                format!("mycc {include} -O2 --api a.c -LP/lib -Wl,-rpath,P/lib -l{library}")
             );
-            assert_eq!(said(&["--help"], "echo"), format!("{include} --help\n"));
+            assert_eq!(said(&["--help"], "echo"), format!("{include} --help"));
             // What make hands on is this program itself.
-            let folder = prefix.0.join("bin");
+            let folder = prefix.0.0.join("bin");
             let output = Command::new(&link)
                 .args(["--showme", "-c", "a.c"])
                 .env_remove("UNIPGAS_CC")
@@ -203,7 +195,7 @@ fn one_word_compilers() {
                 .env("PATH", folder)
                 .output()
                 .unwrap();
-            let text = String::from_utf8(output.stdout).unwrap();
+            let text = output.out();
             let default = if suffix == "cc" { "cc " } else { "c++ " };
             assert!(text.starts_with(default), "{text}");
         }
@@ -214,7 +206,7 @@ fn one_word_compilers() {
 fn the_compiler_is_run_with_its_status() {
     let prefix = Prefix::new("status");
     let status = |compiler: &str, args: &[&str]| {
-        let mut command = Command::new(prefix.0.join("bin/unipgas"));
+        let mut command = Command::new(prefix.0.0.join("bin/unipgas"));
         command
             .args(["cc", "--api", "gaspi"])
             .args(args)
@@ -251,21 +243,15 @@ fn mistakes_get_one_line() {
         (&[], "say what to do"),
     ] {
         let output = unipgas(args);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?} {text}");
-        assert!(
-            text.contains(part) && text.starts_with("unipgas: ") && text.lines().count() == 1,
-            "{args:?} {text}"
-        );
+        let text = output.refuses(2, part);
+        assert!(text.starts_with("unipgas: "), "{args:?} {text}");
     }
 }
 
 #[test]
 fn info_tells_the_machine_the_backends_and_the_limits() {
-    let output = unipgas(&["info"]);
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    for part in [
+    let text = unipgas(&["info"]).ok();
+    let parts = [
         "machine ",
         "backend    shm: usable",
         "bootstrap  none: a job of one; rank 0 of 1, 1 on this host (no launcher",
@@ -290,9 +276,8 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "UTOFU_SWAP_PROTECT",
         "UNIPGAS_RCCE_MPB",
         "UNIPGAS_RCCE_CORES",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
+    ];
+    has(&text, &parts);
     let output = unipgas(&["info", "--json"]);
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(info["limits"]["processes"], 65536);
@@ -305,8 +290,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         assert!(own.count() >= 5, "{interface}");
     }
     for (name, value) in limits {
-        let line = format!("limit      {name}: {value}\n");
-        assert!(text.contains(&line), "{line} is not in\n{text}");
+        has(&text, &[&format!("limit      {name}: {value}\n")]);
     }
     assert_eq!(info["bootstrap"]["size"], 1);
     assert_eq!(info["host"]["id"].as_str().unwrap().len(), 16);
@@ -352,15 +336,13 @@ fn info_tells_the_launcher_and_what_is_not_used() {
         &[("UNIPGAS_NETWORKS", "none"), ("MPI_LOCALNRANKS", "3")],
         &["info"],
     );
-    let text = String::from_utf8(output.stdout).unwrap();
-    for part in [
+    let parts = [
         "network    streams (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
         "network    ofi (other hosts): not used: UNIPGAS_NETWORKS=none does not name it",
         "bootstrap  no: a launcher has started this process as one of several (MPI_LOCALNRANKS=3)",
         "(found MPI_LOCALNRANKS=3)",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
+    ];
+    has(&output.out(), &parts);
 }
 
 #[test]
@@ -411,18 +393,9 @@ fn what_the_compiler_is_told_is_not_read() {
         );
     }
     for args in [&["cc", "--help"][..], &["help", "cc"], &["c++", "--help"]] {
-        let output = unipgas(args);
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success());
-        for part in [
-            "--api <API>",
-            "gaspi, utofu, rcce, ircce",
-            "--showme:compile",
-            "-static",
-            "gaspicxx",
-        ] {
-            assert!(text.contains(part), "{part} is not in\n{text}");
-        }
+        let text = unipgas(args).ok();
+        has(&text, &["--api <API>", "gaspi, utofu, rcce, ircce"]);
+        has(&text, &["--showme:compile", "-static", "gaspicxx"]);
     }
 }
 
@@ -439,11 +412,8 @@ fn pages_and_completions_are_made_of_the_options() {
     assert!(output.status.success(), "{output:?}");
     for wrong in ["conform", "other=file", "conform=/nowhere"] {
         let output = unipgas(&["pages", place.to_str().unwrap(), "--options", wrong]);
-        assert_eq!(output.status.code(), Some(2), "{wrong}");
-        assert!(
-            String::from_utf8_lossy(&output.stderr).contains(wrong.trim_start_matches("conform=")),
-            "{output:?}"
-        );
+        let part = wrong.trim_start_matches("conform=");
+        has(&output.ends(2), &[part]);
     }
     let text = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
     for (page, option) in [
@@ -454,8 +424,7 @@ fn pages_and_completions_are_made_of_the_options() {
         ("unipgas-cc", "\\-\\-showme"),
         ("unipgas-c++", "\\-\\-api"),
     ] {
-        let text = text(&format!("man/man1/{page}.1"));
-        assert!(text.contains(option), "{page}: {text}");
+        has(&text(&format!("man/man1/{page}.1")), &[option]);
     }
     assert!(!place.join("man/man1/unipgas-part.1").exists());
     let bash = place.join("bash-completion/completions/unipgas");
@@ -465,8 +434,7 @@ fn pages_and_completions_are_made_of_the_options() {
         "bash-completion/completions/unipgas",
         "zsh/site-functions/_unipgas",
     ] {
-        assert!(text(shell).contains("--report-bindings"), "{shell}");
-        assert!(text(shell).contains("--seeds"), "{shell}");
+        has(&text(shell), &["--report-bindings", "--seeds"]);
     }
     std::fs::remove_dir_all(place).unwrap();
 }

@@ -1,14 +1,17 @@
 //! `unipgas run --hosts`: what the launchers of clusters are told. They are scripts here, which say how they were called.
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+mod common;
+
+use common::{Folder, Said, has, sorted, words};
+
 /// A PATH with launchers, in a directory that goes with it.
-struct Launchers(PathBuf);
+struct Launchers(Folder);
 
 /// What all of them do but tell their versions.
 const CALLED: &str = "
@@ -24,26 +27,22 @@ const SLURM: &str = "[ \"$1\" = --mpi=list ] && { printf 'MPI plugin types are..
 
 impl Launchers {
     fn new(name: &str, scripts: &[(&str, &str)]) -> Launchers {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("launchers-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        let folder = Folder::new(&format!("launchers-{name}"));
         for tool in ["sh", "cat", "sleep", "cut"] {
             let found = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(tool));
             let found = found.iter().find(|tool| tool.exists()).unwrap();
-            std::os::unix::fs::symlink(found, path.join(tool)).unwrap();
+            std::os::unix::fs::symlink(found, folder.0.join(tool)).unwrap();
         }
         for (name, version) in scripts {
-            let file = path.join(name);
-            std::fs::write(&file, format!("#!/bin/sh\n{version}\n{CALLED}")).unwrap();
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            folder.script(name, &format!("#!/bin/sh\n{version}\n{CALLED}"));
         }
-        Launchers(path)
+        Launchers(folder)
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
         command.arg("run").args(args).stdin(Stdio::null());
-        command.env("PATH", &self.0);
+        command.env("PATH", &self.0.0);
         for name in ["SLURM_JOB_ID", "SLURM_MPI_TYPE", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
@@ -65,24 +64,9 @@ impl Launchers {
     /// What the launcher was told, in its first line.
     fn told(&self, args: &[&str]) -> String {
         let output = self.run(args);
-        let text = out(&output);
-        assert_eq!(output.status.code(), Some(7), "{text}{}", err(&output));
-        text.lines().next().unwrap().to_owned()
+        output.ends(7);
+        output.out().lines().next().unwrap().to_owned()
     }
-}
-
-impl Drop for Launchers {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Two hosts that there are not.
@@ -100,8 +84,7 @@ fn the_launcher_that_is_there_gets_the_job() {
             ("mpiexec", MPICH),
         ],
     );
-    let sh = all.0.join("sh");
-    let program = format!("-n 3 {} -n x y", sh.display());
+    let program = format!("-n 3 {} -n x y", all.0.path("sh"));
     let of_mpi = "--host a.invalid:2,b.invalid:1 --map-by slot --bind-to none -x UNIPGAS_BIND -x UNIPGAS_TOFU_SHAPE";
     assert_eq!(all.told(&bare), format!("prterun {of_mpi} {program}"));
     let with = |launcher| all.told(&[&["--launcher", launcher], &bare[..]].concat());
@@ -117,10 +100,10 @@ fn the_launcher_that_is_there_gets_the_job() {
     );
     let mut inside = all.command(&bare);
     inside.env("SLURM_JOB_ID", "9");
-    let text = out(&inside.output().unwrap());
+    let text = inside.output().unwrap().out();
     assert_eq!(text.lines().next(), Some(&of_slurm[..]));
     // The user has chosen.
-    let text = out(&inside.env("SLURM_MPI_TYPE", "pmix").output().unwrap());
+    let text = inside.env("SLURM_MPI_TYPE", "pmix").output().unwrap().out();
     assert_eq!(
         text.lines().next(),
         Some(&of_slurm.replace(" --mpi=pmi2", "")[..])
@@ -132,18 +115,7 @@ fn options_and_environment_go_along() {
     let here = Launchers::new("along", &[("mpirun", OPEN_MPI)]);
     let args = [
         &HOSTS[..],
-        &[
-            "-n",
-            "2",
-            "--backend",
-            "chaos",
-            "--seed",
-            "5",
-            "--bind",
-            "core",
-            "--tag",
-            "--keep-going",
-        ],
+        &words("-n 2 --backend chaos --seed 5 --bind core --tag --keep-going"),
         &["--launcher-args", "--mca plm_rsh_agent 'ssh -p 2222'", "sh"],
     ]
     .concat();
@@ -163,8 +135,7 @@ fn options_and_environment_go_along() {
     let mut child = command.spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"input\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    let text = out(&output);
-    let sh = here.0.join("sh");
+    let text = output.out();
     assert_eq!(
         text,
         format!(
@@ -172,7 +143,7 @@ fn options_and_environment_go_along() {
              -x FI_PROVIDER -x LD_LIBRARY_PATH -x UNIPGAS_BACKEND -x UNIPGAS_BIND -x UNIPGAS_SEED -x UNIPGAS_TOFU_SHAPE \
              -x UTOFU_SWAP_PROTECT --mca plm_rsh_agent ssh -p 2222 -n 2 {}\n\
              environment chaos/5/core/1x1x1x2x3x2/none /\ninput\n",
-            sh.display()
+            here.0.path("sh")
         )
     );
     assert_eq!(output.status.code(), Some(7));
@@ -188,32 +159,22 @@ fn options_and_environment_go_along() {
 #[test]
 fn hosts_come_from_a_file_and_with_numbers() {
     let here = Launchers::new("file", &[("mpirun", OPEN_MPI)]);
-    let file = here.0.join("hosts");
-    std::fs::write(&file, "a.invalid slots=2 # the big one\nb.invalid\n").unwrap();
-    let file = file.to_str().unwrap();
+    let file = &here.0.path("hosts");
+    std::fs::write(file, "a.invalid slots=2 # the big one\nb.invalid\n").unwrap();
     for (n, expected) in [("5", "b.invalid:3 "), ("3", "b.invalid:1 ")] {
         let told = here.told(&["--hostfile", file, "-n", n, "sh"]);
-        assert!(
-            told.contains(&format!("--host a.invalid:2,{expected}")),
-            "{told}"
-        );
+        has(&told, &[&format!("--host a.invalid:2,{expected}")]);
     }
     let told = here.told(&["--hostfile", file, "sh"]);
-    assert!(
-        told.contains("--host a.invalid:2,b.invalid:1 ") && told.contains(" -n 3 "),
-        "{told}"
-    );
+    has(&told, &["--host a.invalid:2,b.invalid:1 ", " -n 3 "]);
     std::fs::write(file, "a.invalid slots=2\nb.invalid:3\n").unwrap();
     let told = here.told(&["--hostfile", file, "sh"]);
-    assert!(
-        told.contains("--host a.invalid:2,b.invalid:3 ") && told.contains(" -n 5 "),
-        "{told}"
-    );
+    has(&told, &["--host a.invalid:2,b.invalid:3 ", " -n 5 "]);
     // A host that comes again is no neighbour.
     let told = here.told(&["--hosts", "a.invalid,b.invalid,a.invalid", "-n", "3", "sh"]);
-    assert!(
-        told.contains("--host a.invalid,b.invalid,a.invalid --map-by seq"),
-        "{told}"
+    has(
+        &told,
+        &["--host a.invalid,b.invalid,a.invalid --map-by seq"],
     );
 }
 
@@ -224,58 +185,44 @@ fn a_list_of_this_host_needs_no_launcher() {
     let own = own.nodename().to_str().unwrap();
     for list in ["localhost", "127.0.0.1:2", &format!("{own},localhost")] {
         let output = here.run(&["--hosts", list, "-n", "2", "sh", "-c", "echo $UNIPGAS_SIZE"]);
-        assert_eq!(out(&output), "2\n2\n", "{list}: {}", err(&output));
+        assert_eq!(output.out(), "2\n2\n", "{list}: {}", output.err());
     }
     let output = here.run(&["--hosts", "localhost:3", "sh", "-c", "echo $UNIPGAS_SIZE"]);
-    assert_eq!(out(&output), "3\n3\n3\n", "{}", err(&output));
+    assert_eq!(output.out(), "3\n3\n3\n", "{}", output.err());
     let output = here.run(&["--hosts", "localhost", "-n", "2", "--dry-run", "sh"]);
     assert!(
-        out(&output).starts_with("this host only: 2 processes"),
+        output.out().starts_with("this host only: 2 processes"),
         "{}",
-        out(&output)
+        output.out()
     );
     // Who names a launcher gets it.
-    let told = here.told(&[
-        "--hosts",
-        "localhost",
-        "-n",
-        "2",
-        "--launcher",
-        "mpirun",
-        "sh",
-    ]);
+    let told = here.told(&words("--hosts localhost -n 2 --launcher mpirun sh"));
     assert!(told.starts_with("mpirun --host localhost:2 "), "{told}");
     // An allocation alone changes nothing.
     let mut command = here.command(&["-n", "2", "sh", "-c", "echo $UNIPGAS_SIZE"]);
     let output = command.env("SLURM_JOB_ID", "9").output().unwrap();
-    assert_eq!(out(&output), "2\n2\n", "{}", err(&output));
+    assert_eq!(output.out(), "2\n2\n", "{}", output.err());
 }
 
 #[test]
 fn a_dry_run_shows_what_a_shell_would_take() {
     let here = Launchers::new("dry", &[("mpirun", OPEN_MPI)]);
     let output = here.run(&[&HOSTS[..], &["-n", "2", "--dry-run", "sh", "a b"]].concat());
-    let sh = here.0.join("sh");
     assert_eq!(
-        out(&output),
+        output.ok(),
         format!(
             "UNIPGAS_BIND=none UNIPGAS_TOFU_SHAPE=1x1x1x2x3x2 mpirun --host 'a.invalid:1,b.invalid:1' --map-by slot --bind-to none \
              -x UNIPGAS_BIND -x UNIPGAS_TOFU_SHAPE -n 2 {} 'a b'\n",
-            sh.display()
+            here.0.path("sh")
         )
     );
-    assert!(output.status.success());
 }
 
 #[test]
 fn the_process_becomes_the_launcher() {
     let here = Launchers::new("signal", &[("mpirun", OPEN_MPI)]);
-    let file = here.0.join("mpirun");
-    std::fs::write(
-        &file,
-        format!("#!/bin/sh\n{OPEN_MPI}\necho $$\nexec sleep 60\n"),
-    )
-    .unwrap();
+    let script = format!("#!/bin/sh\n{OPEN_MPI}\necho $$\nexec sleep 60\n");
+    here.0.script("mpirun", &script);
     let args = [&HOSTS[..], &["-n", "2", "sh"]].concat();
     let mut child = here.command(&args).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 16];
@@ -291,17 +238,8 @@ const RSH: &str = "echo \"to $1\" >&2\nshift\nexec sh -c \"$*\"";
 
 fn with_rsh(name: &str) -> (Launchers, String) {
     let here = Launchers::new(name, &[("mpirun", OPEN_MPI)]);
-    let file = here.0.join("rsh");
-    std::fs::write(&file, format!("#!/bin/sh\n{RSH}\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let rsh = file.to_str().unwrap().to_owned();
+    let rsh = here.0.script("rsh", &format!("#!/bin/sh\n{RSH}\n"));
     (here, rsh)
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
 }
 
 #[test]
@@ -318,55 +256,35 @@ fn a_remote_shell_is_enough() {
     let script = "echo $UNIPGAS_RANK/$UNIPGAS_SIZE $OTHER $PWD; echo oops >&2";
     let output = run(&["-n", "3", "--tag", "sh", "-c", script]);
     let expected = ["[0] 0/3 its /", "[1] 1/3 its /", "[2] 2/3 its /"];
-    assert_eq!(sorted(&out(&output)), expected, "{}", err(&output));
-    let told = err(&output);
-    let expected = [
-        "[0] oops",
-        "[1] oops",
-        "[2] oops",
-        "to a.invalid",
-        "to b.invalid",
-    ];
-    assert_eq!(sorted(&told), expected);
-    assert!(output.status.success());
+    assert_eq!(sorted(&output.ok()), expected);
+    let told = output.err();
+    let told = sorted(&told);
+    assert_eq!(told[..3], ["[0] oops", "[1] oops", "[2] oops"]);
+    assert_eq!(told[3..], ["to a.invalid", "to b.invalid"]);
     // Ranks know how many hosts there are.
     let output = run(&["-n", "3", env!("CARGO_BIN_EXE_unipgas"), "info"]);
-    let told = out(&output);
+    let told = output.out();
     for (rank, here) in [(0, 2), (1, 2), (2, 1)] {
         let line = format!("rank {rank} of 3, {here} on this host of 2");
-        assert!(told.contains(&line), "{told}{}", err(&output));
+        assert!(told.contains(&line), "{told}{}", output.err());
     }
     // A failure ends the others, and its status is that of the job.
     let script = "[ $UNIPGAS_RANK = 2 ] && exit 5; exec sleep 600";
     let output = run(&["-n", "3", "sh", "-c", script]);
-    assert_eq!(output.status.code(), Some(5), "{}", err(&output));
-    let told = err(&output);
-    assert!(
-        told.contains("on b.invalid) exited with status 5; ending the others"),
-        "{told}"
-    );
+    let expected = "on b.invalid) exited with status 5; ending the others";
+    has(&output.ends(5), &[expected]);
     // With a spare it is none.
     let script =
         "[ $UNIPGAS_RANK = 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] && exit 5; echo $UNIPGAS_RANK";
     let output = run(&["-n", "3", "--spares", "1", "sh", "-c", script]);
-    assert_eq!(sorted(&out(&output)), ["0", "1", "2"], "{}", err(&output));
-    assert!(output.status.success());
-    let output = run(&[
-        "-n",
-        "3",
-        "--keep-going",
-        "--spares",
-        "0",
-        "sh",
-        "-c",
-        script,
-    ]);
-    assert_eq!(sorted(&out(&output)), ["0", "1"], "{}", err(&output));
-    assert_eq!(output.status.code(), Some(5));
-    let output = run(&["-n", "2", "--timeout", "0.2", "sleep", "600"]);
-    assert_eq!(output.status.code(), Some(124), "{}", err(&output));
+    assert_eq!(sorted(&output.ok()), ["0", "1", "2"]);
+    let options = words("-n 3 --keep-going --spares 0 sh -c");
+    let output = run(&[&options[..], &[script]].concat());
+    output.ends(5);
+    assert_eq!(sorted(&output.out()), ["0", "1"]);
+    run(&words("-n 2 --timeout 0.2 sleep 600")).ends(124);
     let output = run(&["-n", "2", "--dry-run", "sh"]);
-    let lines = out(&output);
+    let lines = output.out();
     let expected = format!("{rsh} a.invalid ");
     assert!(
         lines.starts_with(&expected) && lines.lines().count() == 2,
@@ -401,7 +319,7 @@ fn bytes_go_through_a_remote_shell_as_they_are() {
 fn the_ranks_of_a_lost_host_go_on_elsewhere() {
     let (here, rsh) = with_rsh("lost");
     let run = |spares: &str, whom: &str| {
-        let go = here.0.join(format!("go-{spares}-{}", whom.len()));
+        let go = here.0.0.join(format!("go-{spares}-{}", whom.len()));
         let script = format!(
             "echo $UNIPGAS_RANK:$UNIPGAS_INCARNATION; [ $UNIPGAS_RANK -ge 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] || exit 0; \
              until [ -e {} ]; do sleep 0.01; done; [ $UNIPGAS_RANK = 2 ] && kill -9 {whom}; exec sleep 600",
@@ -430,18 +348,14 @@ fn the_ranks_of_a_lost_host_go_on_elsewhere() {
     for whom in [launcher, keeper] {
         let (said, output) = run("2", whom);
         let all = ["0:", "1:", "2:", "2:1", "3:", "3:1"];
-        assert_eq!(said, all, "{}", err(&output));
-        assert!(output.status.success());
-        let told = err(&output);
+        assert_eq!(said, all, "{}", output.err());
         let expected =
             "with ranks 2, 3; processes of other hosts take their places, spares left: 0";
-        assert!(told.contains(expected), "{told}");
+        has(&output.ends(0), &[expected]);
     }
     let (said, output) = run("1", launcher);
-    assert_eq!(said, ["0:", "1:", "2:", "3:"], "{}", err(&output));
-    assert_eq!(output.status.code(), Some(137), "{}", err(&output));
-    let told = err(&output);
-    assert!(told.contains("host b.invalid is lost"), "{told}");
+    assert_eq!(said, ["0:", "1:", "2:", "3:"], "{}", output.err());
+    has(&output.ends(137), &["host b.invalid is lost"]);
 }
 
 #[test]
@@ -527,22 +441,13 @@ fn what_cannot_be_is_said_in_a_line() {
         (&mpi, "sh".into(), "run needs a number of processes"),
     ] {
         let args: Vec<_> = args.split(' ').collect();
-        let output = launchers.run(&args);
-        let text = err(&output);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{args:?}: {text}{}",
-            out(&output)
-        );
-        assert!(text.contains(expected), "{args:?}: {text}");
-        assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+        launchers.run(&args).refuses(2, expected);
     }
     let output = mpi.run(&[&HOSTS[..], &["-n", "2", "--dry-run", "./no-such-program"]].concat());
     assert!(
-        out(&output).ends_with(" -n 2 ./no-such-program\n"),
+        output.out().ends_with(" -n 2 ./no-such-program\n"),
         "{}",
-        err(&output)
+        output.err()
     );
     let missing = mpi.run(&[&HOSTS[..], &["-n", "2", "no-such-program"]].concat());
     assert_eq!(missing.status.code(), Some(127));

@@ -1,39 +1,18 @@
 //! Jobs of several programs: `unipgas run -n 2 ./a x : -n 3 ./b y`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-fn unipgas(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
-    command.args(args).stdin(Stdio::null());
-    for name in ["UNIPGAS_BACKEND", "UNIPGAS_SEED", "UNIPGAS_LAUNCHER"] {
-        command.env_remove(name);
-    }
-    command
-}
+mod common;
+
+use common::{Folder, RSH, Said, has, sorted, unipgas, words};
 
 fn run(args: &[&str]) -> Output {
     unipgas(&[&["run"], args].concat()).output().unwrap()
 }
 
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
-
 /// A directory with two programs, which say who they are, and launchers.
-struct Programs(PathBuf);
+struct Programs(Folder);
 
 const SAYS: &str = "#!/bin/sh
 echo \"${UNIPGAS_RANK-$PMI_RANK}/$UNIPGAS_SIZE $0 $* $GIVEN $(pwd -P)\"
@@ -52,37 +31,22 @@ PMI_RANK=0 \"$@\" && PMI_RANK=1 \"$@\"
 
 impl Programs {
     fn new(name: &str) -> Programs {
-        let path = format!("parts-{name}-{}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(path);
-        std::fs::create_dir_all(path.join("sub")).unwrap();
-        let rsh = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
-        for (file, text) in [
-            ("a", SAYS),
-            ("sub/b", SAYS),
-            ("rsh", rsh),
-            ("mpirun", MPIRUN),
-        ] {
-            std::fs::write(path.join(file), text).unwrap();
-            let mode = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(path.join(file), mode).unwrap();
-        }
-        Programs(path.canonicalize().unwrap())
+        let folder = Folder::new(&format!("parts-{name}"));
+        std::fs::create_dir_all(folder.0.join("sub")).unwrap();
+        folder.script("a", SAYS);
+        folder.script("sub/b", SAYS);
+        folder.script("rsh", RSH);
+        folder.script("mpirun", MPIRUN);
+        Programs(folder)
     }
 
     fn run(&self, args: &str) -> Output {
-        let words: Vec<&str> = args.split_whitespace().collect();
-        let mut command = unipgas(&[&["run"], &words[..]].concat());
-        command.current_dir(&self.0).output().unwrap()
+        let mut command = unipgas(&[&["run"], &words(args)[..]].concat());
+        command.current_dir(&self.0.0).output().unwrap()
     }
 
     fn text(&self) -> String {
-        self.0.display().to_string()
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path("").trim_end_matches('/').into()
     }
 }
 
@@ -96,28 +60,24 @@ fn ranks_are_counted_on_from_part_to_part() {
             "{hosts} -n 1 ./a -n 3 : -np 2 -x GIVEN=it -wdir sub ./b y : -n 1 -- ./a : z"
         ));
         assert_eq!(
-            sorted(&out(&output)),
+            sorted(&output.ok()),
             [
                 format!("0/4 ./a -n 3  {here}"),
                 format!("1/4 ./b y it {here}/sub"),
                 format!("2/4 ./b y it {here}/sub"),
                 format!("3/4 ./a : z  {here}"),
-            ],
-            "{}",
-            err(&output)
+            ]
         );
-        assert!(output.status.success());
         // What is for one part is not for another one.
         let output = programs.run(&format!(
             "{hosts} -n 2 -x GIVEN=it --wdir sub ./b : -n 2 ./a"
         ));
-        let text = out(&output);
+        let text = output.out();
         assert_eq!(text.lines().filter(|line| line.contains(" it ")).count(), 2);
         assert_eq!(text.lines().filter(|line| line.contains("/sub")).count(), 2);
     }
     let output = programs.run("-n 1 ./a : -n 1 ./a fail");
-    assert_eq!(output.status.code(), Some(7));
-    assert!(err(&output).contains("rank 1 (pid "), "{}", err(&output));
+    has(&output.ends(7), &["rank 1 (pid "]);
 }
 
 #[test]
@@ -127,13 +87,13 @@ fn other_launchers_start_them_too() {
     let hosts = format!("--hosts a.invalid,b.invalid --launcher {here}/mpirun");
     let output = programs.run(&format!("{hosts} -n 1 ./a x : -n 1 -wdir sub ./b y"));
     let expected = format!("-n 2\n0/ ./a x  {here}\n1/ ./b y  {here}/sub\n");
-    assert_eq!(out(&output), expected, "{}", err(&output));
+    assert_eq!(output.out(), expected, "{}", output.err());
     let output = programs.run(&format!("{hosts} --dry-run -n 1 ./a x : -n 1 no-such y"));
-    let line = out(&output);
+    let line = output.out();
     assert!(
         line.ends_with("unipgas each -n 1 ./a x :: -n 1 -- no-such y\n"),
         "{line}{}",
-        err(&output)
+        output.err()
     );
 }
 
@@ -144,52 +104,25 @@ fn a_spare_runs_the_program_of_its_rank() {
             "echo $UNIPGAS_RANK {word} $UNIPGAS_INCARNATION; [ $UNIPGAS_RANK = 0 ] || [ -n \"$UNIPGAS_INCARNATION\" ]"
         )
     };
-    let output = run(&[
-        "-n",
-        "1",
-        "--spares",
-        "1",
-        "sh",
-        "-c",
-        &script("a"),
-        ":",
-        "-n",
-        "1",
-        "sh",
-        "-c",
-        &script("b"),
-    ]);
-    assert_eq!(sorted(&out(&output)), ["0 a", "1 b", "1 b 1"]);
-    assert!(output.status.success(), "{}", err(&output));
+    let first = ["-n", "1", "--spares", "1", "sh", "-c", &script("a")];
+    let second = [":", "-n", "1", "sh", "-c", &script("b")];
+    let output = run(&[&first[..], &second].concat());
+    assert_eq!(sorted(&output.ok()), ["0 a", "1 b", "1 b 1"]);
 }
 
 #[test]
 fn the_list_of_jobs_shows_all_parts() {
-    let mut child = unipgas(&[
-        "run",
-        "-n",
-        "1",
-        "cat",
-        "-",
-        ":",
-        "-n",
-        "1",
-        "sh",
-        "-c",
-        "echo ready",
-    ])
-    .stdin(Stdio::piped())
-    .stdout(Stdio::piped())
-    .spawn()
-    .unwrap();
+    let mut child = unipgas(&words("run -n 1 cat - : -n 1 sh -c"))
+        .arg("echo ready")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
-    let listed = out(&unipgas(&["ps"]).output().unwrap());
-    assert!(
-        listed.contains("run -n 1 cat - : -n 1 sh -c echo ready"),
-        "{listed}"
-    );
+    let listed = unipgas(&["ps"]).output().unwrap().ok();
+    has(&listed, &["run -n 1 cat - : -n 1 sh -c echo ready"]);
     child.stdin.take().unwrap().write_all(b"end").unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -257,13 +190,7 @@ fn what_a_part_cannot_be_is_said_in_a_line() {
             "-n 2 does not fit",
         ),
     ] {
-        let args: Vec<&str> = args.split_whitespace().collect();
-        let output = run(&args);
-        let text = err(&output);
-        assert_eq!(output.status.code(), Some(status), "{args:?} {text}");
-        assert!(
-            text.contains(expected) && text.starts_with("unipgas: ") && text.lines().count() == 1,
-            "{args:?} {text}"
-        );
+        let text = run(&words(args)).refuses(status, expected);
+        assert!(text.starts_with("unipgas: "), "{args} {text}");
     }
 }

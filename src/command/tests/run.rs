@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use unipgas_launcher::topology::Topology;
 
+mod common;
+
+use common::{Said, has, sorted, terminal, words};
+
+/// Signals have their usual effects.
 fn unipgas(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
-    command.args(args).stdin(Stdio::null());
+    let mut command = common::unipgas(args);
     // SAFETY:
     // - signal() only sets dispositions, and may be called between fork and exec.
     unsafe {
@@ -22,14 +26,6 @@ fn unipgas(args: &[&str]) -> Command {
             Ok(())
         });
     }
-    for name in [
-        "UNIPGAS_BACKEND",
-        "UNIPGAS_SEED",
-        "UNIPGAS_TOFU_SHAPE",
-        "UNIPGAS_TOFU_PPN",
-    ] {
-        command.env_remove(name);
-    }
     command
 }
 
@@ -37,22 +33,8 @@ fn run(args: &[&str]) -> Output {
     unipgas(&[&["run"], args].concat()).output().unwrap()
 }
 
-fn shell(options: &[&str], script: &str) -> Output {
-    run(&[options, &["sh", "-c", script]].concat())
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<_> = text.lines().collect();
-    lines.sort_unstable();
-    lines
+fn shell(options: &str, script: &str) -> Output {
+    run(&[&words(options)[..], &["sh", "-c", script]].concat())
 }
 
 fn kill(signal: Signal, pid: u32) {
@@ -111,12 +93,11 @@ fn started(
 
 #[test]
 fn every_process_knows_its_place() {
-    let output = shell(
-        &["-n", "3", "--bind", "core"],
+    let text = shell(
+        "-n 3 --bind core",
         "echo $UNIPGAS_RANK/$UNIPGAS_SIZE $UNIPGAS_BIND ${UNIPGAS_JOB##*:}",
-    );
-    assert!(output.status.success(), "{}", err(&output));
-    let text = out(&output);
+    )
+    .ok();
     let lines = sorted(&text);
     assert_eq!(lines.len(), 3);
     for (rank, line) in lines.iter().enumerate() {
@@ -131,8 +112,7 @@ fn processes_know_the_shape_of_their_network() {
             .envs(variables.iter().copied())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", err(&output));
-        let text = out(&output);
+        let text = output.ok();
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         assert_eq!(lines.len(), size.parse::<usize>().unwrap());
         lines.dedup();
@@ -150,103 +130,70 @@ fn processes_know_the_shape_of_their_network() {
             .env(name, value)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        assert!(err(&output).contains(name), "{}", err(&output));
-        assert_eq!(err(&output).lines().count(), 1);
+        output.refuses(2, name);
     }
 }
 
 #[test]
 fn the_arguments_of_the_program_are_its_own() {
-    for options in [&["-n", "1"][..], &["-np", "1"], &["--np=1", "--"], &["-n1"]] {
-        let output = run(&[
-            options,
-            &["echo", "-n", "3", "--tag", "--help", "--", "x y"],
-        ]
-        .concat());
-        assert_eq!(
-            out(&output),
-            "3 --tag --help -- x y",
-            "{options:?} {}",
-            err(&output)
-        );
+    for options in ["-n 1", "-np 1", "--np=1 --", "-n1"] {
+        let arguments = ["echo", "-n", "3", "--tag", "--help", "--", "x y"];
+        let output = run(&[&words(options)[..], &arguments].concat());
+        assert_eq!(output.ok(), "3 --tag --help -- x y", "{options}");
     }
 }
 
 #[test]
 fn the_first_failing_status_is_returned_and_told() {
-    let output = shell(
-        &["-n", "3"],
-        "[ $UNIPGAS_RANK = 1 ] || exec sleep 60; exit 7",
-    );
-    assert_eq!(output.status.code(), Some(7));
-    let text = err(&output);
-    assert!(
-        text.starts_with("unipgas: rank 1 (pid ")
-            && text.ends_with(") exited with status 7; ending the others\n"),
-        "{text}"
-    );
-    assert_eq!(text.lines().count(), 1, "{text}");
+    let script = "[ $UNIPGAS_RANK = 1 ] || exec sleep 60; exit 7";
+    let text = shell("-n 3", script).refuses(7, ") exited with status 7; ending the others\n");
+    assert!(text.starts_with("unipgas: rank 1 (pid "), "{text}");
 }
 
 #[test]
 fn a_signal_is_named_and_becomes_128_and_its_number() {
-    let output = shell(
-        &["-n", "2"],
-        "[ $UNIPGAS_RANK = 0 ] || exec sleep 60; kill -9 $$",
-    );
-    assert_eq!(output.status.code(), Some(137));
-    assert!(
-        err(&output).contains("was killed by signal 9 (SIGKILL); ending the others"),
-        "{}",
-        err(&output)
+    let output = shell("-n 2", "[ $UNIPGAS_RANK = 0 ] || exec sleep 60; kill -9 $$");
+    has(
+        &output.ends(137),
+        &["was killed by signal 9 (SIGKILL); ending the others"],
     );
 }
 
 #[test]
 fn processes_that_ignore_the_request_to_end_are_killed() {
     let output = shell(
-        &["-n", "2"],
+        "-n 2",
         "trap '' TERM; [ $UNIPGAS_RANK = 1 ] && sleep 0.2 && exit 3; while :; do sleep 0.1; done",
     );
-    assert_eq!(output.status.code(), Some(3));
+    output.ends(3);
 }
 
 #[test]
 fn keep_going_lets_the_others_finish() {
     let output = shell(
-        &["-n", "3", "--keep-going"],
+        "-n 3 --keep-going",
         "[ $UNIPGAS_RANK = 1 ] && exit 5; sleep 0.5; echo done $UNIPGAS_RANK",
     );
-    assert_eq!(output.status.code(), Some(5));
-    assert_eq!(sorted(&out(&output)), ["done 0", "done 2"]);
-    assert!(
-        err(&output).contains("exited with status 5; the others go on"),
-        "{}",
-        err(&output)
-    );
+    output.ends(5);
+    assert_eq!(sorted(&output.out()), ["done 0", "done 2"]);
+    has(&output.err(), &["exited with status 5; the others go on"]);
 }
 
 #[test]
 fn failures_of_ranks_that_go_on_are_listed_by_kind() {
     let script = "case $UNIPGAS_RANK in 1) kill -9 $$ ;; 2 | 3 | 5) exit 7 ;; esac";
     for (option, status) in [
-        (&[][..], None),
-        (&["--status-of", "0"], Some(0)),
-        (&["--status-of=1"], Some(137)),
+        ("", None),
+        ("--status-of 0", Some(0)),
+        ("--status-of=1", Some(137)),
     ] {
-        let options = [&["-n", "6", "--keep-going"], option].concat();
-        let output = shell(&options, script);
+        let output = shell(&format!("-n 6 --keep-going {option}"), script);
         if status.is_some() {
-            assert_eq!(output.status.code(), status, "{option:?}");
+            assert_eq!(output.status.code(), status, "{option}");
         }
-        let told = err(&output);
-        let of_seven = "ranks 2, 3, 5 status 7";
-        let lists = ["rank 1 SIGKILL".to_owned(), of_seven.to_owned()];
-        assert!(
-            told.contains("4 of 6 ranks failed: ") && lists.iter().all(|list| told.contains(list)),
-            "{told}"
-        );
+        let lists = ["rank 1 SIGKILL", "ranks 2, 3, 5 status 7"];
+        has(&output.err(), &["4 of 6 ranks failed: "]);
+        has(&output.err(), &lists);
     }
 }
 
@@ -259,35 +206,23 @@ fn spares_take_the_places_of_those_that_fail() {
          until [ -e '{0}' ]; do sleep 0.01; done; [ ${{UNIPGAS_INCARNATION:-0}} -ge 2 ] || exit 5",
         mark.display()
     );
-    let output = shell(&["-n", "2", "--spares", "2"], script);
+    let output = shell("-n 2 --spares 2", script);
     let _ = std::fs::remove_file(&mark);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert_eq!(sorted(&out(&output)), ["0:", "1:", "1:1", "1:2"]);
-    assert!(
-        err(&output).contains("takes its place, spares left: 0"),
-        "{}",
-        err(&output)
-    );
+    output.ends(0);
+    assert_eq!(sorted(&output.out()), ["0:", "1:", "1:1", "1:2"]);
+    has(&output.err(), &["takes its place, spares left: 0"]);
     // One too few: a failure like any other.
-    let output = shell(&["-n", "2", "--spares=1"], script);
+    let output = shell("-n 2 --spares=1", script);
     let _ = std::fs::remove_file(&mark);
-    assert_eq!(output.status.code(), Some(5), "{}", err(&output));
-    assert_eq!(sorted(&out(&output)), ["0:", "1:", "1:1"]);
+    output.ends(5);
+    assert_eq!(sorted(&output.out()), ["0:", "1:", "1:1"]);
 }
 
 #[test]
 fn lines_come_when_they_are_written_where_there_is_a_terminal() {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let Ok(ours) = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY) else {
-        return eprintln!("left out: this machine has no terminals (/dev/ptmx)");
+    let Some((ours, its)) = terminal() else {
+        return;
     };
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let name = ptsname(&ours, Vec::new()).unwrap();
-    let its = std::fs::File::options()
-        .write(true)
-        .open(name.to_str().unwrap())
-        .unwrap();
     let script = "[ -t 1 ] && [ ! -t 2 ] && echo yes || echo no; read line";
     let mut job = unipgas(&["run", "-n", "1", "sh", "-c", script])
         .stdin(Stdio::piped())
@@ -297,9 +232,7 @@ fn lines_come_when_they_are_written_where_there_is_a_terminal() {
         .unwrap();
     let mut line = String::new();
     // It waits until this has come.
-    BufReader::new(std::fs::File::from(ours))
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(ours).read_line(&mut line).unwrap();
     drop(job.stdin.take());
     assert_eq!(line.trim_end(), "yes");
     job.wait().unwrap();
@@ -324,49 +257,41 @@ fn a_process_that_is_started_by_hand_takes_the_place_of_a_dead_one() {
     let script = "echo $UNIPGAS_RANK/$UNIPGAS_SIZE:$UNIPGAS_INCARNATION";
     for (again, status) in [(1, 6), (2, 0)] {
         let output = as_rank("1", &format!("{script}; exit {status}"));
-        assert_eq!(out(&output), format!("1/2:{again}\n"), "{}", err(&output));
+        assert_eq!(output.out(), format!("1/2:{again}\n"), "{}", output.err());
         assert_eq!(output.status.code(), Some(status));
     }
     for (rank, why) in [("0", "has not died"), ("2", "not in a job of 2")] {
         let output = as_rank(rank, "echo wrong");
-        assert_eq!(output.status.code(), Some(2), "{}", out(&output));
-        assert!(err(&output).contains(why), "{}", err(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", output.out());
+        assert!(output.err().contains(why), "{}", output.err());
     }
     job.stdin.take().unwrap().write_all(b"on\n").unwrap();
     let output = job.wait_with_output().unwrap();
-    assert_eq!(out(&output), "0 on\n");
+    assert_eq!(output.out(), "0 on\n");
     assert_eq!(
         output.status.code(),
         Some(5),
         "that of the process that failed"
     );
     let output = as_rank("1", "echo wrong");
-    assert!(
-        err(&output).contains("is no launcher of a job"),
-        "{}",
-        err(&output)
-    );
+    has(&output.err(), &["is no launcher of a job"]);
     let output = run(&["--rank", "1", "true"]);
-    assert!(
-        err(&output).contains("--rank and --job go together"),
-        "{}",
-        err(&output)
-    );
+    has(&output.err(), &["--rank and --job go together"]);
 }
 
 #[test]
 fn tag_labels_whole_lines_of_both_streams() {
     let script = "printf 'a\\nb %s' $UNIPGAS_RANK; echo oops >&2";
-    let output = shell(&["-n", "2", "--tag"], script);
+    let output = shell("-n 2 --tag", script);
     assert!(output.status.success());
     assert_eq!(
-        sorted(&out(&output)),
+        sorted(&output.out()),
         ["[0] a", "[0] b 0", "[1] a", "[1] b 1"]
     );
-    assert_eq!(sorted(&err(&output)), ["[0] oops", "[1] oops"]);
+    assert_eq!(sorted(&output.err()), ["[0] oops", "[1] oops"]);
     // Nothing of a large output is lost, and no line is torn.
-    let output = shell(&["-n", "3", "--tag"], "seq 1 20000");
-    let text = out(&output);
+    let output = shell("-n 3 --tag", "seq 1 20000");
+    let text = output.out();
     assert_eq!(text.lines().count(), 60_000);
     for rank in 0..3 {
         let label = format!("[{rank}] ");
@@ -382,9 +307,8 @@ fn tag_labels_whole_lines_of_both_streams() {
 fn statistics_of_all_ranks_are_told_at_the_end() {
     let script = r#"[ "$UNIPGAS_STATS" = 2 ] || exit 3
         echo "{\"interface\":\"gaspi\",\"rank\":$UNIPGAS_RANK,\"size\":3,\"calls\":{\"gaspi_wait\":1$UNIPGAS_RANK},\"bytes\":{},\"nanoseconds\":{}}" >>"$UNIPGAS_STATS_TO""#;
-    let output = shell(&["-n", "3", "--stats"], script);
-    assert!(output.status.success(), "{}", err(&output));
-    let told = err(&output);
+    let output = shell("-n 3 --stats", script);
+    let told = output.ends(0);
     let row: Vec<&str> = told
         .lines()
         .filter_map(|line| line.strip_prefix("gaspi_wait"))
@@ -395,22 +319,19 @@ fn statistics_of_all_ranks_are_told_at_the_end() {
         ["33", "10", "(0)", "12", "(2)", "10", "11", "12"],
         "{told}"
     );
-    let output = shell(&["-n", "2", "--stats=json"], script);
-    let ranks: Vec<String> = err(&output)
+    let output = shell("-n 2 --stats=json", script);
+    let ranks: Vec<String> = output
+        .err()
         .lines()
         .map(|line| line.split(',').nth(1).unwrap_or_default().to_owned())
         .collect();
     assert_eq!(ranks, ["\"rank\":0", "\"rank\":1"]);
     // Whoever counts nothing is told of.
-    let output = shell(&["-n", "2", "--stats"], "true");
+    let output = shell("-n 2 --stats", "true");
     assert!(output.status.success());
-    assert!(
-        err(&output).contains("2 of 2 ranks have left no statistics"),
-        "{}",
-        err(&output)
-    );
-    let output = shell(&["-n", "1"], "echo ${UNIPGAS_STATS:-nothing}");
-    assert_eq!(out(&output), "nothing\n");
+    has(&output.err(), &["2 of 2 ranks have left no statistics"]);
+    let output = shell("-n 1", "echo ${UNIPGAS_STATS:-nothing}");
+    assert_eq!(output.out(), "nothing\n");
 }
 
 #[test]
@@ -423,36 +344,29 @@ fn standard_input_goes_to_rank_0() {
     child.stdin.take().unwrap().write_all(b"x\ny\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
-    assert_eq!(out(&output), "[0] x\n[0] y\n");
+    assert_eq!(output.out(), "[0] x\n[0] y\n");
 }
 
 #[test]
 fn bad_arguments_get_one_line_and_status_2() {
     for (args, part) in [
-        (&["-n", "0", "true"][..], "1 to 65536"),
-        (&["-n", "65537", "true"], "1 to 65536"),
-        (&["-n", "-3", "true"], "1 to 65536"),
-        (&["-n", "many", "true"], "1 to 65536"),
-        (&["-n", "2"], "unipgas run -n 4 ./program"),
-        (&["true"], "unipgas run -n 4 ./program"),
-        (
-            &["-n", "2", "--backend", "pigeon", "true"],
-            "there are: shm",
-        ),
-        (&["-n", "2", "--bind", "chair", "true"], "none, core, numa"),
-        (&["-n", "2", "--seed", "x", "true"], "--seed"),
-        (&["-n", "2", "--timeout", "-1", "true"], "--timeout"),
-        (&["-n", "2", "--tagg", "true"], "'--tag'"),
-        (&["-n", "2", "--oversubscribe", "true"], "--oversubscribe"),
+        ("-n 0 true", "1 to 65536"),
+        ("-n 65537 true", "1 to 65536"),
+        ("-n -3 true", "1 to 65536"),
+        ("-n many true", "1 to 65536"),
+        ("-n 2", "unipgas run -n 4 ./program"),
+        ("true", "unipgas run -n 4 ./program"),
+        ("-n 2 --backend pigeon true", "there are: shm"),
+        ("-n 2 --bind chair true", "none, core, numa"),
+        ("-n 2 --seed x true", "--seed"),
+        ("-n 2 --timeout -1 true", "--timeout"),
+        ("-n 2 --tagg true", "'--tag'"),
+        ("-n 2 --oversubscribe true", "--oversubscribe"),
     ] {
-        let output = run(args);
-        let text = err(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?} {text}");
-        assert!(
-            text.contains(part) && text.starts_with("unipgas: ") && text.lines().count() == 1,
-            "{args:?} {text}"
-        );
-        assert_eq!(out(&output), "");
+        let output = run(&words(args));
+        let text = output.refuses(2, part);
+        assert!(text.starts_with("unipgas: "), "{args} {text}");
+        assert_eq!(output.out(), "");
     }
 }
 
@@ -469,10 +383,7 @@ fn programs_that_cannot_be_started_get_the_status_of_a_shell() {
         ("/etc/passwd", 126, "/etc/passwd is not executable"),
         ("/etc", 126, "/etc is a directory"),
     ] {
-        let output = run(&["-n", "2", program]);
-        let text = err(&output);
-        assert_eq!(output.status.code(), Some(status), "{program} {text}");
-        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+        run(&["-n", "2", program]).refuses(status, part);
     }
 }
 
@@ -510,7 +421,7 @@ fn ranks_heed_interrupts_though_the_launcher_was_told_to_ignore_them() {
     }
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(128 + libc::SIGINT));
-    assert_eq!(out(&output), "");
+    assert_eq!(output.out(), "");
 }
 
 #[test]
@@ -606,9 +517,8 @@ fn a_stopped_job_ends_with_its_keeper() {
 
 #[test]
 fn what_ranks_leave_behind_ends_with_the_job() {
-    let output = shell(&["-n", "2"], "sleep 300 >&- 2>&- & echo $!");
-    assert!(output.status.success(), "{}", err(&output));
-    let text = out(&output);
+    let output = shell("-n 2", "sleep 300 >&- 2>&- & echo $!");
+    let text = output.ok();
     assert_eq!(text.lines().count(), 2);
     assert!(text.lines().all(|pid| !exists(pid.parse().unwrap())));
 }
@@ -616,23 +526,17 @@ fn what_ranks_leave_behind_ends_with_the_job() {
 #[test]
 fn a_job_that_takes_too_long_is_ended() {
     let output = run(&["-n", "2", "--timeout", "0.3", "sleep", "60"]);
-    assert_eq!(output.status.code(), Some(124));
-    assert!(
-        err(&output).contains("did not end within 0.3 s"),
-        "{}",
-        err(&output)
-    );
+    has(&output.ends(124), &["did not end within 0.3 s"]);
 }
 
 #[test]
 fn ranks_are_bound_in_turn() {
     let cores = |bind: &str| {
         let output = shell(
-            &["-n", "2", "--tag", "--bind", bind],
+            &format!("-n 2 --tag --bind {bind}"),
             "grep Cpus_allowed_list /proc/self/status",
         );
-        assert!(output.status.success(), "{}", err(&output));
-        let text = out(&output);
+        let text = output.ok();
         sorted(&text)
             .into_iter()
             .map(|line| line.rsplit_once('\t').unwrap().1.to_owned())
@@ -649,21 +553,14 @@ fn ranks_are_bound_in_turn() {
 #[test]
 fn chaos_tells_the_seed_that_it_drew() {
     let output = shell(
-        &["-n", "2", "--backend", "chaos"],
+        "-n 2 --backend chaos",
         "echo $UNIPGAS_BACKEND $UNIPGAS_SEED; exit 1",
     );
-    let text = out(&output);
+    let text = output.out();
     let seed = text.lines().next().unwrap().strip_prefix("chaos ").unwrap();
-    assert!(
-        err(&output).contains(&format!("--seed {seed} repeats this run")),
-        "{}",
-        err(&output)
-    );
-    let output = shell(
-        &["-n", "2", "--backend", "chaos", "--seed", "42"],
-        "echo $UNIPGAS_SEED",
-    );
-    assert_eq!(out(&output), "42\n42\n");
+    has(&output.err(), &[&format!("--seed {seed} repeats this run")]);
+    let output = shell("-n 2 --backend chaos --seed 42", "echo $UNIPGAS_SEED");
+    assert_eq!(output.out(), "42\n42\n");
 }
 
 #[test]
@@ -671,78 +568,43 @@ fn many_processes_start_fast() {
     let start = Instant::now();
     assert!(run(&["-n", "48", "true"]).status.success());
     println!("48 processes: {:?}", start.elapsed());
-    let output = shell(&["-n", "1000", "--tag"], "echo $UNIPGAS_RANK");
-    assert!(output.status.success(), "{}", err(&output));
-    assert_eq!(out(&output).lines().count(), 1000);
+    let output = shell("-n 1000 --tag", "echo $UNIPGAS_RANK");
+    assert!(output.status.success(), "{}", output.err());
+    assert_eq!(output.out().lines().count(), 1000);
     println!("1048 processes: {:?}", start.elapsed());
 }
 
 #[test]
 fn variables_and_a_directory_are_given_to_the_processes() {
-    let output = run(&[
-        "-n",
-        "2",
-        "-x",
-        "GIVEN=a=b c",
-        "-x",
-        "PATH",
-        "-wdir",
-        "/",
-        "sh",
-        "-c",
-        "echo $GIVEN $PWD",
-    ]);
-    assert_eq!(out(&output), "a=b c /\n".repeat(2), "{}", err(&output));
+    let given = ["-n", "2", "-x", "GIVEN=a=b c"];
+    let rest = words("-x PATH -wdir / sh -c");
+    let output = run(&[&given, &rest[..], &["echo $GIVEN $PWD"]].concat());
+    assert_eq!(output.ok(), "a=b c /\n".repeat(2));
     for (args, part) in [
         (["-x", "NOT_IN_ANY_ENVIRONMENT"], "the environment has no"),
         (["-x", "=1"], "the name of a variable"),
         (["--wdir", "/no/such"], "/no/such: No such file"),
     ] {
-        let output = run(&[&["-n", "1"], &args[..], &["true"]].concat());
-        assert_eq!(output.status.code(), Some(2));
-        let text = err(&output);
-        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+        run(&[&["-n", "1"], &args[..], &["true"]].concat()).refuses(2, part);
     }
 }
 
 #[test]
 fn the_last_of_repeated_options_counts() {
-    let output = run(&[
-        "-n",
-        "5",
-        "-n",
-        "2",
-        "--tag",
-        "--tag",
-        "sh",
-        "-c",
-        "echo $UNIPGAS_SIZE",
-    ]);
-    assert_eq!(out(&output).lines().count(), 2, "{}", err(&output));
+    let output = shell("-n 5 -n 2 --tag --tag", "echo $UNIPGAS_SIZE");
+    assert_eq!(output.ok().lines().count(), 2);
 }
 
 #[test]
 fn bindings_are_reported() {
-    let report = |args: &[&str]| {
-        let output = run(&[args, &["--report-bindings", "true"]].concat());
-        assert!(output.status.success(), "{}", err(&output));
-        err(&output)
-    };
-    let text = report(&["-n", "1"]);
-    assert!(
-        text.contains("rank 0 on ") && text.contains(" is not bound"),
-        "{text}"
-    );
-    let text = report(&["-n", "2", "--bind", "numa"]);
-    assert!(
-        text.contains("rank 1 on ") && text.contains(" is bound to CPU"),
-        "{text}"
-    );
+    let report = |args: &str| run(&words(&format!("{args} --report-bindings true"))).ends(0);
+    has(&report("-n 1"), &["rank 0 on ", " is not bound"]);
+    let text = report("-n 2 --bind numa");
+    has(&text, &["rank 1 on ", " is bound to CPU"]);
     assert!(!text.contains("share"), "{text}");
     // No machine has so many cores.
     let output = run(&["-n", "300", "--bind", "core", "true"]);
-    assert!(output.status.success(), "{}", err(&output));
-    let text = err(&output);
+    let text = output.ends(0);
     assert!(
         text.contains("300 ranks share ") && text.lines().count() == 1,
         "{text}"
@@ -753,7 +615,7 @@ fn bindings_are_reported() {
 fn what_there_is_not_is_suggested() {
     let said = |args: &[&str]| {
         let output = unipgas(args).output().unwrap();
-        (output.status.code(), out(&output), err(&output))
+        (output.status.code(), output.out(), output.err())
     };
     let (status, _, text) = said(&["confrom", "--list"]);
     assert_eq!(status, Some(2));
@@ -779,8 +641,7 @@ fn output_goes_to_files() {
         let output = run(&[
             "-n", "2", "--output", &to, "--spares", "1", "sh", "-c", script,
         ]);
-        assert!(output.status.success(), "{}", err(&output));
-        assert_eq!(out(&output), "");
+        assert_eq!(output.ok(), "");
         assert_eq!(
             (text(0, "out"), text(0, "err")),
             ("out 0\n".into(), "err 0\n".into())
@@ -788,8 +649,7 @@ fn output_goes_to_files() {
         assert_eq!(text(1, "out"), "out 1\n".repeat(2));
     }
     let output = run(&["-n", "2", "--output", "/proc/none", "true"]);
-    assert_eq!(output.status.code(), Some(2));
-    let text = err(&output);
+    let text = output.ends(2);
     assert!(
         text.contains("cannot write") && text.lines().count() == 1,
         "{text}"

@@ -9,13 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use unipgas::core::variables;
 use unipgas_launcher::find_program;
 
 use crate::run::{Bind, KeepGoing};
-use crate::{fail, shown};
+use crate::{Ended, fail, failed, shown};
 pub(crate) use ask::{Asked, Asking};
 pub(crate) use launcher::HostLauncher;
 use launcher::{InstalledPrograms, LaunchPlan, LauncherKind};
@@ -104,7 +104,7 @@ impl HostOptions {
     }
 
     /// Says that the job is started without another launcher, where only that is asked; else none.
-    pub fn show_stay(&self, processes: u32) -> Option<ExitCode> {
+    pub fn show_stay(&self, processes: u32) -> Option<Ended> {
         let text = format!("this host only: {processes} processes, by no other launcher\n");
         self.dry_run.then(|| shown(&text))
     }
@@ -170,11 +170,8 @@ impl HostOptions {
         launcher: &HostLauncher,
         shares: &[HostShare],
         program: &ProgramSpec<'_>,
-    ) -> ExitCode {
-        let words = match self.command(launcher, shares, program) {
-            Ok(words) => words,
-            Err(why) => return fail(2, &why),
-        };
+    ) -> Ended {
+        let words = self.command(launcher, shares, program).map_err(failed(2))?;
         if self.dry_run {
             return shown(&line(program, launcher, &words));
         }
@@ -187,7 +184,7 @@ impl HostOptions {
         let why = command.exec();
         fail(
             1,
-            &format!("cannot start {}: {why}", launcher.path.display()),
+            format!("cannot start {}: {why}", launcher.path.display()),
         )
     }
 

@@ -14,10 +14,9 @@ use unipgas_launcher::{
 };
 
 use super::list::HostShare;
-use crate::fail;
 use crate::records::{Records, pieces};
 use crate::run::ReportOptions;
-use crate::{stats, trace};
+use crate::{Ended, Failed, failed, stats, trace};
 
 /// What a launcher of a host has to be told to start the ranks there.
 #[derive(Debug, Serialize, Deserialize)]
@@ -179,11 +178,9 @@ pub fn run(
     places: &[NodePlacement],
     path: &Path,
     wishes: ReportOptions,
-) -> ExitCode {
-    let directory = match std::env::current_dir() {
-        Ok(directory) => directory,
-        Err(error) => return fail(2, &format!("cannot tell the directory: {error}")),
-    };
+) -> Ended {
+    let directory = std::env::current_dir()
+        .map_err(|error| Failed(2, format!("cannot tell the directory: {error}")))?;
     let plan = Plan {
         size: launch.size,
         directory,
@@ -199,13 +196,9 @@ pub fn run(
         stats: wishes.stats.is_some(),
         trace: wishes.trace.is_some(),
     };
-    let plan = match serde_json::to_vec(&plan) {
-        Ok(plan) => plan,
-        Err(error) => return fail(2, &format!("this job cannot be told to others: {error}")),
-    };
-    if let Err(why) = wishes.begin() {
-        return fail(2, &why);
-    }
+    let plan = serde_json::to_vec(&plan)
+        .map_err(|error| Failed(2, format!("this job cannot be told to others: {error}")))?;
+    wishes.begin().map_err(failed(2))?;
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
         let (mut records, mut timeline) = (String::new(), String::new());
@@ -229,14 +222,11 @@ pub fn run(
             }
         }
     });
-    match kept {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => fail(1, &error.to_string()),
-    }
+    kept.map(ExitCode::from).map_err(failed(1))
 }
 
 /// `unipgas part`: the launcher of one host, whose standard input and output lead to the launcher of the whole.
-pub fn part() -> ExitCode {
+pub fn part() -> Ended {
     // The terminal's signals are for the launcher of the whole, which tells all hosts.
     let _ = rustix::process::setpgid(None, None);
     let kept = keep(|keeper| {
@@ -248,10 +238,7 @@ pub fn part() -> ExitCode {
         })
     });
     unipgas::core::rendezvous::sweep();
-    match kept {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => fail(1, &error.to_string()),
-    }
+    kept.map(ExitCode::from).map_err(failed(1))
 }
 
 fn begin() -> Result<(NodeRanks, Plan), Error> {

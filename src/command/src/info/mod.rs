@@ -5,8 +5,6 @@ mod limits;
 mod reach;
 mod trial;
 
-use std::process::ExitCode;
-
 use serde_json::{Map, Value, json};
 use unipgas::core::inbox::InboxLayout;
 use unipgas::core::variables::{self, Variable};
@@ -20,7 +18,7 @@ use self::features::features;
 use self::limits::{Limit, limits};
 use self::reach::Reach;
 use self::trial::{ReachMethod, TrialResult, Trials};
-use crate::{fail, shown};
+use crate::{Ended, fail, failed, shown};
 
 /// Shows the machine, the backends and why each is or is not usable, the limits and the environment of a job.
 #[derive(clap::Args)]
@@ -61,7 +59,7 @@ struct Info {
     inbox: usize,
 }
 
-pub fn run(args: &Args) -> ExitCode {
+pub fn run(args: &Args) -> Ended {
     if args.measure {
         return measure();
     }
@@ -71,19 +69,10 @@ pub fn run(args: &Args) -> ExitCode {
     if args.trials {
         return trial::tell_all();
     }
-    let topology = match Topology::load() {
-        Ok(topology) => topology,
-        Err(error) => return fail(1, &error.to_string()),
-    };
+    let topology = Topology::load().map_err(failed(1))?;
     variables::tell_of_unknown();
-    let wishes = match UtofuSettings::from_env() {
-        Ok(wishes) => wishes,
-        Err(why) => return fail(1, &why),
-    };
-    let of_ircce = match ircce::launch::LaunchSettings::from_env() {
-        Ok(wishes) => wishes,
-        Err(why) => return fail(1, &why),
-    };
+    let wishes = UtofuSettings::from_env().map_err(failed(1))?;
+    let of_ircce = ircce::launch::LaunchSettings::from_env().map_err(failed(1))?;
     let info = Info {
         topology,
         reach: Reach::look(),
@@ -284,7 +273,7 @@ fn measure_vcq() -> Option<u64> {
 }
 
 /// In the job of one: prints the bytes that joining it added to this process, and those that a VCQ adds.
-fn measure() -> ExitCode {
+fn measure() -> Ended {
     let before = resident();
     let joined = gaspi::process::Initialising::begin(&gaspi::Config::default())
         .and_then(|mut joining| joining.advance(u64::MAX));
@@ -297,6 +286,6 @@ fn measure() -> ExitCode {
     let told = shown(&format!("{} {vcq}\n", after.saturating_sub(before)));
     match process.term(u64::MAX) {
         Ok(()) => told,
-        Err((_, status)) => fail(1, &format!("cannot leave the job: {status:?}")),
+        Err((_, status)) => fail(1, format!("cannot leave the job: {status:?}")),
     }
 }

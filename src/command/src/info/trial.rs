@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use unipgas::core::job::Job;
 use unipgas::core::registry::{self, Opening, open_from_env};
 use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
-use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights, print};
+use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights};
 use unipgas_launcher::{JobOutcome, Launch, Output};
 
-use crate::fail;
+use crate::{Ended, failed, shown};
 
 /// An ordinary user that every system has, and who owns nothing.
 const NOBODY: u32 = 65534;
@@ -130,12 +130,9 @@ pub fn as_nobody() -> Option<std::result::Result<Trials, String>> {
 }
 
 /// In a process that was started for [`as_nobody`].
-pub fn tell_all() -> ExitCode {
+pub fn tell_all() -> Ended {
     let text = serde_json::to_string(&all()).unwrap_or_default();
-    match print(&text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(1, &error.to_string()),
-    }
+    shown(&text)
 }
 
 /// Two processes on a backend.
@@ -174,16 +171,10 @@ pub fn of_this_program(
 }
 
 /// One of the two.
-pub fn rank() -> ExitCode {
-    let found = match meet() {
-        Ok(found) => found,
-        Err(error) => return fail(1, &error.to_string()),
-    };
+pub fn rank() -> Ended {
+    let found = meet().map_err(failed(1))?;
     let text = serde_json::to_string(&found).unwrap_or_default();
-    match print(&text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(1, &error.to_string()),
-    }
+    shown(&text)
 }
 
 /// Memory of this program's own, page by page, and its registration.

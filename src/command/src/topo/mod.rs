@@ -7,13 +7,12 @@ mod svg;
 mod text;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use unipgas_tofud::predict::predict;
 use unipgas_tofud::sim::{Fidelity, MOST_MEMBERS};
 use unipgas_tofud::{Error, Figures, JobLayout, PathRule, RankOrder, TorusShape, TrafficPattern};
 
-use crate::{fail, shown};
+use crate::{Ended, Failed, shown};
 
 /// Draws a job on the network of A64FX machines, TofuD, and predicts from published figures what a pattern of puts takes there
 #[derive(clap::Args)]
@@ -75,11 +74,9 @@ const NO_JOB: &str = "say which job: --shape 4x2x3x2x3x2, --nodes 24 or -n 96";
 /// Of how many nodes the jobs are whose collectives are simulated where none is named.
 const SIZES: [u32; 9] = [2, 12, 48, 192, 768, 3072, 12_288, 49_152, 158_976];
 
-pub fn run(args: &Args) -> ExitCode {
-    match told(args) {
-        Ok(text) => shown(&text),
-        Err(error) => fail(2, &error.0),
-    }
+pub fn run(args: &Args) -> Ended {
+    let text = told(args).map_err(|error| Failed(2, error.0))?;
+    shown(&text)
 }
 
 fn told(args: &Args) -> Result<String, Error> {
