@@ -63,7 +63,7 @@ pub(super) fn open_sized(
     Ok(eq)
 }
 
-pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+pub(crate) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
     open_sized(job, 0, wait_obj, null_mut())
 }
 

@@ -74,7 +74,12 @@ fn five<T>() -> *const T {
 }
 
 /// Posts access `nth`. `r` has room for its result.
-fn attempt(nth: usize, ep: *mut fid_ep, (to, at, key): (u64, u64, u64), r: *mut c_void) -> isize {
+pub(crate) fn attempt(
+    nth: usize,
+    ep: *mut fid_ep,
+    (to, at, key): (u64, u64, u64),
+    r: *mut c_void,
+) -> isize {
     match nth {
         0 => call!(rma ep, write(five(), 8, null_mut(), to, at, key, cx(1))),
         1 => call!(rma ep, inject(five(), 8, to, at, key)),
@@ -96,10 +101,10 @@ fn attempt(nth: usize, ep: *mut fid_ep, (to, at, key): (u64, u64, u64), r: *mut 
 }
 
 /// Name, effect on a value, and two flags: the access returns the value before; the access writes.
-type Row = (&'static str, fn(u64) -> u64, bool, bool);
+pub(crate) type Row = (&'static str, fn(u64) -> u64, bool, bool);
 
 /// The accesses of [`attempt`].
-const ACCESSES: [Row; 10] = [
+pub(crate) const ACCESSES: [Row; 10] = [
     ("fi_write", |_| VALUE, false, true),
     ("fi_inject_write", |_| VALUE, false, true),
     ("fi_writedata", |_| VALUE, false, true),
@@ -112,7 +117,7 @@ const ACCESSES: [Row; 10] = [
     ("a long fi_write", |_| VALUE, false, true),
 ];
 /// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
-const INJECTED: usize = 1;
+pub(crate) const INJECTED: usize = 1;
 const WITH_DATA: usize = 2;
 
 fn place(nth: usize) -> usize {

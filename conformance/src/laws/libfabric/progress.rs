@@ -183,7 +183,7 @@ fn events(job: &Job<'_>) -> Verdict {
 }
 
 /// A job that threads share.
-struct Shared<'a>(&'a Job<'a>);
+pub(super) struct Shared<'a>(pub(super) &'a Job<'a>);
 
 // SAFETY:
 // - the endpoint and its queue are opened with FI_THREAD_SAFE.
