@@ -139,7 +139,7 @@ gaspi_return_t gaspi_segment_use (gaspi_segment_id_t segment_id, gaspi_pointer_t
 
 /**
  * Deletes a segment of this process; peers cannot access it any more. Calls of other threads end with an error if they wait for a
- * notification in it or for a message, or send from it. §7.3.1. Errors: INV_SEG.
+ * notification in it or for a message, or send from it. A call that creates it meanwhile gives INV_SEG when all members have called. §7.3.1. Errors: INV_SEG.
  */
 gaspi_return_t gaspi_segment_delete (gaspi_segment_id_t segment_id);
 

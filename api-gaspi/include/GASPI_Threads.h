@@ -17,7 +17,10 @@ gaspi_return_t gaspi_threads_init_user (const unsigned int use_nr_of_threads);
 /** As gaspi_threads_init_user(), with the number of gaspi_threads_get_num_cores(), which is stored in *num. */
 gaspi_return_t gaspi_threads_init (gaspi_int *const num);
 
-/** Ends the use of the threads. Then gaspi_threads_init_user() may set another number. */
+/**
+ * Ends the use of the threads. Then gaspi_threads_init_user() may set another number. Threads that wait for other threads return: from gaspi_threads_sync_all()
+ * with GASPI_ERROR.
+ */
 gaspi_return_t gaspi_threads_term (void);
 
 /** Runs function (arg) in a new thread. GASPI_ERROR: no gaspi_threads_init_user() before, or the system starts no further thread. */

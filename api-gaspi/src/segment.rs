@@ -209,7 +209,7 @@ impl GaspiProcess {
     }
 
     /// Allocates a segment on each member of `group`, for use by all members (§7.2.3). Errors: [`Status::Timeout`]: call again; after another
-    /// error the segment does not exist.
+    /// error the segment does not exist; [`Status::ErrInvSeg`]: the name is in use, or another thread has deleted the segment meanwhile.
     pub fn segment_create(&self, id: u8, size: u64, group: u8, timeout: u64) -> Result<()> {
         self.make_together(id, size, &Source::Library, group, deadline(timeout))
     }
@@ -255,9 +255,11 @@ impl GaspiProcess {
         }
         match self.barrier_until(group, deadline) {
             Ok(()) => {
-                if let Some(segment) = self.segment_any(id, &self.call()) {
-                    self.mark_ready(id, segment);
-                }
+                // Another thread may have deleted it, or deletes it now.
+                let _changing = self.segment_changes.lock();
+                let call = self.call();
+                let segment = self.segment_any(id, &call).ok_or(Status::ErrInvSeg)?;
+                self.mark_ready(id, segment);
                 Ok(())
             }
             Err(Status::Timeout) => Err(Status::Timeout),

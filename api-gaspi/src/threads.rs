@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::environment::process;
 use crate::process::deadline;
@@ -19,8 +19,19 @@ struct Pool {
     serial: u64,
     size: u32,
     registered: AtomicU32,
-    barrier: Barrier,
+    /// Whether [`term`] has ended it.
+    is_over: AtomicBool,
+    gathering: Mutex<Gathering>,
+    gathered: Condvar,
     meeting: Mutex<Meeting>,
+}
+
+/// A synchronization of the threads of this process.
+struct Gathering {
+    /// Number of earlier ones.
+    number: u64,
+    /// Number of threads that have arrived.
+    come: u32,
 }
 
 /// A synchronization of all threads of all processes.
@@ -69,7 +80,9 @@ pub fn init(size: u32) -> Result<()> {
         serial: POOLS.fetch_add(1, Ordering::Relaxed),
         size,
         registered: AtomicU32::new(0),
-        barrier: Barrier::new(size as usize),
+        is_over: AtomicBool::new(false),
+        gathering: Mutex::new(Gathering { number: 0, come: 0 }),
+        gathered: Condvar::new(),
         meeting: Mutex::new(Meeting {
             number: 0,
             come: 0,
@@ -80,9 +93,18 @@ pub fn init(size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Ends the pool. The threads do not synchronize again.
+/// Ends the pool. Threads that wait in [`sync`] or [`sync_all`] return with an error.
 pub fn term() {
-    *POOL.lock() = None;
+    let Some(pool) = POOL.lock().take() else {
+        return;
+    };
+    pool.is_over.store(true, Ordering::Release);
+    // With the lock: no thread is between its look and its sleep.
+    drop(pool.gathering.lock());
+    pool.gathered.notify_all();
+    if let Ok(process) = process() {
+        process.world().engine().ring();
+    }
 }
 
 /// Gives the calling thread the next number. Errors: [`Status::Error`]: all threads are registered, or [`init`] has not been called.
@@ -148,15 +170,31 @@ pub unsafe fn run(function: Function, arg: *mut c_void) -> Result<()> {
     }
 }
 
-/// Waits until all threads of the pool have called it. Errors: [`Status::Error`]: the thread is not registered.
+/// Waits until all threads of the pool have called it. Errors: [`Status::Error`]: the thread is not registered, or [`term`] has ended the pool.
 pub fn sync() -> Result<()> {
-    registered()?.0.barrier.wait();
+    let (pool, _) = registered()?;
+    let mut gathering = pool.gathering.lock();
+    let number = gathering.number;
+    gathering.come += 1;
+    if gathering.come == pool.size {
+        *gathering = Gathering {
+            number: number + 1,
+            come: 0,
+        };
+        pool.gathered.notify_all();
+    }
+    while gathering.number == number {
+        if pool.is_over.load(Ordering::Acquire) {
+            return Err(Status::Error);
+        }
+        pool.gathered.wait(&mut gathering);
+    }
     Ok(())
 }
 
 /// Synchronizes all threads of all processes of the group. After all threads of a process have arrived, one of them enters the barrier of the
-/// group. Errors: as [`GaspiProcess::barrier`](crate::GaspiProcess::barrier), for all threads; [`Status::Timeout`]: the thread has arrived, and calls
-/// again.
+/// group. Errors: as [`GaspiProcess::barrier`](crate::GaspiProcess::barrier), for all threads; [`Status::Error`]: [`term`] has ended the pool;
+/// [`Status::Timeout`]: the thread has arrived, and calls again.
 pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
     let (pool, _) = registered()?;
     let process = process()?;
@@ -202,6 +240,9 @@ impl Pool {
         if meeting.number != number {
             // The next meeting cannot end before this thread has arrived at it, so `last` belongs to meeting `number`.
             return Some(Next::Over(meeting.last));
+        }
+        if self.is_over.load(Ordering::Acquire) {
+            return Some(Next::Over(Err(Status::Error)));
         }
         let enters = meeting.come == self.size && !meeting.entered;
         meeting.entered |= enters;

@@ -1,14 +1,20 @@
 //! Ends of processes in calls of libfabric.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Way, each_call, end_in};
 use crate::laws::libfabric::job::{Job, opened};
 use crate::laws::libfabric::kit::*;
-use crate::laws::libfabric::station::Plan;
+use crate::laws::libfabric::pages::{ACCESSES, INJECTED, SOURCE};
+use crate::laws::libfabric::station::{Plan, close};
+use crate::laws::libfabric::words::Words;
+use crate::laws::libfabric::{event, poll, wait_set};
 
 laws! {
-    beside: "exit.beside", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic] + bare,
+    beside: "exit.beside", "fi_domain(3): threading", 1,
+        [cq_sread, cntr_wait, eq_sread, wait, poll, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic, inject, senddata, tinject,
+         tsend, trecv, cq_read, mr_reg] + bare,
         "a process ends by exit while another thread of it waits in a call, or calls without a pause";
     handler: "exit.handler", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic] + bare,
         "a process ends by exit in a handler of a signal that has interrupted a call";
@@ -23,7 +29,8 @@ fn beside(ctx: &Ctx) -> Verdict {
 }
 
 fn handler(ctx: &Ctx) -> Verdict {
-    each_call(ctx, JOB, Way::Handler, CALLS.len() as u64)
+    // Without the last call, which allocates: an exit that interrupts malloc waits for its lock (signal-safety(7)).
+    each_call(ctx, JOB, Way::Handler, CALLS.len() as u64 - 1)
 }
 
 fn at_once(ctx: &Ctx) -> Verdict {
@@ -53,7 +60,14 @@ fn take(job: &Job<'_>) {
     while job.rx.read().0 > 0 {}
 }
 
-const CALLS: [fn(); 6] = [
+/// The other objects that the calls use: an event queue, a wait set, a poll set.
+static OBJECTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+fn object<T>(nth: usize) -> *mut T {
+    OBJECTS[nth].load(Ordering::Relaxed) as *mut T
+}
+
+const CALLS: [fn(); 12] = [
     || {
         with_job(|job| {
             let mut entry = blank();
@@ -97,11 +111,63 @@ const CALLS: [fn(); 6] = [
             while job.tx.read().0 == AGAIN {}
         });
     },
+    || {
+        let (events, mut kind, mut room) = (object::<fid_eq>(0), 0, [0u64; 16]);
+        call!(obj events, sread(&mut kind, room.as_mut_ptr().cast(), 64, -1, 0));
+    },
+    || {
+        let set = object::<fid_wait>(1);
+        call!(obj set, wait(-1));
+    },
+    || {
+        let (set, mut found) = (object::<fid_poll>(2), [null_mut::<c_void>(); 4]);
+        call!(obj set, poll(found.as_mut_ptr(), 4));
+    },
+    || {
+        with_job(|job| {
+            let place = job.place(1, 256);
+            let mut result = 0u64;
+            for (nth, (_, post, ..)) in ACCESSES.iter().enumerate() {
+                let words = Words::new(job.ep, place).from(SOURCE.as_ptr());
+                let words = words.into(&raw mut result).told(1);
+                while post(&words) == AGAIN {
+                    take(job);
+                }
+                // The result lies in this frame: the frame must outlive the operation.
+                while nth != INJECTED && job.tx.read().0 == AGAIN {}
+            }
+        });
+    },
+    || {
+        with_job(|job| {
+            let (address, from) = (job.peer(1).address, job.memory.base.cast());
+            call!(msg job.ep, inject(from, 64, address));
+            call!(msg job.ep, senddata(from, 64, null_mut(), 6, address, null_mut()));
+            call!(tagged job.ep, inject(from, 64, address, 7));
+            take(job);
+        });
+    },
+    // Last: it allocates.
+    || {
+        with_job(|job| {
+            let registered = job.station.register(job.memory, 91);
+            let _ = registered.and_then(|registered| close(registered.mr));
+        });
+    },
 ];
 
 pub(super) fn ends(ctx: &Ctx) -> Verdict {
     let plan = Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]);
     let ctx: &'static Ctx = Box::leak(Box::new(ctx.clone()));
-    OPENED.get_or_init(|| Opened(opened(ctx, &plan, 4096).expect("an endpoint of a law")));
-    end_in(ctx, &CALLS)
+    let job = opened(ctx, &plan, 8192)?;
+    let objects = [
+        event::open(&job, FI_WAIT_UNSPEC)?.addr(),
+        wait_set::open(&job)?.addr(),
+        poll::open(&job)?.addr(),
+    ];
+    for (place, object) in OBJECTS.iter().zip(objects) {
+        place.store(object, Ordering::Relaxed);
+    }
+    OPENED.get_or_init(|| Opened(job));
+    end_in(ctx, CALLS.len(), |nth| CALLS[nth]())
 }

@@ -95,8 +95,9 @@ extern "C" fn handler(_: libc::c_int) {
     }
 }
 
-/// Rank 0 ends during `calls[nth]`, which it repeats until then. Rank 1 ends afterwards. Both ranks have done the setup that the calls need.
-fn end_in(ctx: &Ctx, calls: &'static [fn()]) -> Verdict {
+/// Rank 0 ends during the call of a number below `calls`, which it repeats until then. Rank 1 ends afterwards. Both ranks have done the setup that the
+/// calls need.
+fn end_in(ctx: &Ctx, calls: usize, call: fn(usize)) -> Verdict {
     ctx.tell(&std::process::id().to_ne_bytes());
     ctx.sync();
     if ctx.rank != 0 {
@@ -110,13 +111,13 @@ fn end_in(ctx: &Ctx, calls: &'static [fn()]) -> Verdict {
         })?;
         returns();
     }
-    let call = calls[(ctx.seed / WAYS.len() as u64) as usize % calls.len()];
+    let nth = (ctx.seed / WAYS.len() as u64) as usize % calls;
     let way = WAYS[ctx.seed as usize % WAYS.len()];
     let delay = u64::from(std::process::id()) % 20;
     if way == Way::Beside {
         std::thread::spawn(move || {
             loop {
-                call();
+                call(nth);
             }
         });
         pause(delay);
@@ -137,6 +138,6 @@ fn end_in(ctx: &Ctx, calls: &'static [fn()]) -> Verdict {
         unsafe { libc::pthread_kill(caller, libc::SIGUSR1) }
     });
     loop {
-        call();
+        call(nth);
     }
 }

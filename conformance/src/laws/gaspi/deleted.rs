@@ -3,42 +3,24 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::in_progress::{CALLS, CREATED, Needs, WAITS, Wait};
 use super::kit::*;
 
 laws! {
     waiting: "deleted.waiting", "§7.3.1, §6.4.1, §3.10", 2,
-        [gaspi_segment_delete, gaspi_group_delete, gaspi_notify_waitsome, gaspi_passive_receive, gaspi_passive_send, gaspi_barrier, gaspi_allreduce, gaspi_group_commit],
+        [gaspi_segment_delete, gaspi_group_delete, gaspi_notify_waitsome, gaspi_passive_receive, gaspi_passive_send, gaspi_barrier, gaspi_allreduce,
+         gaspi_allreduce_user, gaspi_group_commit, gaspi_segment_create, gaspi_segment_use, gaspi_threads_sync_all],
         "a call that waits ends with an error when another thread deletes its segment or group, or the deletion is refused and the call goes on";
     busy: "deleted.busy", "§7.3.1, §8.5.2, §5.4.2", 2,
-        [gaspi_segment_delete, gaspi_queue_delete, gaspi_disconnect, gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_atomic_fetch_add, gaspi_wait, gaspi_notify_waitsome, gaspi_notify_reset],
+        [gaspi_segment_delete, gaspi_queue_delete, gaspi_disconnect, gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_read_notify,
+         gaspi_write_list, gaspi_read_list, gaspi_write_list_notify, gaspi_read_list_notify, gaspi_operation_submit, gaspi_request_wait,
+         gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_wait, gaspi_notify_waitsome, gaspi_notify_reset, gaspi_segment_ptr,
+         gaspi_queue_purge, gaspi_connect, gaspi_segment_register, gaspi_queue_create, gaspi_segment_alloc],
         "segments, queues and connections end and come again while other threads use them: each call ends well, with a timeout or an error";
     disconnected: "deleted.disconnected", "§5.4.2, §9.2.1, §11.2.1", 2,
-        [gaspi_disconnect, gaspi_connect, gaspi_passive_send, gaspi_barrier, gaspi_allreduce],
+        [gaspi_disconnect, gaspi_connect, gaspi_passive_send, gaspi_barrier, gaspi_allreduce, gaspi_allreduce_user, gaspi_threads_sync_all],
         "a call that waits for a rank goes on when another thread disconnects from it and connects again";
 }
-
-type Call = fn(u8) -> i32;
-
-/// Calls that use segment 1 and do not end by themselves.
-const OF_SEGMENTS: [(&str, Call); 4] = [
-    ("gaspi_notify_waitsome of one", |_| waitsome(1, 0, 1, BLOCK)),
-    ("gaspi_notify_waitsome of many", |_| {
-        waitsome(1, 0, 1000, BLOCK)
-    }),
-    ("gaspi_passive_receive", |_| received(1, 64, 8, BLOCK)),
-    ("gaspi_passive_send", |_| {
-        c!(gaspi_passive_send(1, 0, 1, 8, BLOCK))
-    }),
-];
-
-/// Calls that wait for the other member of a group.
-const OF_GROUPS: [(&str, Call); 3] = [
-    ("gaspi_barrier", |group| c!(gaspi_barrier(group, BLOCK))),
-    ("gaspi_allreduce", |group| summed(group, BLOCK)),
-    ("gaspi_group_commit", |group| {
-        c!(gaspi_group_commit(group, BLOCK))
-    }),
-];
 
 /// Runs `end` and `then` while another thread is in `call`. Gives the codes of `end` and `call`.
 fn beside(
@@ -67,57 +49,76 @@ fn beside(
 
 fn waiting(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
-    for (name, call) in OF_SEGMENTS {
-        if ctx.rank == 0 {
+    if ctx.rank == 0 {
+        for (name, _, call) in WAITS
+            .iter()
+            .filter(|(_, needs, _)| *needs == Needs::Segment)
+        {
             ok!(gaspi_segment_alloc(1, 4096, 0));
             let delete = || c!(gaspi_segment_delete(1));
-            let (ended, waited) = beside(ctx, name, || call(0), delete, |_| Ok(()))?;
+            let (ended, waited) = beside(ctx, name, || call(1, ALL), delete, |_| Ok(()))?;
             ensure_eq!(ended, SUCCESS, "gaspi_segment_delete beside {name}");
             must_fail(waited, name)?;
         }
     }
-    for (name, call) in OF_GROUPS {
-        let group = uncommitted([0, 1])?;
-        if name != "gaspi_group_commit" {
-            ok!(gaspi_group_commit(group, LONG));
-        }
-        if ctx.rank == 0 {
-            let delete = || c!(gaspi_group_delete(group));
-            // The notification's value: 2 if the other member must join, else 1.
-            let then = |ended: i32| {
-                ctx.sync();
-                let value = 1 + u32::from(ended != SUCCESS);
-                ok!(gaspi_notify(0, 1, 0, value, 0, LONG));
-                flush(0)
-            };
-            let (ended, waited) = beside(ctx, name, || call(group), delete, then)?;
-            match ended {
-                SUCCESS => must_fail(waited, name)?,
-                _ => {
-                    ensure_eq!(waited, SUCCESS, "{name}, whose group is not deleted");
-                    ok!(gaspi_group_delete(group));
-                }
+    for (name, _, call) in WAITS.iter().filter(|(_, needs, _)| *needs == Needs::Group) {
+        let creates = name.starts_with("gaspi_segment");
+        for of_segment in [false, true].into_iter().take(1 + usize::from(creates)) {
+            group_or_segment(ctx, name, *call, of_segment)?;
+            if creates {
+                // The deletion or an error may have ended it.
+                let _ = c!(gaspi_segment_delete(CREATED));
             }
-        } else {
-            ctx.sync();
-            if notified(0, 0)? == 2 {
-                ensure_eq!(call(group), SUCCESS, "{name} of the other member");
-            }
-            ok!(gaspi_group_delete(group));
+            barrier()?;
         }
-        barrier()?;
+    }
+    Ok(())
+}
+
+/// Deletes the group of a call in progress, or the segment that the call creates.
+fn group_or_segment(ctx: &Ctx, name: &str, call: Wait, of_segment: bool) -> Verdict {
+    let group = uncommitted([0, 1])?;
+    if name != "gaspi_group_commit" {
+        ok!(gaspi_group_commit(group, LONG));
+    }
+    if ctx.rank != 0 {
+        ctx.sync();
+        if notified(0, 0)? == 2 {
+            ensure_eq!(call(1, group), SUCCESS, "{name} of the other member");
+        }
+        return done!(gaspi_group_delete(group));
+    }
+    let delete = || match of_segment {
+        true => c!(gaspi_segment_delete(CREATED)),
+        false => c!(gaspi_group_delete(group)),
+    };
+    // The notification's value: 2 if the other member must join, else 1. A creation goes on to its end.
+    let then = |ended: i32| {
+        ctx.sync();
+        let value = 1 + u32::from(ended != SUCCESS || of_segment);
+        ok!(gaspi_notify(0, 1, 0, value, 0, LONG));
+        flush(0)
+    };
+    let (ended, waited) = beside(ctx, name, || call(1, group), delete, then)?;
+    match ended {
+        SUCCESS => must_fail(waited, name)?,
+        _ => ensure_eq!(waited, SUCCESS, "{name}, whose object is not deleted"),
+    }
+    if of_segment || ended != SUCCESS {
+        ok!(gaspi_group_delete(group));
     }
     Ok(())
 }
 
 fn disconnected(ctx: &Ctx) -> Verdict {
     segment(1, 4096)?;
-    let group_calls = OF_GROUPS.map(|(name, call)| (name, call, call));
-    let sends: (_, Call, Call) = (OF_SEGMENTS[3].0, OF_SEGMENTS[3].1, |_| {
-        received(1, 64, 8, BLOCK)
-    });
-    // Without the commit: it needs another group.
-    for (name, call, answer) in [sends, group_calls[0], group_calls[1]] {
+    for (name, needs, call) in WAITS {
+        let sends = name == "gaspi_passive_send";
+        // The commit and the creations need another group or segment for each round.
+        let repeats = !name.contains("commit") && !name.starts_with("gaspi_segment");
+        if !sends && !(needs == Needs::Group && repeats) {
+            continue;
+        }
         if ctx.rank == 0 {
             let apart = || {
                 let both = || match c!(gaspi_disconnect(1, LONG)) {
@@ -131,43 +132,27 @@ fn disconnected(ctx: &Ctx) -> Verdict {
                 ctx.sync();
                 Ok(())
             };
-            let codes = beside(ctx, name, || call(ALL), end, then)?;
+            let codes = beside(ctx, name, || call(1, ALL), end, then)?;
             ensure_eq!(codes, (SUCCESS, SUCCESS), "gaspi_connect, and {name}");
         } else {
             ctx.sync();
-            ensure_eq!(answer(ALL), SUCCESS, "{name} of the other rank");
+            let code = match sends {
+                true => received(1, 64, 8, BLOCK),
+                false => call(1, ALL),
+            };
+            ensure_eq!(code, SUCCESS, "{name} of the other rank");
         }
         barrier()?;
     }
     Ok(())
 }
 
-/// The queue of [`CALLS`]. It is deleted and created again.
+/// The queue of the calls. It is deleted and created again.
 static QUEUE: AtomicU32 = AtomicU32::new(0);
 
 fn queue() -> u8 {
     QUEUE.load(Ordering::Relaxed) as u8
 }
-
-/// Calls that end by themselves. They use segment 1 at both ends and [`queue`].
-const CALLS: [fn() -> i32; 7] = [
-    || c!(gaspi_write(1, 0, 1, 1, 64, 64, queue(), TEST)),
-    || c!(gaspi_read(1, 128, 1, 1, 64, 200, queue(), TEST)),
-    || c!(gaspi_notify(1, 1, 5, 1, queue(), TEST)),
-    || post::write_notify(1, 0, 1, 1, 64, 2048, 6, 1).code(queue(), TEST),
-    || {
-        let mut old = 0;
-        c!(gaspi_atomic_fetch_add(1, 3072, 1, 1, &mut old, 20))
-    },
-    || {
-        let (mut first, mut old) = (0, 0);
-        match c!(gaspi_notify_waitsome(1, 0, 8, &mut first, 1)) {
-            SUCCESS => c!(gaspi_notify_reset(1, first, &mut old)),
-            code => code,
-        }
-    },
-    || c!(gaspi_wait(queue(), 20)),
-];
 
 fn busy(ctx: &Ctx) -> Verdict {
     segment(1, 4096)?;
@@ -176,20 +161,24 @@ fn busy(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let callers = CALLS.map(|call| {
+            // Without the call that closes the connection, too.
+            let calls = CALLS.iter().filter(|(name, _)| *name != "gaspi_disconnect");
+            let callers = calls.map(|(name, call)| {
                 let stop = &stop;
-                scope.spawn(move || {
+                let caller = scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        if call() == QUEUE_FULL {
+                        if call(1, queue(), TEST) == QUEUE_FULL {
                             c!(gaspi_wait(queue(), 20));
                         }
                     }
-                })
+                });
+                (name, caller)
             });
+            let callers: Vec<_> = callers.collect();
             let ended = end_again_and_again(ctx);
             stop.store(true, Ordering::Relaxed);
-            for (nth, caller) in callers.into_iter().enumerate() {
-                caller.join().map_err(|_| format!("call {nth}: a panic"))?;
+            for (name, caller) in callers {
+                caller.join().map_err(|_| format!("{name}: a panic"))?;
             }
             ended
         })?;

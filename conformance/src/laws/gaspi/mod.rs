@@ -16,6 +16,7 @@ mod failure;
 mod full_queue;
 mod group;
 mod growth;
+pub(crate) mod in_progress;
 pub(crate) mod kit;
 mod link;
 mod lowlevel;

@@ -12,6 +12,8 @@ laws! {
         "threads that are run get the numbers from 0 on, and none leaves a meeting before all have come";
     meet_everywhere: "threads.sync-all", "§11.2", 3, [gaspi_threads_sync_all, gaspi_threads_register],
         "no thread of any process leaves a meeting of all before all threads of all processes have come";
+    ended: "threads.term", "§3.1", 1, [gaspi_threads_term, gaspi_threads_sync, gaspi_threads_sync_all],
+        "gaspi_threads_term ends the calls in which threads wait for others";
     refused: "threads.refused", "§3.1", 1,
         [gaspi_threads_init_user, gaspi_threads_init, gaspi_threads_get_num_cores, gaspi_threads_register, gaspi_threads_run, gaspi_threads_term],
         "what is not initialised, is initialised twice, or is more than was said is refused, as null pointers are";
@@ -81,6 +83,28 @@ fn meet_everywhere(ctx: &Ctx) -> Verdict {
     })?;
     ok!(gaspi_threads_term());
     barrier()
+}
+
+fn ended(ctx: &Ctx) -> Verdict {
+    for of_all in [false, true] {
+        ok!(gaspi_threads_init_user(2));
+        threads(2, |which| {
+            if which == 0 {
+                pause(ctx.random(0).below(20));
+                return done!(gaspi_threads_term());
+            }
+            let mut number = 0;
+            c!(gaspi_threads_register(&mut number));
+            match of_all {
+                true => must_fail(c!(gaspi_threads_sync_all(ALL, BLOCK)), "a meeting"),
+                false => {
+                    c!(gaspi_threads_sync());
+                    Ok(())
+                }
+            }
+        })?;
+    }
+    Ok(())
 }
 
 fn refused(_: &Ctx) -> Verdict {

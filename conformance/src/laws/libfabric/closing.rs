@@ -1,8 +1,15 @@
 //! Endpoints that are closed while operations are in progress.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use super::kit::*;
+use super::memory::{exchanged, register};
 use super::more::Piece;
+use super::pages::{ACCESSES, INJECTED, SOURCE};
+use super::progress::Shared;
+use super::station::{Plan, close};
 use super::told::{LANE, hear};
+use super::words::Words;
 use crate::kit::Child;
 
 laws! {
@@ -14,6 +21,8 @@ laws! {
         "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
     settled with(&IN_ORDER, 256): "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
         "an endpoint is closed after its receives: the sends of these messages succeed, and injected messages arrive, though the peer takes nothing before";
+    in_use: "mr.close.busy", "fi_mr(3), fi_domain(3): threading", 2, [close, mr_reg, write, writedata, read, atomic, fetch_atomic, compare_atomic] + ordering,
+        "a region is closed and registered again while peers use it: each operation ends once, with success or a failure, and none is left";
     forked: "msg.close.fork", "fi_endpoint(3), fi_mr(3)", 2, [inject, recv, close, write],
         "the child of a fork can close inherited objects: messages that wait, and registrations, remain with the parent";
 }
@@ -116,10 +125,7 @@ fn receiving(job: &Job<'_>) -> Verdict {
             job.post(|| send_as(None, (job.ep, to), &from, 7))?;
             close(ep)?;
             into.fill(0x33);
-            let context = match job.tx.end()? {
-                End::Success(entry) => entry.context(),
-                End::Failure(error) => error.context(),
-            };
+            let context = job.tx.end()?.context();
             ensure_eq!(context, 7, "the context of the send");
             job.meet();
             let kept = into.iter().all(|byte| *byte == 0x33);
@@ -169,6 +175,58 @@ fn inject_numbers(job: &Job<'_>, ep: *mut fid_ep, count: u64) -> Verdict {
     for_all(0..count, |nth| {
         job.post(|| inject_as(None, to, &nth.to_le_bytes()))
     })
+}
+
+fn in_use(ctx: &Ctx) -> Verdict {
+    const RIGHTS: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    for mr_mode in [FI_MR_VIRT_ADDR | FI_MR_ALLOCATED, 0] {
+        with(ctx, &Plan::DEFAULT.mr_mode(mr_mode), 256, |job| {
+            let lent = Memory::pages(5 * 4096)?;
+            let first = register(job, lent, RIGHTS, 90, 0)?;
+            let (key, base) = exchanged(job, first);
+            let (stop, shared, first) = (AtomicBool::new(false), Shared(job), first.mr.addr());
+            let (last, mut posted) = (AtomicUsize::new(first), 0);
+            std::thread::scope(|scope| {
+                let (stop, shared, last) = (&stop, &shared, &last);
+                let closer = scope.spawn(move || {
+                    let job = shared.0;
+                    let ended = (0..many(job.ctx, 10)).try_for_each(|round| {
+                        pause(job.ctx.random(round).below(3));
+                        close(last.load(Ordering::Relaxed) as *mut fid_mr)?;
+                        let region = register(job, lent, RIGHTS, 90, 0)?;
+                        last.store(region.mr.addr(), Ordering::Relaxed);
+                        Ok(())
+                    });
+                    stop.store(true, Ordering::Release);
+                    ended
+                });
+                let to = job.peer(job.right()).address;
+                while !stop.load(Ordering::Acquire) {
+                    // An injected write has no completion.
+                    for (nth, (name, post, ..)) in ACCESSES.iter().enumerate() {
+                        if nth == INJECTED {
+                            continue;
+                        }
+                        let (mut result, at) = (0u64, base + 1024 * nth as u64);
+                        let words = Words::new(job.ep, (to, at, key)).from(SOURCE.as_ptr());
+                        let words = words.into(&raw mut result).told(1);
+                        job.post(|| post(&words))?;
+                        ensure_eq!(job.tx.end()?.context(), 1, "the context of {name}");
+                        posted += 1;
+                        while job.rx.read().0 == 1 {}
+                    }
+                }
+                let ended = closer.join();
+                ended.unwrap_or_else(|_| Err("a thread panicked".into()))
+            })?;
+            ensure!(posted > 0, "nothing was posted");
+            job.meet_and_progress();
+            job.tx.is_empty()?;
+            while job.rx.read().0 == 1 {}
+            close(last.load(Ordering::Relaxed) as *mut fid_mr)
+        })?;
+    }
+    Ok(())
 }
 
 fn forked(ctx: &Ctx) -> Verdict {

@@ -58,7 +58,7 @@ pub(super) fn open_sized(
     Ok(open!(obj job.station.fabric, eq_open(&mut attr)))
 }
 
-pub(super) fn open(job: &Job<'_>, wait_obj: c_int) -> Result<*mut fid_eq, String> {
+pub(crate) fn open(job: &Job<'_>, wait_obj: c_int) -> Result<*mut fid_eq, String> {
     open_sized(job, 0, wait_obj, null_mut())
 }
 

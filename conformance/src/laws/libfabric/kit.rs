@@ -216,6 +216,16 @@ pub(crate) enum End {
     Failure(fi_cq_err_entry),
 }
 
+impl End {
+    /// The context of the operation.
+    pub(crate) fn context(&self) -> usize {
+        match self {
+            End::Success(entry) => entry.context(),
+            End::Failure(error) => error.context(),
+        }
+    }
+}
+
 /// A completion queue of any format. Reads use an entry of the longest format.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue(pub(crate) *mut fid_cq);

@@ -66,13 +66,13 @@ macro_rules! kinds {
 
 const VALUE: u64 = 5;
 const LONG: usize = PAGE + 8;
-static SOURCE: [u64; LONG / 8] = [VALUE; LONG / 8];
+pub(crate) static SOURCE: [u64; LONG / 8] = [VALUE; LONG / 8];
 
 /// Name, call, effect on a value, and two flags: the access returns the value before; the access writes.
-type Row = (&'static str, Operation, fn(u64) -> u64, bool, bool);
+pub(crate) type Row = (&'static str, Operation, fn(u64) -> u64, bool, bool);
 
 /// The accesses that are tried, with the operand [`VALUE`].
-const ACCESSES: [Row; 10] = [
+pub(crate) const ACCESSES: [Row; 10] = [
     ("fi_write", Words::write, |_| VALUE, false, true),
     ("fi_inject_write", Words::inject, |_| VALUE, false, true),
     (
@@ -133,7 +133,7 @@ const ACCESSES: [Row; 10] = [
     ),
 ];
 /// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
-const INJECTED: usize = 1;
+pub(crate) const INJECTED: usize = 1;
 const WITH_DATA: usize = 2;
 
 fn place(nth: usize) -> usize {

@@ -12,7 +12,7 @@ laws! {
         "members are named once, of the set's domain, and keep both sides from being closed";
 }
 
-fn open(job: &Job<'_>) -> Result<*mut fid_poll, String> {
+pub(crate) fn open(job: &Job<'_>) -> Result<*mut fid_poll, String> {
     let mut set: *mut fid_poll = null_mut();
     let mut attr = fi_poll_attr { flags: 0 };
     ok!(obj job.station.domain, poll_open(&mut attr, &mut set));

@@ -165,7 +165,7 @@ fn events(job: &Job<'_>) -> Verdict {
 }
 
 /// A job that threads share.
-struct Shared<'a>(&'a Job<'a>);
+pub(super) struct Shared<'a>(pub(super) &'a Job<'a>);
 
 impl Shared<'_> {
     fn job(&self) -> &Job<'_> {

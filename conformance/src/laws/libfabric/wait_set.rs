@@ -18,7 +18,7 @@ laws! {
         "closing a queue, counter, event queue or set ends the wait of another thread with -FI_ECANCELED, and frees nothing before";
 }
 
-fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
+pub(crate) fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
     let mut set = null_mut();
     let mut attr = fi_wait_attr {
         wait_obj: FI_WAIT_UNSPEC,

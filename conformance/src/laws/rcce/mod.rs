@@ -13,6 +13,7 @@ mod failure;
 mod flag;
 mod full_queue;
 mod gory;
+pub(super) mod in_progress;
 pub(crate) mod kit;
 mod library;
 mod link;

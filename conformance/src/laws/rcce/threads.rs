@@ -1,8 +1,9 @@
 //! Several threads in a UE. The original has none; here any thread may make any call. The threads of a UE share its state in the
 //! manual: one queue of sends, one last message, registers, locks and communicators.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use super::in_progress::{CALLS, WAITS, prepare};
 use super::kit::*;
 
 laws! {
@@ -27,8 +28,15 @@ laws! {
         "increments of threads are lost by none";
     locks: "threads.locks", "RCCE RCCE_acquire_lock", 2, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
         "one thread of all UEs has a lock at a time";
-    ended: "threads.finalize", "RCCE RCCE_finalize", 2, [RCCE_finalize, RCCE_recv, RCCE_send, RCCE_wait_until] + bare,
+    ended: "threads.finalize", "RCCE RCCE_finalize", 2,
+        [RCCE_finalize, RCCE_recv, RCCE_send, iRCCE_srecv, iRCCE_ssend, iRCCE_mrecv, iRCCE_probe, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all,
+         iRCCE_wait_any, RCCE_barrier, iRCCE_barrier, RCCE_bcast, iRCCE_bcast, RCCE_reduce, RCCE_allreduce, RCCE_comm_split, RCCE_wait_until,
+         iRCCE_wait_until, iRCCE_wait_tagged, RCCE_acquire_lock] + bare,
         "RCCE_finalize ends the calls in which other threads wait, with a code; the process goes on";
+    busy: "threads.finalize-busy", "RCCE RCCE_finalize", 2,
+        [RCCE_finalize, RCCE_put, RCCE_get, RCCE_flag_write, RCCE_flag_read, RCCE_test_flag, RCCE_recv_test, iRCCE_iprobe, iRCCE_isend_push,
+         RCCE_flag_alloc, RCCE_acquire_lock] + bare,
+        "RCCE_finalize while other threads call without a pause: each call ends, and later ones give a code";
 }
 
 /// Runs the body in `count` threads, which get their numbers.
@@ -37,25 +45,53 @@ fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
 }
 
 fn ended(ctx: &Ctx) -> Verdict {
-    for kind in 0..3 {
+    for (nth, (name, call)) in WAITS.into_iter().enumerate() {
         begin()?;
-        let (me, flag) = (ctx.rank as i32, new_flag()?.addr());
-        let code = std::thread::scope(|scope| {
-            let waits = scope.spawn(move || {
-                let mut room = [0u8; 64];
-                match kind {
-                    0 => c!(RCCE_recv(room.as_mut_ptr().cast(), 64, 1 - me)),
-                    1 => c!(RCCE_send(room.as_mut_ptr().cast(), 64, 1 - me)),
-                    _ => c!(RCCE_wait_until(flag as _, 1)),
-                }
-            });
-            pause(ctx.random(kind).below(20));
+        prepare(ctx)?;
+        if ctx.rank == 0 {
+            let code = std::thread::scope(|scope| {
+                let waits = scope.spawn(call);
+                pause(ctx.random(nth as u64).below(20));
+                ok!(RCCE_finalize());
+                waits.join().map_err(|_| format!("{name}: a panic"))
+            })?;
+            // The other UE's RCCE_finalize is a barrier, too.
+            let met = code == SUCCESS && name == "RCCE_barrier";
+            ensure!(code != SUCCESS || met, "{name} gave {}", code_name(code));
+        } else {
+            // It keeps the lock that UE 0 waits for.
             ok!(RCCE_finalize());
-            waits
-                .join()
-                .map_err(|_| "the other thread panics".to_owned())
+        }
+    }
+    Ok(())
+}
+
+fn busy(ctx: &Ctx) -> Verdict {
+    for round in 0..if ctx.is_quick() { 12 } else { 4 } {
+        begin()?;
+        prepare(ctx)?;
+        if ctx.rank != 0 {
+            ok!(RCCE_finalize());
+            continue;
+        }
+        let ended = AtomicBool::new(false);
+        threads(CALLS.len() as u64 + 1, |nth| {
+            let Some((name, call)) = CALLS.get(nth as usize) else {
+                pause(ctx.random(round).below(10));
+                let code = c!(RCCE_finalize());
+                ended.store(true, Ordering::Release);
+                ensure_eq!(code, SUCCESS, "RCCE_finalize");
+                return Ok(());
+            };
+            loop {
+                let is_over = ended.load(Ordering::Acquire);
+                let code = call();
+                if is_over {
+                    ensure!(code != SUCCESS, "{name} after RCCE_finalize");
+                    return Ok(());
+                }
+            }
         })?;
-        ensure!(code != SUCCESS, "call {kind} gave {}", code_name(code));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use super::kit::*;
 
 laws! {
     vcq: "freed.vcq", "§3.3.1.3, §2.5", 2,
-        [free_vcq, create_vcq_with_cmp_id, put, put_piggyback8, put_stride, get, armw8, cswap8, nop, poll_tcq, poll_mrq, reg_mem, dereg_mem,
-         query_num_unread_tcq, query_vcq_id],
+        [free_vcq, create_vcq_with_cmp_id, put, put_piggyback8, put_stride, get, get_stride, armw4, armw8, cswap4, cswap8, nop, prepare_nop, post_toq,
+         poll_tcq, poll_mrq, reg_mem, dereg_mem, query_num_unread_tcq, query_num_unread_mrq, query_vcq_id],
         "a VCQ is freed while threads are in calls with it: each call ends as for a VCQ that is there, or with UTOFU_ERR_INVALID_VCQ_HDL";
     session: "freed.session", "§3.3.1.3, §2.2.8", 2, [free_vcq, create_vcq, put, put_piggyback8, poll_tcq, poll_mrq],
         "the same of a session mode VCQ, whose commands wait or are being started";
@@ -30,10 +30,10 @@ struct Shown {
     id: AtomicU64,
 }
 
-type Call = fn(hdl: usize, own: u64, peer: u64) -> i32;
+pub(crate) type Call = fn(hdl: usize, own: u64, peer: u64) -> i32;
 
 /// Commands. Polls of the same thread take their completions. Memory: [`TAKEN`] of the VCQ itself, [`STAG`] of the peer.
-const COMMANDS: [Call; 8] = [
+pub(crate) const COMMANDS: [Call; 12] = [
     |hdl, own, peer| post::put(hdl, peer, own, stadd(peer, STAG), 256).code(0, TCQ | LOCAL, 1),
     |hdl, own, peer| post::put(hdl, peer, own, stadd(peer, STAG), 2048).code(0, TCQ, 1),
     |hdl, _, peer| post::put_piggyback8(hdl, peer, 7, stadd(peer, STAG), 8).code(0, TCQ, 1),
@@ -42,13 +42,27 @@ const COMMANDS: [Call; 8] = [
     |hdl, _, peer| post::cswap8(hdl, peer, 1, 2, stadd(peer, STAG)).code(0, TCQ | LOCAL, 1),
     |hdl, own, peer| post::put_stride(hdl, peer, own, stadd(peer, STAG), 8, 64, 4).code(0, TCQ, 1),
     |hdl, _, _| c!(utofu_nop(hdl, TCQ, cb(1))),
+    |hdl, own, peer| post::get_stride(hdl, peer, own, stadd(peer, STAG), 8, 64, 4).code(0, TCQ, 1),
+    |hdl, _, peer| post::armw4(hdl, peer, ADD, 1, stadd(peer, STAG)).code(0, TCQ | LOCAL, 1),
+    |hdl, _, peer| post::cswap4(hdl, peer, 1, 2, stadd(peer, STAG)).code(0, TCQ | LOCAL, 1),
+    |hdl, _, _| {
+        let (mut toq, mut size) = ([0u64; 8], 0);
+        let at = toq.as_mut_ptr().cast();
+        match c!(utofu_prepare_nop(hdl, TCQ, at, &mut size)) {
+            SUCCESS => c!(utofu_post_toq(hdl, at, size, cb(1))),
+            code => code,
+        }
+    },
 ];
 
 /// Other calls with a VCQ.
-const CALLS: [Call; 3] = [
+pub(crate) const CALLS: [Call; 3] = [
     |hdl, _, _| {
         let mut count = 0;
-        c!(utofu_query_num_unread_tcq(hdl, &mut count))
+        match c!(utofu_query_num_unread_tcq(hdl, &mut count)) {
+            SUCCESS => c!(utofu_query_num_unread_mrq(hdl, &mut count)),
+            code => code,
+        }
     },
     |hdl, _, _| {
         let mut id = 0;
@@ -192,7 +206,7 @@ fn alone(ctx: &Ctx) -> Verdict {
 }
 
 /// Calls with a VBG.
-const OF_GATES: [fn(u64) -> i32; 6] = [
+pub(crate) const OF_GATES: [fn(u64) -> i32; 6] = [
     |vbg| c!(utofu_barrier(vbg, 0)),
     |vbg| c!(utofu_poll_barrier(vbg, 0)),
     |vbg| start_uint64(vbg, UTOFU_REDUCE_OP_SUM, &[1; 4], 4),
@@ -208,7 +222,7 @@ const OF_GATES: [fn(u64) -> i32; 6] = [
 ];
 
 /// A circuit within this process.
-fn circuit() -> Result<[u64; 2], String> {
+pub(crate) fn circuit() -> Result<[u64; 2], String> {
     let mut ids = [0; 2];
     let flags = UTOFU_VBG_FLAG_THREAD_SAFE;
     ok!(utofu_alloc_vbg(TNI, 2, flags, ids.as_mut_ptr()));

@@ -13,7 +13,7 @@ mod delay;
 mod errors;
 mod failure;
 mod failure_gates;
-mod freed;
+pub(super) mod freed;
 mod full_queue;
 mod functions;
 mod growth;
