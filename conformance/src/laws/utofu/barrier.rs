@@ -1,6 +1,6 @@
 //! §2.3, §3.4, §3.8: barrier gates, circuits, barriers and reductions.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::circuit::*;
 use super::kit::*;
@@ -180,10 +180,10 @@ fn asleep(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
         let mut sum = [u64::from(job.rank) + 1];
         reduce_uint64(end, SUM, &sum, 1)?;
         if job.rank != awake {
-            let mut looks = Looks::new();
-            while job.memory.get(TABLE + 8) != mark {
-                looks.pause(Duration::from_millis(1));
-            }
+            until("the mark", || {
+                pause(1);
+                job.memory.get(TABLE + 8) == mark
+            })?;
         }
         finish_uint64(end, "the reduction", &mut sum)?;
         if job.rank == awake {

@@ -30,7 +30,7 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         job.write(job.right(), 8 * nth, *id)?;
     }
     job.meet();
-    let theirs = [job.memory.get(0), job.memory.get(8)];
+    let theirs = job.memory.words([0, 8]);
     let settings = if job.rank == 0 {
         vec![
             setting(ids[0], [ids[1]; 2], [NULL; 2]),
@@ -98,11 +98,8 @@ fn signals(job: &Job<'_>) -> Verdict {
     for wrong in [elsewhere, theirs] {
         for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
             let code = set_code(&[setting(here[0], signals, [NULL; 2])]);
-            code_is(
-                code,
-                UTOFU_ERR_INVALID_VBG_ID,
-                format!("signals of {signals:x?}"),
-            )?;
+            let what = format!("signals of {signals:x?}");
+            code_is(code, UTOFU_ERR_INVALID_VBG_ID, what)?;
         }
         for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
             set_gates(&[setting(here[0], [here[1]; 2], packets)])?;
@@ -126,11 +123,9 @@ fn any_double(random: &mut Random) -> f64 {
 }
 
 fn same_bits(job: &Job<'_>) -> Verdict {
-    let circuits = of_four()
-        .into_iter()
-        .zip(0..)
-        .map(|(plan, tni)| Circuit::build(job, plan, tni))
-        .collect::<Result<Vec<_>, _>>()?;
+    let circuits = of_four().into_iter().zip(0..);
+    let circuits = circuits.map(|(plan, tni)| Circuit::build(job, plan, tni));
+    let circuits = circuits.collect::<Result<Vec<_>, _>>()?;
     let mut pauses = job.ctx.random(u64::from(job.rank) + 50);
     for round in 0..if job.ctx.is_quick() { 12 } else { 4 } {
         let mut random = job.ctx.random(round);
@@ -156,7 +151,7 @@ fn same_bits(job: &Job<'_>) -> Verdict {
             job.write(job.right(), TABLE + 8 * nth, bits)?;
         }
         job.meet();
-        let theirs = [0, 8, 16].map(|at| job.memory.get(TABLE + at));
+        let theirs = job.memory.words([TABLE, TABLE + 8, TABLE + 16]);
         ensure_eq!(Some(theirs), first, "bits at the left rank");
         job.meet();
     }
