@@ -232,42 +232,7 @@ pub(crate) fn vbg_info(id: u64) -> Result<([u8; 6], u16, u16), String> {
 
 /// Sets the path that a VCQ id names.
 pub(crate) fn set_path(vcq: &mut u64, path: &[u8]) -> Verdict {
-    ok!(utofu_set_vcq_id_path(vcq, path.as_ptr().cast_mut()));
-    Ok(())
-}
-
-/// The code of starting a reduction of the first `count` elements.
-pub(crate) fn start_uint64(end: u64, op: u32, data: &[u64], count: usize) -> i32 {
-    assert!(count <= data.len());
-    let data = data.as_ptr().cast_mut();
-    c!(utofu_reduce_uint64(end, op, data, count, 0))
-}
-
-/// As [`start_uint64`].
-pub(crate) fn start_double(end: u64, op: u32, data: &[f64], count: usize) -> i32 {
-    assert!(count <= data.len());
-    let data = data.as_ptr().cast_mut();
-    c!(utofu_reduce_double(end, op, data, count, 0))
-}
-
-/// Starts a reduction of the first `count` elements.
-#[track_caller]
-pub(crate) fn reduce_uint64(end: u64, op: u32, data: &[u64], count: usize) -> Verdict {
-    code_is(
-        start_uint64(end, op, data, count),
-        SUCCESS,
-        "utofu_reduce_uint64",
-    )
-}
-
-/// As [`reduce_uint64`].
-#[track_caller]
-pub(crate) fn reduce_double(end: u64, op: u32, data: &[f64], count: usize) -> Verdict {
-    code_is(
-        start_double(end, op, data, count),
-        SUCCESS,
-        "utofu_reduce_double",
-    )
+    done!(utofu_set_vcq_id_path(vcq, path.as_ptr().cast_mut()))
 }
 
 /// STADD of the memory under a reserved STag of a VCQ.

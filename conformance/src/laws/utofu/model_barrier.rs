@@ -62,7 +62,7 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         if job.rank == late {
             ensure_eq!(start(), SUCCESS, "starting");
         }
-        finish_uint64(ids[0], "the reduction", &mut data)?;
+        finish(ids[0], SUM, &mut data)?;
         ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
         job.meet();
     }
@@ -136,13 +136,11 @@ fn same_bits(job: &Job<'_>) -> Verdict {
         for turn in 0..4 {
             for circuit in &circuits {
                 let end = circuit.ends()[0];
-                let mut data = terms[(job.rank as usize + turn) % 4];
+                let mut bits = terms[(job.rank as usize + turn) % 4].map(f64::to_bits);
                 if pauses.below(3) == 0 {
                     (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                 }
-                reduce_double(end, BFPSUM, &data, 3)?;
-                finish_double(end, "the sum", &mut data)?;
-                let bits = data.map(f64::to_bits);
+                reduce(end, BFPSUM, &mut bits, 3)?;
                 let first = *first.get_or_insert(bits);
                 ensure_eq!(bits, first, "bits of the sums of {terms:?}");
             }
@@ -163,8 +161,7 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     for count in 1..=6usize {
         // Each element has a separate sum.
         let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
-        reduce_uint64(end, SUM, &data, count)?;
-        finish_uint64(end, "the sums", &mut data)?;
+        reduce(end, SUM, &mut data, count)?;
         for (nth, sum) in data.into_iter().enumerate() {
             let terms = if nth < count { 6 } else { rank };
             ensure_eq!(sum, terms << (8 * nth), "element {nth} of {count}");
@@ -177,8 +174,7 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
             0 => value(nth as u64 / 2),
             _ => 1000 * (nth as u64 / 2) + rank,
         });
-        reduce_uint64(end, MAXLOC, &data, 2 * pairs)?;
-        finish_uint64(end, "the maxima", &mut data)?;
+        reduce(end, MAXLOC, &mut data, 2 * pairs)?;
         for pair in 0..pairs as u64 {
             let at = 2 * pair as usize;
             let found = (data[at], data[at + 1]);
@@ -186,13 +182,12 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
         }
     }
     for count in 1..=3usize {
-        let mut data: [f64; 3] = std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
-        reduce_double(end, BFPSUM, &data, count)?;
-        finish_double(end, "the sums", &mut data)?;
+        let terms = |nth: u32, factor: u64| (factor * 10u64.pow(nth)) as f64;
+        let mut data = [0, 1, 2].map(|nth| terms(nth, rank).to_bits());
+        reduce(end, BFPSUM, &mut data, count)?;
         for (nth, sum) in data.into_iter().enumerate() {
-            let terms = if nth < count { 6 } else { rank };
-            let expected = (terms * 10u64.pow(nth as u32)) as f64;
-            ensure_eq!(sum, expected, "element {nth} of {count}");
+            let expected = terms(nth as u32, if nth < count { 6 } else { rank });
+            ensure_eq!(f64::from_bits(sum), expected, "element {nth} of {count}");
         }
     }
     Ok(())

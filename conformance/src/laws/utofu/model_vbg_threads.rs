@@ -34,14 +34,14 @@ fn one_vbg(job: &Job<'_>) -> Verdict {
         let what = format!("{all} rounds on one VBG");
         let mut try_both = || {
             if left > 0 {
-                match start_uint64(id, SUM, &[1, 5], 2) {
+                match start(id, SUM, &[1, 5]) {
                     SUCCESS => left -= 1,
                     BUSY => {}
                     code => return Err(format!("starting gave {}", code_name(code))),
                 }
             }
             let mut data = [0u64; 2];
-            match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
+            match poll(id, SUM, &mut data) {
                 SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
                 SUCCESS => return Err(format!("a sum of {data:?}")),
                 code if code == BUSY || code == UTOFU_ERR_NOT_COMPLETED => {}
@@ -79,8 +79,7 @@ fn vbgs(job: &Job<'_>) -> Verdict {
                 continue;
             }
             let mut data = [round * nth as u64];
-            reduce_uint64(end, SUM, &data, 1)?;
-            finish_uint64(end, "a sum", &mut data)?;
+            reduce(end, SUM, &mut data, 1)?;
             ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
         }
         Ok(())
