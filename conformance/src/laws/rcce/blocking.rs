@@ -9,9 +9,9 @@ laws! {
         "RCCE's own messages of every length arrive both ways, and nothing is written behind them";
     mixed: "blocking.mixed", "iRCCE 2.0 §9.4", 2, [RCCE_send, RCCE_recv, iRCCE_ssend, iRCCE_srecv],
         "RCCE_send meets iRCCE_srecv, and iRCCE_ssend RCCE_recv";
-    synchronous: "blocking.synchronous", "iRCCE 2.0 §9.4, §8", 2, [iRCCE_ssend, iRCCE_srecv, RCCE_wtime],
+    each_waits given((&LENGTHS[..], false)): "blocking.synchronous", "iRCCE 2.0 §9.4, §8", 2, [iRCCE_ssend, iRCCE_srecv, RCCE_wtime],
         "iRCCE_ssend ends after its receive has begun, messages of zero bytes too";
-    plain_synchronous: "blocking.plain-synchronous", "RCCE RCCE_send", 2, [RCCE_send, RCCE_recv, RCCE_wtime],
+    each_waits given((&LENGTHS[1..], true)): "blocking.plain-synchronous", "RCCE RCCE_send", 2, [RCCE_send, RCCE_recv, RCCE_wtime],
         "RCCE_send ends after its receive has begun";
     nothing: "blocking.nothing", "RCCE RCCE_send", 2, [RCCE_send, RCCE_recv, RCCE_recv_test, iRCCE_iprobe],
         "RCCE_send and RCCE_recv of no bytes succeed at once, and nothing is sent";
@@ -83,16 +83,8 @@ fn mixed(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn synchronous(ctx: &Ctx) -> Verdict {
-    each_waits(ctx, &LENGTHS, false)
-}
-
-fn plain_synchronous(ctx: &Ctx) -> Verdict {
-    each_waits(ctx, &LENGTHS[1..], true)
-}
-
 /// The clock is the same everywhere: the send ends after its receive has begun.
-fn each_waits(ctx: &Ctx, lengths: &[usize], plain: bool) -> Verdict {
+fn each_waits(ctx: &Ctx, (lengths, plain): (&[usize], bool)) -> Verdict {
     for len in lengths.iter().copied() {
         let bytes = Bytes::filled(len, 1);
         if ctx.rank == 0 {
@@ -135,16 +127,18 @@ fn plain_test(ctx: &Ctx) -> Verdict {
 }
 
 fn test(ctx: &Ctx) -> Verdict {
-    for (source, any) in [0, ANY_SOURCE]
-        .into_iter()
-        .flat_map(|id| [(id, false), (id, true)])
-    {
+    let ways = [
+        (0, false),
+        (0, true),
+        (ANY_SOURCE, false),
+        (ANY_SOURCE, true),
+    ];
+    for_all(ways, |(source, any)| {
         each_test(ctx, |room, len| {
             let len = if any { ANY_LENGTH } else { len as isize };
             Ok(got!(iRCCE_srecv_test(room.ptr(), len, source)))
-        })?;
-    }
-    Ok(())
+        })
+    })
 }
 
 fn each_test(ctx: &Ctx, call: impl Fn(&Bytes, usize) -> Result<i32, String>) -> Verdict {

@@ -1,6 +1,6 @@
 //! Ends without a death, jobs that cannot begin, and variables of the environment. Some of these laws start a separate job.
 
-use unipgas_launcher::{Exit, RankOutcome};
+use unipgas_launcher::{Exit, JobOutcome, RankOutcome};
 
 use super::failure::job;
 use super::kit::*;
@@ -126,10 +126,15 @@ fn told(end: &RankOutcome) -> String {
     String::from_utf8_lossy(&end.stderr).into_owned()
 }
 
+/// The ranks, with their ends and what they have written to standard error.
+fn ends(outcome: &JobOutcome) -> impl Iterator<Item = (usize, Exit, String)> {
+    let ranks = outcome.ranks.iter().enumerate();
+    ranks.map(|(rank, end)| (rank, end.exit, told(end)))
+}
+
 fn all_end_well(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, 3)?;
-    for (rank, end) in outcome.ranks.iter().enumerate() {
-        let (exit, text) = (end.exit, told(end));
+    for (rank, exit, text) in ends(&outcome) {
         let well = exit.success() && text.is_empty();
         ensure!(well, "UE {rank} {exit} ({text:?})");
     }
@@ -143,8 +148,7 @@ fn passed(ctx: &Ctx) -> Verdict {
 /// Runs a job in which UE 1 returns from main while the others wait for it.
 fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, 3)?;
-    for (rank, end) in outcome.ranks.iter().enumerate() {
-        let (exit, text) = (end.exit, told(end));
+    for (rank, exit, text) in ends(&outcome) {
         if rank == 1 {
             ensure!(exit.success() && text.is_empty(), "UE 1 {exit} ({text:?})");
             continue;
@@ -163,8 +167,7 @@ fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
 fn too_many(ctx: &Ctx) -> Verdict {
     let outcome = job(ctx, "rcce.job.too-many", 49)?;
     ensure_eq!(outcome.ranks.len(), 49, "processes");
-    for (rank, end) in outcome.ranks.iter().enumerate() {
-        let (exit, text) = (end.exit, told(end));
+    for (rank, exit, text) in ends(&outcome) {
         let line = text == "unipgas: RCCE_init: a job has at most 48 UEs\n";
         ensure!(exit.success() && line, "process {rank} {exit} ({text:?})");
     }

@@ -5,9 +5,9 @@ use super::kit::*;
 use crate::kit::last_stops_for_a_while;
 
 laws! {
-    both_sides: "full-queue.both-sides", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,
+    flood given((|_| Ok(())) as Before): "full-queue.both-sides", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,
         "UEs that flood each other with messages of all lengths, and write to each other's MPBs meanwhile, get all of them in order";
-    stopped: "full-queue.stopped", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, RCCE_put, RCCE_get],
+    flood given(last_stops_for_a_while as Before): "full-queue.stopped", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, RCCE_put, RCCE_get],
         "so do those of which one is stopped meanwhile";
 }
 
@@ -19,7 +19,10 @@ fn message(ctx: &Ctx, from: i32, to: i32, nth: u64) -> Vec<u8> {
     content(ctx, ((from * 64 + to) as u64) << 32 | nth, len)
 }
 
-fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
+/// The step of each UE before the flood.
+type Before = fn(&Ctx) -> Verdict;
+
+fn flood(ctx: &Ctx, before: Before) -> Verdict {
     let (me, n) = place(ctx);
     let others = || (0..n).filter(|other| *other != me);
     let window = c!(iRCCE_malloc(LINE * n as usize));
@@ -50,14 +53,5 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
         request.wait()?;
         room.ends_as(&expected, 0, &format!("message {nth}"))?;
     }
-    barrier()?;
-    Ok(())
-}
-
-fn both_sides(ctx: &Ctx) -> Verdict {
-    flood(ctx, |_| Ok(()))
-}
-
-fn stopped(ctx: &Ctx) -> Verdict {
-    flood(ctx, last_stops_for_a_while)
+    barrier()
 }

@@ -109,10 +109,9 @@ pub(crate) fn code_name(code: i32) -> String {
         NOT_ENQUEUED => "iRCCE_NOT_ENQUEUED",
         _ => "",
     };
-    if name.is_empty() {
-        code.to_string()
-    } else {
-        format!("{code} ({name})")
+    match name {
+        "" => code.to_string(),
+        name => format!("{code} ({name})"),
     }
 }
 
@@ -138,9 +137,15 @@ impl Send {
         (code, flag)
     }
 
+    /// `iRCCE_isend_cancel`: its result and its flag.
+    pub(crate) fn cancel(&self) -> (i32, i32) {
+        let mut flag = -7;
+        let code = c!(iRCCE_isend_cancel(self.0, &mut flag));
+        (code, flag)
+    }
+
     pub(crate) fn wait(&self) -> Verdict {
-        ok!(iRCCE_isend_wait(self.0));
-        Ok(())
+        done!(iRCCE_isend_wait(self.0))
     }
 
     pub(crate) fn status(&self) -> i32 {
@@ -148,13 +153,11 @@ impl Send {
     }
 
     pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
-        ensure_eq!(self.status(), expected, "{what}: status");
-        Ok(())
+        equal!(self.status(), expected, "{what}: status")
     }
 
     pub(crate) fn tests(&self, expected: (i32, i32), what: impl Display) -> Verdict {
-        ensure_eq!(self.test(), expected, "{what}: test");
-        Ok(())
+        equal!(self.test(), expected, "{what}: test")
     }
 }
 
@@ -175,9 +178,15 @@ impl Recv {
         (code, flag)
     }
 
+    /// `iRCCE_irecv_cancel`: its result and its flag.
+    pub(crate) fn cancel(&self) -> (i32, i32) {
+        let mut flag = -7;
+        let code = c!(iRCCE_irecv_cancel(self.0, &mut flag));
+        (code, flag)
+    }
+
     pub(crate) fn wait(&self) -> Verdict {
-        ok!(iRCCE_irecv_wait(self.0));
-        Ok(())
+        done!(iRCCE_irecv_wait(self.0))
     }
 
     pub(crate) fn status(&self) -> i32 {
@@ -185,8 +194,7 @@ impl Recv {
     }
 
     pub(crate) fn has_status(&self, expected: i32, what: impl Display) -> Verdict {
-        ensure_eq!(self.status(), expected, "{what}: status");
-        Ok(())
+        equal!(self.status(), expected, "{what}: status")
     }
 
     pub(crate) fn source(&self) -> i32 {
@@ -354,8 +362,7 @@ pub(crate) fn variable<T: Copy>(place: Option<NonNull<T>>, name: &'static str) -
 }
 
 pub(crate) fn barrier() -> Verdict {
-    ok!(RCCE_barrier(null_mut()));
-    Ok(())
+    done!(RCCE_barrier(null_mut()))
 }
 
 /// Waits for messages with `iRCCE_iprobe` until one from `source` could be received.
@@ -369,8 +376,7 @@ pub(crate) fn arrived(source: i32) -> Verdict {
 
 /// A new flag.
 pub(crate) fn new_flag() -> Result<*mut i32, String> {
-    let mut flag = null_mut();
-    ok!(RCCE_flag_alloc(&mut flag));
+    let flag = got!(RCCE_flag_alloc());
     ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
     Ok(flag)
 }
@@ -473,14 +479,8 @@ pub(crate) fn write_tagged(
     bytes: &Bytes,
     len: i32,
 ) -> Verdict {
-    ok!(iRCCE_flag_write_tagged(
-        &mut { flag },
-        value,
-        id,
-        tag(bytes),
-        len
-    ));
-    Ok(())
+    let (flag, tag) = (&mut { flag }, tag(bytes));
+    done!(iRCCE_flag_write_tagged(flag, value, id, tag, len))
 }
 
 /// Reduces `num` elements of a type by an operation.
@@ -493,8 +493,7 @@ pub(crate) fn reduce(
     comm: RCCE_COMM,
 ) -> Verdict {
     let (data, result) = (data.ptr(), result.ptr());
-    ok!(RCCE_reduce(data, result, num, ty, op, root, comm));
-    Ok(())
+    done!(RCCE_reduce(data, result, num, ty, op, root, comm))
 }
 
 /// As [`reduce`], with the result at all members.
@@ -506,14 +505,12 @@ pub(crate) fn allreduce(
     comm: RCCE_COMM,
 ) -> Verdict {
     let (data, result) = (data.ptr(), result.ptr());
-    ok!(RCCE_allreduce(data, result, num, ty, op, comm));
-    Ok(())
+    done!(RCCE_allreduce(data, result, num, ty, op, comm))
 }
 
 /// A blocking send (`iRCCE_ssend`), checked.
 pub(crate) fn send(bytes: &Bytes, dest: i32) -> Verdict {
-    ok!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, dest));
-    Ok(())
+    done!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, dest))
 }
 
 /// Receives a message of this length (`iRCCE_srecv`) and returns it.

@@ -42,20 +42,18 @@ fn ping_ping(ctx: &Ctx, synchronous: bool) -> Verdict {
         let (bytes, room) = (Bytes::of(&of(me)), Bytes::filled(len + 32, 0x3c));
         let (out, into) = (Send::new(), Recv::new());
         let length = len as isize;
-        let states = if synchronous {
-            [
-                c!(iRCCE_issend(bytes.ptr(), length, other, out.0)),
-                c!(iRCCE_isrecv(room.ptr(), length, other, into.0)),
-            ]
-        } else {
-            [
-                c!(iRCCE_isend(bytes.ptr(), length, other, out.0)),
-                c!(iRCCE_irecv(room.ptr(), length, other, into.0)),
-            ]
+        let (from, to, out_at, into_at) = (bytes.ptr(), room.ptr(), out.0, into.0);
+        let states = match synchronous {
+            true => [
+                c!(iRCCE_issend(from, length, other, out_at)),
+                c!(iRCCE_isrecv(to, length, other, into_at)),
+            ],
+            false => [
+                c!(iRCCE_isend(from, length, other, out_at)),
+                c!(iRCCE_irecv(to, length, other, into_at)),
+            ],
         };
-        for state in states {
-            one_of(state, &[SUCCESS, PENDING], format_args!("{len} bytes"))?;
-        }
+        for_all(states, |state| one_of(state, &[SUCCESS, PENDING], len))?;
         wait_both(&out, &into)?;
         ensure_eq!((out.status(), into.status()), (SUCCESS, SUCCESS), "after");
         room.holds(&of(other), 0x3c, &format!("{len} bytes"))?;
@@ -236,11 +234,11 @@ fn null_test(ctx: &Ctx) -> Verdict {
             ensure_eq!(code == SUCCESS, flag == 1, "code and flag");
             Ok(flag == 1)
         })?;
-        for request in requests {
+        for_all(requests, |request| {
             request?
                 .0
-                .has_status(SUCCESS, "a send after its queue is empty")?;
-        }
+                .has_status(SUCCESS, "a send after its queue is empty")
+        })?;
         ctx.sync();
         send(&bytes, 1)
     } else {

@@ -38,20 +38,14 @@ fn cancel_send(ctx: &Ctx) -> Verdict {
             ensure_eq!(receive(30, 0)?, content(ctx, nth, 30), "message {nth}");
         }
         barrier()?;
-        let mut flag = -7;
-        ok!(iRCCE_iprobe(0, null_mut(), &mut flag));
-        ensure_eq!(flag, 0, "a cancelled message has come");
-        return Ok(());
+        let flag = got!(iRCCE_iprobe(0, null_mut()));
+        return equal!(flag, 0, "a cancelled message has come");
     }
     let mut requests = Vec::new();
     for nth in 0..5 {
         requests.push(isend(&Bytes::of(&content(ctx, nth, 30)), 1)?.0);
     }
-    let cancel = |nth: usize| {
-        let mut flag = -7;
-        let code = c!(iRCCE_isend_cancel(requests[nth].0, &mut flag));
-        (code, flag)
-    };
+    let cancel = |nth: usize| requests[nth].cancel();
     cancels("send", cancel)?;
     gives!(NOT_ENQUEUED, iRCCE_isend_cancel(null_mut(), null_mut()));
     ctx.sync();
@@ -72,11 +66,7 @@ fn cancel_receive(ctx: &Ctx) -> Verdict {
         let room = Bytes::filled(30, 0xdd);
         requests.push((irecv(&room, 0)?.0, room));
     }
-    let cancel = |nth: usize| {
-        let mut flag = -7;
-        let code = c!(iRCCE_irecv_cancel(requests[nth].0.0, &mut flag));
-        (code, flag)
-    };
+    let cancel = |nth: usize| requests[nth].0.cancel();
     cancels("receive", cancel)?;
     gives!(NOT_ENQUEUED, iRCCE_irecv_cancel(null_mut(), null_mut()));
     ctx.sync();
@@ -99,9 +89,7 @@ fn cancel_any(ctx: &Ctx) -> Verdict {
     let room = Bytes::filled(10, 0xdd);
     let (request, state) = irecv(&room, ANY_SOURCE)?;
     ensure_eq!(state, RESERVED, "a receive without a source");
-    let mut flag = -7;
-    gives!(SUCCESS, iRCCE_irecv_cancel(request.0, &mut flag));
-    ensure_eq!(flag, 1, "it could be cancelled");
+    ensure_eq!(request.cancel(), (SUCCESS, 1), "it could be cancelled");
     gives!(SUCCESS, iRCCE_irecv_push());
     ctx.sync();
     ensure_eq!(receive(10, ANY_SOURCE)?, [3; 10], "the message");

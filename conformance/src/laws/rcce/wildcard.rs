@@ -190,11 +190,7 @@ fn known_size(ctx: &Ctx) -> Verdict {
             }
             let bytes = Bytes::filled(len + 128, 0x6e);
             let request = Recv::new();
-            let right = if len > room {
-                RCCE_ERROR_MESSAGE_LENGTH
-            } else {
-                SUCCESS
-            };
+            let right = [SUCCESS, RCCE_ERROR_MESSAGE_LENGTH][usize::from(len > room)];
             let (place, any, into) = (bytes.ptr(), ANY_LENGTH, request.0);
             match way {
                 0 => gives!(right, iRCCE_srecv_within(place, any, 0, room)),
@@ -230,14 +226,8 @@ fn unknown_size(ctx: &Ctx) -> Verdict {
         ok!(iRCCE_srecv_within(bytes.ptr(), ANY_LENGTH, 0, usize::MAX));
         bytes.holds(&expected, 0, "by srecv")?;
         bytes.fill(0);
-        let place = bytes.ptr();
-        c!(iRCCE_irecv_within(
-            place,
-            ANY_LENGTH,
-            0,
-            request.0,
-            usize::MAX
-        ));
+        let (place, any, into) = (bytes.ptr(), ANY_LENGTH, request.0);
+        c!(iRCCE_irecv_within(place, any, 0, into, usize::MAX));
         request.wait()?;
         bytes.holds(&expected, 0, "by irecv")?;
     }

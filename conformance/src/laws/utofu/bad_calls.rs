@@ -105,9 +105,11 @@ fn start_arguments(job: &Job<'_>) -> Verdict {
             }
         }
     }
-    let mut count = 7;
-    ok!(utofu_query_num_unread_tcq(job.hdl, &mut count));
-    ensure_eq!(count, 0, "commands posted by calls that were refused");
+    ensure_eq!(
+        job.queue.unread_tcq()?,
+        0,
+        "commands posted by calls that were refused"
+    );
     job.meet();
     job.queue.mrq_is_empty()?;
     job.memory
@@ -134,11 +136,10 @@ fn prepare_arguments(job: &Job<'_>) -> Verdict {
     for function in functions() {
         let prepare = function.prepare;
         let (desc, size) = (null_mut(), null_mut());
-        let invalid = UTOFU_ERR_INVALID_POINTER;
-        let code = prepare(&Call { desc, ..right });
-        code_is(code, invalid, format!("{} without desc", function.name))?;
-        let code = prepare(&Call { size, ..right });
-        code_is(code, invalid, format!("{} without size", function.name))?;
+        for wrong in [Call { desc, ..right }, Call { size, ..right }] {
+            let what = format!("{} of {wrong:?}", function.name);
+            code_is(prepare(&wrong), UTOFU_ERR_INVALID_POINTER, what)?;
+        }
         for off in [1, 2, 4, 7] {
             let desc = right.desc.wrapping_add(off);
             let code = prepare(&Call { desc, ..right });
@@ -158,17 +159,20 @@ fn descriptors(job: &Job<'_>) -> Verdict {
     let post = |hdl: usize, desc: *const u8, size: usize| {
         c!(utofu_post_toq(hdl, desc.cast_mut().cast(), size, cb(9)))
     };
-    let gone = freed()?;
-    for wrong in wrong_handles(gone) {
-        let code = post(wrong, right.desc, 0);
-        code_is(code, UTOFU_ERR_INVALID_VCQ_HDL, "a wrong handle")?;
-    }
-    let code = post(job.hdl, null(), 64);
-    code_is(code, UTOFU_ERR_INVALID_POINTER, "no descriptors")?;
+    for_all(wrong_handles(freed()?), |wrong| {
+        code_is(
+            post(wrong, right.desc, 0),
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            "a wrong handle",
+        )
+    })?;
+    code_is(post(job.hdl, null(), 64), UTOFU_ERR_INVALID_POINTER, "null")?;
     code_is(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes")?;
     // Garbage: in a batch of two, only the second descriptor is wrong.
-    let flags = TCQ;
-    let quiet = Call { flags, ..right };
+    let quiet = Call {
+        flags: TCQ,
+        ..right
+    };
     code_is((put.prepare)(&quiet), SUCCESS, "preparing")?;
     ensure_eq!(size, DESC, "the size of a descriptor");
     let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
@@ -194,18 +198,18 @@ fn descriptors(job: &Job<'_>) -> Verdict {
     }
     room.0[..DESC].copy_from_slice(&good);
     let base = room.0.as_ptr();
-    for (off, size) in [
-        (0, 1),
-        (0, 63),
-        (0, 65),
-        (0, 100),
-        (1, DESC),
-        (4, DESC),
-        (0, 1 << 40),
-        (0, usize::MAX),
-        (0, usize::MAX - 63),
-        (0, 1 << 63),
-    ] {
+    let sizes = [
+        1,
+        63,
+        65,
+        100,
+        1 << 40,
+        1 << 63,
+        usize::MAX - 63,
+        usize::MAX,
+    ];
+    let misaligned = [(1, DESC), (4, DESC)];
+    for (off, size) in sizes.map(|size| (0, size)).into_iter().chain(misaligned) {
         let code = post(job.hdl, base.wrapping_add(off), size);
         one_of(code, &invalid, format!("{size} bytes {off} further"))?;
     }

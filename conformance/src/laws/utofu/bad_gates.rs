@@ -1,6 +1,6 @@
 //! Wrong arguments of VBG management and barriers (§3.4, §3.8).
 
-use super::circuit::{NULL, beside, free_gates, set_code, set_gates};
+use super::circuit::{NULL, beside, free_gates, gates, set_code, set_gates, setting};
 use super::kit::*;
 
 laws! {
@@ -39,9 +39,8 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     }
     gives! { UTOFU_ERR_INVALID_POINTER: utofu_alloc_vbg(0, 1, 0, null_mut()); }
     ensure_eq!(ids, [7; 4], "ids after errors");
-    let mut other = [0u64; 3];
     ok!(utofu_alloc_vbg(0, 3, 0, ids.as_mut_ptr()));
-    ok!(utofu_alloc_vbg(0, 3, 0, other.as_mut_ptr()));
+    let other = gates::<3>(0, 0)?;
     ensure_eq!(ids[3], 7, "the place behind the ids");
     // Free releases all gates of one allocation, or none.
     gives!(UTOFU_ERR_INVALID_POINTER, utofu_free_vbg(null_mut(), 3));
@@ -50,26 +49,15 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
         all[..3].copy_from_slice(&ids[..3]);
         gives! { UTOFU_ERR_INVALID_NUMBER: utofu_free_vbg(all.as_ptr().cast_mut(), number); }
     }
-    for (what, wrong) in [
-        ("mixed", [ids[0], ids[1], other[2]]),
-        ("turned", [ids[1], ids[2], ids[0]]),
-    ] {
-        let code = c!(utofu_free_vbg(wrong.as_ptr().cast_mut(), 3));
-        code_is(
-            code,
-            UTOFU_ERR_INVALID_VBG_ID,
-            format!("freeing {what} gates"),
-        )?;
+    let (mixed, turned) = ([ids[0], ids[1], other[2]], [ids[1], ids[2], ids[0]]);
+    gives! { UTOFU_ERR_INVALID_VBG_ID:
+        utofu_free_vbg(mixed.as_ptr().cast_mut(), 3);
+        utofu_free_vbg(turned.as_ptr().cast_mut(), 3);
     }
     // Setting.
     gives!(UTOFU_ERR_INVALID_POINTER, utofu_set_vbg(null_mut(), 1));
-    let right = beside(ids[0], NULL);
-    let four = [
-        right,
-        beside(ids[1], NULL),
-        beside(ids[2], NULL),
-        beside(ids[2], NULL),
-    ];
+    let four = [0, 1, 2, 2].map(|nth| beside(ids[nth], NULL));
+    let right = four[0];
     let twice = [right, four[1], four[1]];
     let foreign = [right, beside(other[1], NULL)];
     for (what, wrong, code) in [
@@ -130,27 +118,13 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_arguments(_ctx: &Ctx) -> Verdict {
-    let mut ids = [0u64; 2];
-    ok!(utofu_alloc_vbg(1, 2, 0, ids.as_mut_ptr()));
+    let ids = gates::<2>(1, 0)?;
     // A circuit of one process: the start signals to the relay, which signals back.
-    let pair = [
-        utofu_vbg_setting {
-            src_lcl_vbg_id: ids[1],
-            dst_lcl_vbg_id: ids[1],
-            ..beside(ids[0], NULL)
-        },
-        utofu_vbg_setting {
-            src_lcl_vbg_id: ids[0],
-            dst_lcl_vbg_id: ids[0],
-            ..beside(ids[1], NULL)
-        },
-    ];
-    set_gates(&pair)?;
+    let gate = |one: usize| setting(ids[one], [ids[1 - one]; 2], [NULL; 2]);
+    set_gates(&[gate(0), gate(1)])?;
     let (data, reals) = ([1u64; 8], [1f64; 8]);
     let (mut out, mut real) = ([7u64; 8], [7f64; 8]);
-    let mut wrong: Vec<u64> = wrong_vbg_ids(ids[0]).to_vec();
-    wrong.extend([ids[1], NULL]);
-    for id in wrong {
+    for id in wrong_vbg_ids(ids[0]).into_iter().chain([ids[1], NULL]) {
         gives! { UTOFU_ERR_INVALID_VBG_ID:
             utofu_barrier(id, 0);
             utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 1, 0);

@@ -149,8 +149,7 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
         ensure_eq!(with, id, "the VCQ id after a wrong path");
     }
     for wrong in [0, 13, 14, 128, 255] {
-        let code = c!(utofu_get_path_coords(id, wrong, at.as_mut_ptr()));
-        code_is(code, UTOFU_ERR_INVALID_PATH_ID, format!("path id {wrong}"))?;
+        gives! { UTOFU_ERR_INVALID_PATH_ID: utofu_get_path_coords(id, wrong, at.as_mut_ptr()); }
     }
     ensure_eq!((path, at), (99, [99; 3]), "places after errors");
     gives! { UTOFU_ERR_INVALID_POINTER:
@@ -227,11 +226,7 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
         real ^ 1 << 53,
     ] {
         let code = c!(utofu_dereg_mem(queue.hdl, wrong, 0));
-        code_is(
-            code,
-            UTOFU_ERR_INVALID_STADD,
-            format!("deregistering {wrong:#x}"),
-        )?;
+        code_is(code, UTOFU_ERR_INVALID_STADD, format!("{wrong:#x}"))?;
     }
     for bit in 0..64 {
         gives! { UTOFU_ERR_INVALID_FLAGS: utofu_dereg_mem(queue.hdl, real, 1 << bit); }

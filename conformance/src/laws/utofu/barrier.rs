@@ -1,6 +1,6 @@
 //! §2.3, §3.4, §3.8: barrier gates, circuits, barriers and reductions.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::circuit::*;
 use super::kit::*;
@@ -150,9 +150,8 @@ fn mismatch(job: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
 fn beside(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
     let meet = |round: u64| {
-        reduce_uint64(end, SUM, &[value(job.rank, round), 1], 2)?;
-        let mut sum = [0; 2];
-        finish_uint64(end, "the sum of the neighbours", &mut sum)?;
+        let mut sum = [value(job.rank, round), 1];
+        reduce(end, SUM, &mut sum, 2)?;
         let expected = value(job.left(), round) + value(job.right(), round);
         equal!(sum, [expected, 2], "the sum in round {round}")
     };
@@ -178,14 +177,14 @@ fn asleep(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     for awake in 0..4 {
         let mark = u64::from(awake) + 1;
         let mut sum = [u64::from(job.rank) + 1];
-        reduce_uint64(end, SUM, &sum, 1)?;
+        begin(end, SUM, &sum)?;
         if job.rank != awake {
-            let mut looks = Looks::new();
-            while job.memory.get(TABLE + 8) != mark {
-                looks.pause(Duration::from_millis(1));
-            }
+            until("the mark", || {
+                pause(1);
+                job.memory.get(TABLE + 8) == mark
+            })?;
         }
-        finish_uint64(end, "the reduction", &mut sum)?;
+        finish(end, SUM, &mut sum)?;
         if job.rank == awake {
             // All other ranks only read their memory: their part of the circuit must progress without them.
             for other in (0..4).filter(|other| *other != awake) {

@@ -114,16 +114,9 @@ fn info(job: &Job<'_>) -> Verdict {
         let mut seen = Vec::new();
         for (who, ids) in circuit.ids.iter().enumerate() {
             for (nth, id) in ids.iter().enumerate() {
-                let mut at = [0xee; 7];
-                let (mut on, mut bg, mut extra) = (99, 99, 0);
-                let place = at.as_mut_ptr();
-                ok!(utofu_query_vbg_info(
-                    *id, place, &mut on, &mut bg, &mut extra
-                ));
+                let (at, on, bg) = vbg_info(*id)?;
                 let expected = coords((who % circuit.ranks) as u32)?;
-                ensure_eq!(at[..6], expected, "coordinates of VBG {id:#x}");
-                ensure_eq!(at[6], 0xee, "the byte behind the coordinates");
-                ensure_eq!(on, tni, "the TNI of VBG {id:#x}");
+                ensure_eq!((at, on), (expected, tni), "place of VBG {id:#x}");
                 ensure!(bg < 48, "BG {bg} of VBG {id:#x}");
                 ensure_eq!(bg < 16, nth == 0, "whether BG {bg} starts and ends");
                 ensure!(*id != NULL, "a VBG has the null id");

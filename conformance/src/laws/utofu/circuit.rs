@@ -72,18 +72,21 @@ pub(super) fn one_barrier(end: u64) -> Verdict {
     completed("a barrier", || c!(utofu_poll_barrier(end, 0)))
 }
 
-/// Polls a sum of integers until it succeeds.
-pub(super) fn finish_uint64(end: u64, what: &str, data: &mut [u64]) -> Verdict {
-    completed(what, || {
-        c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-    })
+/// Starts an operation, as [`start`]; fails unless that succeeds.
+#[track_caller]
+pub(super) fn begin(end: u64, op: u32, data: &[u64]) -> Verdict {
+    code_is(start(end, op, data), SUCCESS, format!("starting {op}"))
 }
 
-/// As [`finish_uint64`], of doubles.
-pub(super) fn finish_double(end: u64, what: &str, data: &mut [f64]) -> Verdict {
-    completed(what, || {
-        c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
-    })
+/// Polls until the operation succeeds.
+pub(super) fn finish(end: u64, op: u32, data: &mut [u64]) -> Verdict {
+    completed("a reduction", || poll(end, op, data))
+}
+
+/// A reduction of the first `count` elements, in place.
+pub(super) fn reduce(end: u64, op: u32, data: &mut [u64], count: usize) -> Verdict {
+    begin(end, op, &data[..count])?;
+    finish(end, op, data)
 }
 
 /// `UTOFU_VBG_ID_NULL`.
@@ -395,8 +398,7 @@ impl Circuit {
         expected: &[u64],
     ) -> Verdict {
         for who in &self.mine {
-            let code = start(self.ids[*who][0], op, &input(*who)[..count]);
-            code_is(code, SUCCESS, format!("starting operation {op}"))?;
+            begin(self.ids[*who][0], op, &input(*who)[..count])?;
         }
         let is_nan = |bits: u64| op == BFPSUM && f64::from_bits(bits).is_nan();
         for who in &self.mine {

@@ -40,17 +40,16 @@ fn send_errors(job: &Job<'_>) -> Verdict {
     for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
         for (nth, (local, len, code, what)) in cases.iter().enumerate() {
             post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 100 + nth)?;
-            let (seen, cbdata) = job.queue.next_tcq()?;
-            code_is(seen, *code, format!("a put of {len} from {what}"))?;
-            ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
+            let what = format!("a put of {len} from {what}");
+            job.queue.tcq_is(*code, 100 + nth, &what)?;
             job.queue.mrq_is_empty()?;
             // The error keeps its place among other entries.
             ok!(utofu_nop(job.hdl, TCQ, cb(1)));
             post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
             ok!(utofu_nop(job.hdl, TCQ, cb(3)));
-            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 1), "before an error");
-            ensure_eq!(job.queue.next_tcq()?, (*code, 2), "the TCQ at an error");
-            ensure_eq!(job.queue.next_tcq()?, (SUCCESS, 3), "behind an error");
+            for (code, cbdata) in [(SUCCESS, 1), (*code, 2), (SUCCESS, 3)] {
+                job.queue.tcq_is(code, cbdata, &what)?;
+            }
         }
     }
     // Read-only memory is a valid source.
@@ -124,11 +123,8 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
                 }
                 let (seen, notice) = job.queue.next_mrq()?;
                 code_is(seen, code, format!("{name} at {what}"))?;
-                ensure_eq!(
-                    (notice.notice_type, notice.vcq_id, notice.edata),
-                    (kind, right, 0xe1),
-                    "the notice of {name} at {what}"
-                );
+                let seen = (notice.notice_type, notice.vcq_id, notice.edata);
+                ensure_eq!(seen, (kind, right, 0xe1), "{name} at {what}");
                 job.queue.tcq_is_empty()?;
             }
         }
@@ -151,11 +147,9 @@ fn remote_errors(job: &Job<'_>) -> Verdict {
     fixed.all(0, 512, 0x3c, "read-only memory after failed operations")?;
     job.meet();
     post::get(job.hdl, right, job.stadd + 512, fixed_there, 256).ok(2, LOCAL | REMOTE, 0)?;
-    let kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
-    ensure!(
-        kinds == [LCL_GET, RMT_GET] || kinds == [RMT_GET, LCL_GET],
-        "notices of a get from read-only memory: {kinds:?}"
-    );
+    let mut kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
+    kinds.sort();
+    ensure_eq!(kinds, [LCL_GET, RMT_GET], "a get from read-only memory");
     job.meet();
     job.queue.deregister(stadd)
 }
@@ -210,28 +204,26 @@ fn after_deregistration(job: &Job<'_>) -> Verdict {
         ensure_eq!(named, stadd_of(job.vcq(job.rank), 30)?, "a reserved STADD");
         job.write(job.right(), 8, stadd)?;
         job.meet();
+        // From the left neighbour; with two ranks that is also the right one.
         let theirs = [job.memory.get(8), stadd_of(right, 30)?];
-        // `theirs` comes from the left neighbour; with two ranks that is also the right one.
-        let all = |remote: u64| -> Result<[i32; 3], String> {
-            let here = job.stadd + 512;
-            post::put(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
-            let put = job.queue.next_mrq()?.0;
-            post::get(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
-            let get = job.queue.next_mrq()?.0;
-            post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
-            Ok([put, get, job.queue.next_mrq()?.0])
+        let all = |expected: i32| {
+            for remote in theirs {
+                let here = job.stadd + 512;
+                post::put(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
+                post::get(job.hdl, right, here, remote, 8).ok(1, LOCAL, 0)?;
+                post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
+                for_all(0..3, |_| {
+                    code_is(job.queue.next_mrq()?.0, expected, format!("round {round}"))
+                })?;
+            }
+            Ok::<_, String>(())
         };
-        for remote in theirs {
-            ensure_eq!(all(remote)?, [SUCCESS; 3], "valid in round {round}");
-        }
+        all(SUCCESS)?;
         job.meet();
         job.queue.deregister(stadd)?;
         job.queue.deregister(named)?;
         job.meet();
-        for remote in theirs {
-            let gone = UTOFU_ERR_MRQ_RMT_STADD;
-            ensure_eq!(all(remote)?, [gone; 3], "gone in round {round}");
-        }
+        all(UTOFU_ERR_MRQ_RMT_STADD)?;
         for local in [stadd, named] {
             post::put(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
             ensure_eq!(job.queue.next_tcq()?, (UTOFU_ERR_TCQ_STADD, 6), "a put");
@@ -253,10 +245,8 @@ fn text_of_last_error() -> Result<String, String> {
     let end = room.iter().position(|byte| *byte == 0);
     let end = end.ok_or("the text has no end")?;
     ensure!(end < 256, "a text of {end} bytes");
-    ensure!(
-        room[end + 1..].iter().all(|byte| *byte == b'#'),
-        "bytes behind the text were written"
-    );
+    let kept = room[end + 1..].iter().all(|byte| *byte == b'#');
+    ensure!(kept, "bytes behind the text were written");
     String::from_utf8(room[..end].to_vec()).map_err(|error| error.to_string())
 }
 
@@ -287,10 +277,8 @@ fn last_error(job: &Job<'_>) -> Verdict {
     threads(1, |_| none())?;
     gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(0));
     let seen = text_of_last_error()?;
-    ensure!(
-        seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL"),
-        "{seen:?} after another error"
-    );
+    let other = seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL");
+    ensure!(other, "{seen:?} after another error");
     let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
     // SAFETY:
     // - the function accepts null and returns.

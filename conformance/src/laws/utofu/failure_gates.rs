@@ -81,10 +81,8 @@ fn reduction_ends(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
         job.ctx.dies();
     }
     let mut data = [5u64; 2];
-    let code = match start_uint64(end, SUM, &data, 1) {
-        SUCCESS => ended("the reduction", || {
-            c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
-        })?,
+    let code = match start(end, SUM, &data[..1]) {
+        SUCCESS => ended("the reduction", || poll(end, SUM, &mut data))?,
         code => code,
     };
     failed(code, "a reduction")?;

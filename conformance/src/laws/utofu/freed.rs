@@ -207,25 +207,17 @@ fn alone(ctx: &Ctx) -> Verdict {
 
 /// Calls with a VBG.
 pub(crate) const OF_GATES: [fn(u64) -> i32; 6] = [
-    |vbg| c!(utofu_barrier(vbg, 0)),
-    |vbg| c!(utofu_poll_barrier(vbg, 0)),
-    |vbg| start_uint64(vbg, UTOFU_REDUCE_OP_SUM, &[1; 4], 4),
-    |vbg| {
-        let mut data = [0u64; 6];
-        c!(utofu_poll_reduce_uint64(vbg, 0, data.as_mut_ptr()))
-    },
-    |vbg| start_double(vbg, UTOFU_REDUCE_OP_BFPSUM, &[1.0; 3], 3),
-    |vbg| {
-        let mut data = [0f64; 3];
-        c!(utofu_poll_reduce_double(vbg, 0, data.as_mut_ptr()))
-    },
+    |vbg| start(vbg, 0, &[]),
+    |vbg| poll(vbg, 0, &mut []),
+    |vbg| start(vbg, SUM, &[1; 4]),
+    |vbg| poll(vbg, SUM, &mut [0; 6]),
+    |vbg| start(vbg, BFPSUM, &[1f64.to_bits(); 3]),
+    |vbg| poll(vbg, BFPSUM, &mut [0; 3]),
 ];
 
 /// A circuit within this process.
 pub(crate) fn circuit() -> Result<[u64; 2], String> {
-    let mut ids = [0; 2];
-    let flags = UTOFU_VBG_FLAG_THREAD_SAFE;
-    ok!(utofu_alloc_vbg(TNI, 2, flags, ids.as_mut_ptr()));
+    let ids = gates::<2>(TNI, UTOFU_VBG_FLAG_THREAD_SAFE)?;
     let gate = |one: usize| setting(ids[one], [ids[1 - one]; 2], [NULL; 2]);
     set_gates(&[gate(0), gate(1)])?;
     Ok(ids)

@@ -1,6 +1,7 @@
 //! §3.7: queues that are full on all sides at once, towards a process that does nothing, and towards a process that dies.
 
 use super::kit::*;
+use super::tcq::fill;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
 
 laws! {
@@ -22,34 +23,23 @@ type Before = fn(&Ctx) -> Verdict;
 
 fn flood(ctx: &Ctx, before: Before) -> Verdict {
     with(ctx, 3 * 4096, |job| {
-        let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+        let peer = job.right();
         job.memory.fill_range(8192, LONG, 1 + job.rank as u8);
         job.meet();
         before(ctx)?;
         let mut adds = 0u64;
         for _ in 0..ROUNDS {
-            let mut posted = 0;
-            loop {
-                let nth = posted + 1;
-                let is_put = nth % 8 == 0;
-                let code = if is_put {
-                    let (from, into) = (job.stadd + 8192, to + 4096);
-                    post::put(job.hdl, vcq, from, into, LONG).code(0, TCQ, nth)
-                } else {
-                    post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth)
-                };
-                match code {
-                    SUCCESS => (posted, adds) = (nth, adds + u64::from(!is_put)),
-                    BUSY => break,
-                    code => return Err(format!("command {nth} gave {}", code_name(code))),
-                }
-            }
+            let posted = fill(|nth| match nth % 8 {
+                0 => job.put(peer, 8192, 4096, LONG).code(0, TCQ, nth),
+                _ => job.armw8(peer, 0, ADD, 1).code(0, TCQ, nth),
+            })?;
+            adds += (posted - posted / 8) as u64;
             ensure!(posted > 8, "BUSY after {posted} commands");
             job.queue.completes(1..=posted)?;
             job.queue.tcq_is_empty()?;
         }
         // Ordered behind all the others.
-        let put = post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8);
+        let put = job.put8(peer, 8, adds);
         job.queue.post(|| put.code(0, STRONG_ORDER | LOCAL, 0))?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
@@ -67,16 +57,10 @@ fn death(job: &Job<'_>) -> Verdict {
         return stop_until_killed(job.ctx);
     }
     let other = 1 - job.rank;
-    let (vcq, to) = (job.vcq(victim), job.at(victim, 0));
+    let vcq = job.vcq(victim);
     let flags = TCQ | LOCAL;
-    let put = |nth: usize| {
-        let from = job.stadd + 2048;
-        post::put(job.hdl, vcq, from, to, LONG).code(0, flags, nth)
-    };
-    let mut posted = 0;
-    while put(posted + 1) == SUCCESS {
-        posted += 1;
-    }
+    let put = |nth: usize| job.put(victim, 2048, 0, LONG).code(0, flags, nth);
+    let posted = fill(put)?;
     ensure!(posted > 8, "no room after {posted} commands");
     // Each command has a TCQ entry; its MRQ entry is a success or reports the death.
     for_all(1..=posted, |expected| {
@@ -95,8 +79,7 @@ fn death(job: &Job<'_>) -> Verdict {
     })?;
     // The death affects no other peer.
     for nth in 1..=300u64 {
-        let (vcq, to) = (job.vcq(other), job.at(other, 8));
-        let put = post::put_piggyback8(job.hdl, vcq, nth, to, 8);
+        let (vcq, put) = (job.vcq(other), job.put8(other, 8, nth));
         job.queue.post(|| put.code(0, LOCAL, 0))?;
         loop {
             let (code, notice) = job.queue.next_mrq()?;

@@ -84,13 +84,8 @@ fn handles(_: &Ctx) -> Verdict {
     for (nth, (tni, queue)) in all.iter().enumerate() {
         let id = got!(utofu_query_vcq_id(queue.hdl));
         ensure_eq!(id, queue.id, "the id behind a handle");
-        let (mut at, mut on, mut cq, mut extra) = ([0xeeu8; 7], 99, 99, 99);
-        let place = at.as_mut_ptr();
-        ok!(utofu_query_vcq_info(
-            id, place, &mut on, &mut cq, &mut extra
-        ));
-        ensure_eq!((&at[..6], at[6]), (&own[..], 0xee), "parts of {id:#x}");
-        ensure_eq!(on, *tni, "the TNI of {id:#x}");
+        let (at, on, cq, _) = vcq_info(id)?;
+        ensure_eq!((at, on), (own, *tni), "place of {id:#x}");
         ensure!(cq < 9, "CQ {cq} of {id:#x}");
         // A session mode VCQ starts commands only on an arrival, so only the others get this command.
         if nth % 7 != 3 {

@@ -153,12 +153,9 @@ fn in_range(ctx: &Ctx) -> Verdict {
             for (mtu, gap, expected) in cases {
                 let call = Call { mtu, gap, ..*right };
                 let what = format!("{} with MTU {mtu} and gap {gap}", function.name);
-                code_is((function.start)(&call), expected, &what)?;
-                code_is(
-                    (function.prepare)(&call),
-                    expected,
-                    format!("preparing {what}"),
-                )?;
+                for form in [function.start, function.prepare] {
+                    code_is(form(&call), expected, &what)?;
+                }
                 if expected == SUCCESS {
                     counts(job, right.flags, commands, commands, right.cbdata)?;
                     // SAFETY:
@@ -176,14 +173,14 @@ fn in_range(ctx: &Ctx) -> Verdict {
 fn changed(job: &Job<'_>) -> Verdict {
     for round in 0..200u64 {
         if job.rank == 0 {
-            let (hdl, to, flags) = (job.hdl, job.vcq(1), REMOTE);
-            let (word, half) = (job.at(1, 64), job.at(1, 128));
             let old = round / 4;
             match round % 4 {
-                0 => post::armw8(hdl, to, ADD, 1, word).ok(0, flags, 0)?,
-                1 => post::armw4(hdl, to, ADD, 1, half).ok(0, flags, 0)?,
-                2 => post::cswap8(hdl, to, old, old + 1, word + 8).ok(0, flags, 0)?,
-                _ => post::cswap4(hdl, to, old as u32, old as u32 + 1, half + 8).ok(0, flags, 0)?,
+                0 => job.armw8(1, 64, ADD, 1).ok(0, REMOTE, 0)?,
+                1 => job.armw4(1, 128, ADD, 1).ok(0, REMOTE, 0)?,
+                2 => job.cswap8(1, 72, old, old + 1).ok(0, REMOTE, 0)?,
+                _ => job
+                    .cswap4(1, 136, old as u32, old as u32 + 1)
+                    .ok(0, REMOTE, 0)?,
             }
             job.await_word(0, round + 1)?;
         } else {
@@ -192,8 +189,7 @@ fn changed(job: &Job<'_>) -> Verdict {
             job.memory
                 .shows(at, round / 4 + 1, "the word that was notified")?;
             // No MRQ notice: the peer continues when it sees the word, so this notice could come before the peer's.
-            let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
-            post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;
+            job.put8(0, 0, round + 1).ok(0, TCQ, 0)?;
             job.queue.tcq()?;
         }
     }
@@ -204,11 +200,9 @@ fn quiet_too(job: &Job<'_>) -> Verdict {
     let count = || job.queue.unread_tcq();
     for quiet in [1usize, 7, 60] {
         for nth in 0..quiet {
-            if nth % 2 == 0 {
-                ok!(utofu_nop(job.hdl, 0, null_mut()));
-            } else {
-                let (id, to) = (job.queue.id, job.stadd);
-                post::put_piggyback8(job.hdl, id, 1, to, 8).ok(0, 0, 0)?;
+            match nth % 2 {
+                0 => ok!(utofu_nop(job.hdl, 0, null_mut())),
+                _ => job.put8(job.rank, 0, 1).ok(0, 0, 0)?,
             }
         }
         let seen = count()?;

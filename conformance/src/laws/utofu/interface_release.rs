@@ -30,22 +30,21 @@ fn sources_of_puts(job: &Job<'_>) -> Verdict {
         let source = Memory::pages(LEN)?;
         source.fill(round as u8 + 1);
         let stadd = job.queue.register(source)?;
-        let flags = if round % 2 == 0 { TCQ } else { LOCAL };
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), round * LEN));
-        post::put(job.hdl, vcq, stadd, to, LEN).ok(0, flags, round + 1)?;
-        if flags == TCQ {
+        let put = post::put(job.hdl, vcq, stadd, to, LEN);
+        if round % 2 == 0 {
+            put.ok(0, TCQ, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         } else {
-            job.queue.notice(LCL_PUT)?;
+            put.noticed(0, 0)?;
         }
         job.queue.deregister(stadd)?;
         source.fill(0xff);
         unmap(source)?;
     }
     // Strong order: behind all of them.
-    let flags = STRONG_ORDER | LOCAL;
     let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-    post::put_piggyback8(job.hdl, vcq, 1, to, 1).noticed(0, flags)?;
+    post::put_piggyback8(job.hdl, vcq, 1, to, 1).noticed(0, STRONG_ORDER)?;
     job.meet();
     for round in 0..ROUNDS {
         let what = format!("put {round}, whose source is gone");
@@ -64,21 +63,16 @@ fn targets_of_gets(job: &Job<'_>) -> Verdict {
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
         post::get(job.hdl, vcq, stadd, from, LEN).noticed(0, 0)?;
         job.queue.deregister(stadd)?;
-        target.all(
-            0,
-            LEN,
-            1 + job.right() as u8,
-            "a get whose target is deregistered",
-        )?;
+        let (value, what) = (1 + job.right() as u8, "a get whose target is gone");
+        target.all(0, LEN, value, what)?;
         target.fill(0x77);
         taken.push(target);
     }
     job.meet();
-    for target in taken {
+    for_all(taken, |target| {
         target.all(0, LEN, 0x77, "memory that was the target of a get")?;
-        unmap(target)?;
-    }
-    Ok(())
+        unmap(target)
+    })
 }
 
 /// Rank 0 puts to memory that rank 1 has registered, adds to it and gets it; rank 1 removes it as soon as allowed.
@@ -98,11 +92,10 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
                 let here = job.stadd + LEN as u64;
                 match kind {
                     0 => post::put(job.hdl, vcq, here, to, LEN).ok(0, flags, 0)?,
-                    1 => post::get(job.hdl, vcq, job.stadd, to, LEN).ok(
-                        0,
-                        flags | STRONG_ORDER,
-                        0,
-                    )?,
+                    1 => {
+                        let get = post::get(job.hdl, vcq, job.stadd, to, LEN);
+                        get.ok(0, flags | STRONG_ORDER, 0)?;
+                    }
                     _ => post::armw8(job.hdl, vcq, ADD, round, to).ok(0, flags, 0)?,
                 }
                 if flags == LOCAL {
@@ -127,19 +120,16 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
             taken.push(lent);
             job.meet();
             if job.rank == 0 && kind == 1 {
-                let wait =
-                    || job.memory.bytes()[LEN - 1].load(std::sync::atomic::Ordering::Acquire);
-                until("the end of the get", || wait() == round as u8)?;
-                job.memory
-                    .all(8, LEN - 8, round as u8, "a get whose source is gone")?;
+                job.await_byte(LEN - 1, round as u8)?;
+                let what = "a get whose source is gone";
+                job.memory.all(8, LEN - 8, round as u8, what)?;
             }
             job.meet();
         }
-        for lent in taken {
+        for_all(taken, |lent| {
             lent.all(0, LEN, 0x77, "memory that was deregistered")?;
-            unmap(lent)?;
-        }
-        Ok(())
+            unmap(lent)
+        })
     })
 }
 
@@ -165,22 +155,15 @@ fn at_the_same_time(job: &Job<'_>) -> Verdict {
             post::armw8(job.hdl, vcq, ADD, 1, at + 8000).ok(0, LOCAL, 0)?;
         }
     }
-    for _ in 0..3 * EACH * (job.size as usize - 1) {
-        job.queue.mrq()?;
-    }
-    job.meet();
     let others = job.size as usize - 1;
+    for_all(0..3 * EACH * others, |_| job.queue.mrq())?;
+    job.meet();
     ensure_eq!(all.get(8000), (EACH * others) as u64, "additions");
     for peer in (0..job.size as usize).filter(|peer| *peer != job.rank as usize) {
         let what = format!("what rank {peer} has put");
         all.all(4096 + 512 * peer, 512, 0x40 + peer as u8, &what)?;
     }
-    ensure!(
-        all.bytes()[6144].load(std::sync::atomic::Ordering::Relaxed) >= 0x40,
-        "nothing was got"
-    );
+    ensure!(all.load(6144, 1)[0] >= 0x40, "nothing was got");
     job.meet();
-    job.queue.deregister(stadd)?;
-    all.free();
-    Ok(())
+    job.queue.deregister(stadd)
 }

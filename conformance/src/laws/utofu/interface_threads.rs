@@ -53,16 +53,13 @@ fn of_all_kinds(job: &Job<'_>) -> Verdict {
         }
         Ok(())
     })?;
-    for queue in queues {
-        queue.mrq_is_empty()?;
-    }
+    for_all(queues, |queue| queue.mrq_is_empty())?;
     job.meet();
     ensure_eq!(job.memory.get(2048), EACH * THREADS as u64, "additions");
-    for thread in 0..THREADS {
+    for_all(0..THREADS, |thread| {
         let expected = EACH << 8 | thread as u64;
-        job.memory
-            .shows(64 * thread, expected, "the last put of a thread")?;
-    }
+        job.memory.shows(64 * thread, expected, "the last put")
+    })?;
     job.meet();
     queues.into_iter().skip(1).try_for_each(Queue::free)
 }

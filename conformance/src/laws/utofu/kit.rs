@@ -180,11 +180,18 @@ pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
     Ok(network.coords(rank / network.per_node))
 }
 
+/// Coordinates that `query` writes; it writes no byte behind them.
+fn written_coords(query: impl FnOnce(*mut u8) -> Verdict) -> Result<[u8; 6], String> {
+    let mut room = [0xee; 7];
+    query(room.as_mut_ptr())?;
+    let [at @ .., behind] = room;
+    ensure_eq!(behind, 0xee, "the byte behind the coordinates");
+    Ok(at)
+}
+
 /// Coordinates of this process.
 pub(crate) fn my_coords() -> Result<[u8; 6], String> {
-    let mut at = [u8::MAX; 6];
-    ok!(utofu_query_my_coords(at.as_mut_ptr()));
-    Ok(at)
+    written_coords(|at| done!(utofu_query_my_coords(at)))
 }
 
 /// Place of this process if each process has a node to itself; otherwise the first place on its node.
@@ -209,66 +216,23 @@ pub(crate) fn vcq_id(at: &[u8; 6], tni: u16, cq: u16, component: u16) -> Result<
 
 /// Coordinates, TNI, CQ and component of a VCQ.
 pub(crate) fn vcq_info(id: u64) -> Result<([u8; 6], u16, u16, u16), String> {
-    let (mut at, mut tni, mut cq, mut component) = ([u8::MAX; 6], 99, 99, 99);
-    let place = at.as_mut_ptr();
-    ok!(utofu_query_vcq_info(
-        id,
-        place,
-        &mut tni,
-        &mut cq,
-        &mut component
-    ));
-    Ok((at, tni, cq, component))
+    let (mut on, mut nth, mut extra) = (99, 99, 99);
+    let (tni, cq, component) = (&mut on, &mut nth, &mut extra);
+    let at = written_coords(|at| done!(utofu_query_vcq_info(id, at, tni, cq, component)))?;
+    Ok((at, on, nth, extra))
 }
 
 /// Coordinates, TNI and BG of a VBG.
 pub(crate) fn vbg_info(id: u64) -> Result<([u8; 6], u16, u16), String> {
-    let (mut at, mut tni, mut bg, mut extra) = ([u8::MAX; 6], 99, 99, 99);
-    let place = at.as_mut_ptr();
-    ok!(utofu_query_vbg_info(
-        id, place, &mut tni, &mut bg, &mut extra
-    ));
-    Ok((at, tni, bg))
+    let (mut on, mut nth, mut extra) = (99, 99, 99);
+    let (tni, bg, extra) = (&mut on, &mut nth, &mut extra);
+    let at = written_coords(|at| done!(utofu_query_vbg_info(id, at, tni, bg, extra)))?;
+    Ok((at, on, nth))
 }
 
 /// Sets the path that a VCQ id names.
 pub(crate) fn set_path(vcq: &mut u64, path: &[u8]) -> Verdict {
-    ok!(utofu_set_vcq_id_path(vcq, path.as_ptr().cast_mut()));
-    Ok(())
-}
-
-/// The code of starting a reduction of the first `count` elements.
-pub(crate) fn start_uint64(end: u64, op: u32, data: &[u64], count: usize) -> i32 {
-    assert!(count <= data.len());
-    let data = data.as_ptr().cast_mut();
-    c!(utofu_reduce_uint64(end, op, data, count, 0))
-}
-
-/// As [`start_uint64`].
-pub(crate) fn start_double(end: u64, op: u32, data: &[f64], count: usize) -> i32 {
-    assert!(count <= data.len());
-    let data = data.as_ptr().cast_mut();
-    c!(utofu_reduce_double(end, op, data, count, 0))
-}
-
-/// Starts a reduction of the first `count` elements.
-#[track_caller]
-pub(crate) fn reduce_uint64(end: u64, op: u32, data: &[u64], count: usize) -> Verdict {
-    code_is(
-        start_uint64(end, op, data, count),
-        SUCCESS,
-        "utofu_reduce_uint64",
-    )
-}
-
-/// As [`reduce_uint64`].
-#[track_caller]
-pub(crate) fn reduce_double(end: u64, op: u32, data: &[f64], count: usize) -> Verdict {
-    code_is(
-        start_double(end, op, data, count),
-        SUCCESS,
-        "utofu_reduce_double",
-    )
+    done!(utofu_set_vcq_id_path(vcq, path.as_ptr().cast_mut()))
 }
 
 /// STADD of the memory under a reserved STag of a VCQ.

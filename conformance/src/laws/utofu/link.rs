@@ -163,23 +163,17 @@ fn session(job: &Job<'_>) -> Verdict {
     };
     near.sides.cut(job.ctx);
     // Puts to the relay of the other side while the link goes down, then to its other VCQ, which saves the commands of the relay.
-    for _ in 0..20 {
-        let code = put(far)?;
-        one_of(code, &[SUCCESS, PEER], "a put across the link")?;
-    }
-    let (to, at) = (job.vcq(far), job.at(far, 0));
-    let mut looks = Looks::for_the("a put across the link to fail");
-    loop {
-        post::put_piggyback8(job.hdl, to, 1, at, 8).ok(0, LOCAL, 0)?;
+    for_all(0..20, |_| {
+        one_of(put(far)?, &[SUCCESS, PEER], "a put across the link")
+    })?;
+    let to = job.vcq(far);
+    until_ok("a put across the link to fail", || {
+        job.put8(far, 0, 1).ok(0, LOCAL, 0)?;
         let code = job.queue.next_mrq()?.0;
         job.queue.poll_tcq();
-        if code == PEER {
-            break;
-        }
-        ensure_eq!(code, SUCCESS, "a put across the link");
-        looks.again();
-    }
-    drop(looks);
+        one_of(code, &[SUCCESS, PEER], "a put across the link")?;
+        Ok(code == PEER)
+    })?;
     ensure_eq!(put(far)?, PEER, "a put to a relay of the other side");
     for _ in 0..20 {
         ensure_eq!(put(next)?, SUCCESS, "a put to a relay of this side");

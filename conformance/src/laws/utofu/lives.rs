@@ -1,7 +1,7 @@
 //! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: processes begin and end, under any launcher, with communication in progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::circuit::free_gate;
 use super::kit::*;
@@ -278,21 +278,22 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     let (queue, memory, _) = Queue::with_memory(256)?;
     for round in 1..=rounds {
         for rank in 0..size {
-            let mut looks = Looks::new();
             let to = vcq_of(rank, TNI, 0)?;
             let there = stadd_of(to, STAG)? + 8 * u64::from(me);
-            loop {
+            if round == 1 {
+                queue.write_when_there(to, there, round)?;
+                continue;
+            }
+            until_ok("a put", || {
                 post::put_piggyback8(queue.hdl, to, round, there, 8).ok(0, LOCAL, 0)?;
                 let _ = queue.poll_tcq();
                 match queue.next_mrq()?.0 {
-                    SUCCESS => break,
-                    // The process has not started yet.
-                    _ if round == 1 => looks.pause(Duration::from_millis(1)),
                     // All processes are killed, one after the other.
                     PEER if rounds == u64::MAX => pause(1),
-                    code => return Err(format!("a put to {rank} gave {}", code_name(code))),
+                    code => return code_is(code, SUCCESS, "a put").map(|()| true),
                 }
-            }
+                Ok(false)
+            })?;
         }
         for rank in 0..size as usize {
             until("everybody's word", || memory.get(8 * rank) >= round)?;

@@ -65,11 +65,7 @@ fn bits(job: &Job<'_>) -> Verdict {
     let mut turn = 0;
     let armw = |op: u32, operand: u64| {
         turn += 1;
-        let (queue, (vcq, at)) = if turn % 2 == 0 {
-            (job.queue, near)
-        } else {
-            (other, far)
-        };
+        let (queue, (vcq, at)) = [(job.queue, near), (other, far)][turn % 2];
         post::armw8(queue.hdl, vcq, op, operand, at).before()
     };
     let mask = 0xffff << (16 * job.rank);
@@ -118,11 +114,7 @@ fn half_bits(job: &Job<'_>) -> Verdict {
         own_bits(job.ctx, u64::from(job.rank), 0xff << (8 * job.rank), armw)?;
     }
     job.meet();
-    let count = if job.rank == 0 {
-        rounds(job.ctx) + 1
-    } else {
-        0
-    };
+    let count = [rounds(job.ctx) + 1, 0, 0][job.rank as usize];
     equal!(job.memory.get(64), count, "both halves in the end")
 }
 
@@ -131,10 +123,11 @@ fn tokens(job: &Job<'_>) -> Verdict {
     // Each rank swaps its own values in. Xor and sum of the old values and the rest equal xor and sum of the input.
     let mine = |nth: u64| (u64::from(job.rank) + 1) << 20 | nth;
     let mut out = (0u64, 0u64);
-    let mut got = |value: u64| {
-        out.0 ^= value.wrapping_mul(0x9e37_79b9);
-        out.1 = out.1.wrapping_add(value);
+    let add = |all: &mut (u64, u64), value: u64| {
+        all.0 ^= value.wrapping_mul(0x9e37_79b9);
+        all.1 = all.1.wrapping_add(value);
     };
+    let mut got = |value| add(&mut out, value);
     for nth in 1..=count {
         if job.rank == 0 {
             got(job.memory.word(64).swap(mine(nth), Ordering::AcqRel));
@@ -142,11 +135,8 @@ fn tokens(job: &Job<'_>) -> Verdict {
             got(half.swap(mine(nth) as u32, Ordering::AcqRel).into());
             continue;
         }
-        let (hdl, vcq) = (job.hdl, job.vcq(0));
-        let to = job.at(0, 64);
-        got(post::armw8(hdl, vcq, SWAP, mine(nth), to).before()?);
-        let (to, value) = (job.at(0, 72), mine(nth) as u32);
-        got(post::armw4(hdl, vcq, SWAP, value, to).before()?);
+        got(job.armw8(0, 64, SWAP, mine(nth)).before()?);
+        got(job.armw4(0, 72, SWAP, mine(nth) as u32).before()?);
     }
     job.write(0, 128 + 16 * job.rank as usize, out.0)?;
     job.write(0, 136 + 16 * job.rank as usize, out.1)?;
@@ -154,12 +144,8 @@ fn tokens(job: &Job<'_>) -> Verdict {
     if job.rank == 0 {
         let half = u64::from(job.memory.half(72).load(Ordering::Acquire));
         let mut all = (0u64, 0u64);
-        let mut add = |value: u64| {
-            all.0 ^= value.wrapping_mul(0x9e37_79b9);
-            all.1 = all.1.wrapping_add(value);
-        };
-        add(job.memory.get(64));
-        add(half);
+        add(&mut all, job.memory.get(64));
+        add(&mut all, half);
         for rank in 0..3 {
             all.0 ^= job.memory.get(128 + 16 * rank);
             all.1 = all.1.wrapping_add(job.memory.get(136 + 16 * rank));
@@ -207,16 +193,14 @@ fn half_counts(job: &Job<'_>) -> Verdict {
 
 fn mixed(job: &Job<'_>) -> Verdict {
     let rounds = rounds(job.ctx);
-    let (hdl, vcq, to) = (job.hdl, job.vcq(0), job.at(0, 8));
-    let mut done = 0;
-    let mut guess = 0;
+    let (mut done, mut guess) = (0, 0);
     while done < rounds {
         // Rank 0 adds 2^40 by its CPU, rank 1 adds 2^20, rank 2 counts up by comparing.
         match job.rank {
             0 => drop(job.memory.word(8).fetch_add(1 << 40, Ordering::AcqRel)),
-            1 => post::armw8(hdl, vcq, ADD, 1 << 20, to).ok(0, 0, 0)?,
+            1 => job.armw8(0, 8, ADD, 1 << 20).ok(0, 0, 0)?,
             _ => {
-                let old = post::cswap8(hdl, vcq, guess, guess + 1, to).before()?;
+                let old = job.cswap8(0, 8, guess, guess + 1).before()?;
                 let mine = old & 0xf_ffff;
                 ensure_eq!(mine, done, "the count of who compares");
                 done += u64::from(old == guess);
@@ -251,12 +235,9 @@ fn example(job: &Job<'_>) -> Verdict {
         job.memory.set(8, before);
         job.memory.set(16, before);
         job.meet();
-        let (hdl, vcq) = (job.hdl, job.vcq(peer));
-        let to = job.at(peer, 8);
-        let told = post::armw8(hdl, vcq, ADD, operand, to).before()?;
+        let (told, low) = (job.armw8(peer, 8, ADD, operand).before()?, operand as u32);
         ensure_eq!(told, before, "the value before");
-        let (low, to) = (operand as u32, job.at(peer, 16));
-        let told = post::armw4(hdl, vcq, ADD, low, to).before()?;
+        let told = job.armw4(peer, 16, ADD, low).before()?;
         ensure_eq!(told, before & 0xffff_ffff, "the 4 bytes before");
         job.meet();
         ensure_eq!(job.memory.get(8), after, "{before:#x} and {operand:#x}");
@@ -293,23 +274,17 @@ fn own(_: &Ctx) -> Verdict {
         );
         expected += 7;
         post::cswap8(from.hdl, to.id, expected, expected + 1, at).ok(3, LOCAL | REMOTE, 0)?;
-        let notice = from.mrq()?;
-        let local = if notice.notice_type == LCL_ARMW {
-            notice
-        } else {
-            from.notice(LCL_ARMW)?
-        };
-        ensure_eq!(local.rmt_value, expected, "the value before");
-        if notice.notice_type == LCL_ARMW {
-            to.notice(RMT_ARMW)?;
+        let mut notice = from.mrq()?;
+        match notice.notice_type {
+            LCL_ARMW => drop(to.notice(RMT_ARMW)?),
+            _ => notice = from.notice(LCL_ARMW)?,
         }
+        ensure_eq!(notice.rmt_value, expected, "the value before");
         expected += 1;
         ensure_eq!(memory.get(0), expected, "the word");
     }
-    for (queue, stadd) in [(one, first), (two, second)] {
+    for_all([(one, first), (two, second)], |(queue, stadd)| {
         queue.mrq_is_empty()?;
-        queue.close(stadd)?;
-    }
-    memory.free();
-    Ok(())
+        queue.close(stadd)
+    })
 }

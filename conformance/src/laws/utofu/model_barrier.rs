@@ -30,7 +30,7 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         job.write(job.right(), 8 * nth, *id)?;
     }
     job.meet();
-    let theirs = [job.memory.get(0), job.memory.get(8)];
+    let theirs = job.memory.words([0, 8]);
     let settings = if job.rank == 0 {
         vec![
             setting(ids[0], [ids[1]; 2], [NULL; 2]),
@@ -62,7 +62,7 @@ fn both_inputs(job: &Job<'_>) -> Verdict {
         if job.rank == late {
             ensure_eq!(start(), SUCCESS, "starting");
         }
-        finish_uint64(ids[0], "the reduction", &mut data)?;
+        finish(ids[0], SUM, &mut data)?;
         ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
         job.meet();
     }
@@ -98,11 +98,8 @@ fn signals(job: &Job<'_>) -> Verdict {
     for wrong in [elsewhere, theirs] {
         for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
             let code = set_code(&[setting(here[0], signals, [NULL; 2])]);
-            code_is(
-                code,
-                UTOFU_ERR_INVALID_VBG_ID,
-                format!("signals of {signals:x?}"),
-            )?;
+            let what = format!("signals of {signals:x?}");
+            code_is(code, UTOFU_ERR_INVALID_VBG_ID, what)?;
         }
         for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
             set_gates(&[setting(here[0], [here[1]; 2], packets)])?;
@@ -126,11 +123,9 @@ fn any_double(random: &mut Random) -> f64 {
 }
 
 fn same_bits(job: &Job<'_>) -> Verdict {
-    let circuits = of_four()
-        .into_iter()
-        .zip(0..)
-        .map(|(plan, tni)| Circuit::build(job, plan, tni))
-        .collect::<Result<Vec<_>, _>>()?;
+    let circuits = of_four().into_iter().zip(0..);
+    let circuits = circuits.map(|(plan, tni)| Circuit::build(job, plan, tni));
+    let circuits = circuits.collect::<Result<Vec<_>, _>>()?;
     let mut pauses = job.ctx.random(u64::from(job.rank) + 50);
     for round in 0..if job.ctx.is_quick() { 12 } else { 4 } {
         let mut random = job.ctx.random(round);
@@ -141,13 +136,11 @@ fn same_bits(job: &Job<'_>) -> Verdict {
         for turn in 0..4 {
             for circuit in &circuits {
                 let end = circuit.ends()[0];
-                let mut data = terms[(job.rank as usize + turn) % 4];
+                let mut bits = terms[(job.rank as usize + turn) % 4].map(f64::to_bits);
                 if pauses.below(3) == 0 {
                     (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                 }
-                reduce_double(end, BFPSUM, &data, 3)?;
-                finish_double(end, "the sum", &mut data)?;
-                let bits = data.map(f64::to_bits);
+                reduce(end, BFPSUM, &mut bits, 3)?;
                 let first = *first.get_or_insert(bits);
                 ensure_eq!(bits, first, "bits of the sums of {terms:?}");
             }
@@ -156,7 +149,7 @@ fn same_bits(job: &Job<'_>) -> Verdict {
             job.write(job.right(), TABLE + 8 * nth, bits)?;
         }
         job.meet();
-        let theirs = [0, 8, 16].map(|at| job.memory.get(TABLE + at));
+        let theirs = job.memory.words([TABLE, TABLE + 8, TABLE + 16]);
         ensure_eq!(Some(theirs), first, "bits at the left rank");
         job.meet();
     }
@@ -168,8 +161,7 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
     for count in 1..=6usize {
         // Each element has a separate sum.
         let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
-        reduce_uint64(end, SUM, &data, count)?;
-        finish_uint64(end, "the sums", &mut data)?;
+        reduce(end, SUM, &mut data, count)?;
         for (nth, sum) in data.into_iter().enumerate() {
             let terms = if nth < count { 6 } else { rank };
             ensure_eq!(sum, terms << (8 * nth), "element {nth} of {count}");
@@ -182,8 +174,7 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
             0 => value(nth as u64 / 2),
             _ => 1000 * (nth as u64 / 2) + rank,
         });
-        reduce_uint64(end, MAXLOC, &data, 2 * pairs)?;
-        finish_uint64(end, "the maxima", &mut data)?;
+        reduce(end, MAXLOC, &mut data, 2 * pairs)?;
         for pair in 0..pairs as u64 {
             let at = 2 * pair as usize;
             let found = (data[at], data[at + 1]);
@@ -191,13 +182,12 @@ fn elements(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
         }
     }
     for count in 1..=3usize {
-        let mut data: [f64; 3] = std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
-        reduce_double(end, BFPSUM, &data, count)?;
-        finish_double(end, "the sums", &mut data)?;
+        let terms = |nth: u32, factor: u64| (factor * 10u64.pow(nth)) as f64;
+        let mut data = [0, 1, 2].map(|nth| terms(nth, rank).to_bits());
+        reduce(end, BFPSUM, &mut data, count)?;
         for (nth, sum) in data.into_iter().enumerate() {
-            let terms = if nth < count { 6 } else { rank };
-            let expected = (terms * 10u64.pow(nth as u32)) as f64;
-            ensure_eq!(sum, expected, "element {nth} of {count}");
+            let expected = terms(nth as u32, if nth < count { 6 } else { rank });
+            ensure_eq!(f64::from_bits(sum), expected, "element {nth} of {count}");
         }
     }
     Ok(())

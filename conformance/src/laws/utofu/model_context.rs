@@ -2,6 +2,7 @@
 
 use super::circuit::*;
 use super::kit::*;
+use super::tcq::fill;
 
 laws! {
     apart with(512): "vcq.apart", "§2.2.1", 2, [create_vcq_with_cmp_id, put_piggyback8, poll_tcq, poll_mrq, query_num_unread_mrq],
@@ -14,14 +15,7 @@ fn apart(job: &Job<'_>) -> Verdict {
     let other = Queue::with_component(TNI, 1, 0)?;
     job.meet();
     let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-    let mut posted = 0;
-    let code = loop {
-        match post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, 7) {
-            SUCCESS => posted += 1,
-            code => break code,
-        }
-    };
-    ensure_eq!(code, BUSY, "the code of a full TOQ");
+    let posted = fill(|_| job.armw8(job.right(), 0, ADD, 1).code(0, TCQ, 7))?;
     // The full TOQ does not affect the other VCQ.
     let flags = TCQ | LOCAL;
     let nowhere = stadd_of(vcq, 99)?;
@@ -32,18 +26,17 @@ fn apart(job: &Job<'_>) -> Verdict {
         post::armw8(other.hdl, vcq, ADD, 1, nowhere).ok(2, 0, 0)?;
         ensure!(other.next_mrq()?.0 != SUCCESS, "an addition nowhere");
     }
-    let mut unread = usize::MAX;
-    ok!(utofu_query_num_unread_mrq(job.hdl, &mut unread));
-    ensure_eq!(unread, 0, "unread notices of the first VCQ");
+    ensure_eq!(
+        job.queue.unread_mrq()?,
+        0,
+        "unread notices of the first VCQ"
+    );
     job.queue.mrq_is_empty()?;
-    job.queue
-        .completes(std::iter::repeat_n(7, posted as usize))?;
+    job.queue.completes(std::iter::repeat_n(7, posted))?;
     job.queue.tcq_is_empty()?;
     other.has_nothing()?;
-    until("all additions", || job.memory.get(0) >= posted)?;
-    job.meet();
-    let sums = (job.memory.get(0), job.memory.get(8));
-    ensure_eq!(sums, (posted, 20), "additions through both");
+    job.sum_arrives(posted as u64)?;
+    ensure_eq!(job.memory.get(8), 20, "additions through the other VCQ");
     other.free()
 }
 
@@ -53,10 +46,8 @@ fn foreign(job: &Job<'_>) -> Verdict {
         let queue = Queue::with_component(TNI, 6, 0)?;
         let stadd = queue.register(job.memory)?;
         let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
-        for (at, value) in [queue.hdl as u64, queue.id, stadd, vbg]
-            .into_iter()
-            .enumerate()
-        {
+        let objects = [queue.hdl as u64, queue.id, stadd, vbg];
+        for (at, value) in objects.into_iter().enumerate() {
             job.write(0, 8 * at, value)?;
         }
         job.meet();
@@ -64,14 +55,13 @@ fn foreign(job: &Job<'_>) -> Verdict {
         ensure_eq!(job.memory.get(256), 0, "memory of the owner");
         // The gate still belongs to this process, unchanged.
         set_gates(&[beside(vbg, NULL)])?;
-        ok!(utofu_barrier(vbg, 0));
-        completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
+        one_barrier(vbg)?;
         free_gate(vbg)?;
         queue.deregister(stadd)?;
         return queue.free();
     }
     job.meet();
-    let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
+    let [hdl, id, stadd, vbg] = job.memory.words([0, 8, 16, 24]);
     let (theirs, mut seen) = (hdl as usize, 0);
     gives! { UTOFU_ERR_INVALID_VCQ_HDL:
         utofu_query_vcq_id(theirs, &mut seen);

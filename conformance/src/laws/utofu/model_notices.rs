@@ -25,10 +25,8 @@ fn chosen(job: &Job<'_>) -> Verdict {
         let (commands, _) = function.counts(3);
         let from = if kind == LCL_GET { 1024 } else { 0 };
         for choice in 0..8u64 {
-            let mut flags = 0;
-            for (bit, flag) in [TCQ, LOCAL, REMOTE].into_iter().enumerate() {
-                flags |= flag * (choice >> bit & 1);
-            }
+            let bits = [TCQ, LOCAL, REMOTE].into_iter().enumerate();
+            let flags = bits.map(|(bit, flag)| flag * (choice >> bit & 1)).sum();
             let what = format!("{name} with flags {flags:#x}");
             let cbdata = 100 * nth + choice as usize + 1;
             let code = function.post(&Call {
@@ -130,14 +128,12 @@ fn local_of_put(job: &Job<'_>) -> Verdict {
                 job.memory.fill_range(8192, LENGTH, round);
                 job.put(1, 8192, 5, LENGTH).noticed(0, 0)?;
             } else {
-                for at in (0..LENGTH).step_by(30) {
-                    let data = [round; 30];
-                    let put = job.put_piggyback(1, &data, 5 + at, 30);
-                    put.ok(0, LOCAL, 0)?;
-                }
-                for _ in (0..LENGTH).step_by(30) {
-                    job.queue.notice(LCL_PUT)?;
-                }
+                let places = (0..LENGTH).step_by(30);
+                for_all(places.clone(), |at| {
+                    job.put_piggyback(1, &[round; 30], 5 + at, 30)
+                        .ok(0, LOCAL, 0)
+                })?;
+                job.queue.notices(places, LCL_PUT)?;
             }
         }
         job.meet();

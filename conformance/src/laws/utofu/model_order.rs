@@ -152,21 +152,12 @@ fn with_errors(job: &Job<'_>) -> Verdict {
 }
 
 fn unread(job: &Job<'_>) -> Verdict {
-    const MOST: usize = 1900;
+    const MOST: u64 = 1900;
     let mut random = job.ctx.random(u64::from(job.rank));
-    let mut next = 0u64;
-    let mut sent = 0u64;
-    let take = |next: &mut u64| {
-        let notice = job.queue.notice(RMT_PUT)?;
-        ensure_eq!(notice.edata, *next % 251, "EDATA in order");
-        *next += 1;
-        Ok::<_, String>(())
-    };
     for part in [MOST, 1, 700, 1500, 3, MOST] {
-        let mut send = |count: usize| {
-            for _ in 0..count {
-                let edata = sent % 251;
-                sent += 1;
+        let (mut sent, mut next) = (0, 0);
+        let mut send = |count: u64| {
+            for edata in (sent..sent + count).map(|nth| nth % 251) {
                 job.queue.post(|| {
                     if edata.is_multiple_of(7) {
                         job.put(job.right(), 64, 8, 8).code(edata, REMOTE | TCQ, 0)
@@ -176,32 +167,35 @@ fn unread(job: &Job<'_>) -> Verdict {
                 })?;
                 while job.queue.poll_tcq().0 == SUCCESS {}
             }
+            sent += count;
             Ok::<_, String>(())
+        };
+        let mut take_to = |end: u64| {
+            let expected = std::mem::replace(&mut next, end)..end;
+            for_all(expected, |nth| {
+                equal!(
+                    job.queue.notice(RMT_PUT)?.edata,
+                    nth % 251,
+                    "EDATA in order"
+                )
+            })
         };
         // First all entries unread, then a part, then while more arrive.
         send(part)?;
         job.meet();
-        for _ in 0..random.below(part as u64) {
-            take(&mut next)?;
-        }
+        take_to(random.below(part))?;
         job.meet();
         send(100)?;
-        while next < part as u64 {
-            take(&mut next)?;
-        }
-        for _ in 0..50 {
+        take_to(part)?;
+        for nth in 1..=50 {
             send(1)?;
-            take(&mut next)?;
+            take_to(part + nth)?;
         }
-        while next < part as u64 + 150 {
-            take(&mut next)?;
-        }
+        take_to(part + 150)?;
         job.meet();
-        (next, sent) = (0, 0);
         job.queue.mrq_is_empty()?;
         job.meet();
     }
-    let _ = sent;
     Ok(())
 }
 
@@ -231,28 +225,22 @@ fn two_senders(job: &Job<'_>) -> Verdict {
         }
     }
     let theirs = [vcq_of(job.left(), TNI, 0)?, vcq_of(job.left(), TNI + 1, 0)?];
-    let mut next = [[[0u64; 2]; 2]; 2];
+    let mut seen = [[[0u64; 2]; 2]; 2];
     for _ in 0..4 * COUNT {
-        let (mut at, mut found) = (0, None);
-        until("a notice", || {
+        let mut at = 0;
+        let (code, notice) = next("a notice", || {
             at = 1 - at;
-            match here[at].poll_mrq() {
-                (NOT_FOUND, _) => {}
-                answer => found = Some(answer),
-            }
-            found.is_some()
+            here[at].poll_mrq()
         })?;
-        let Some((SUCCESS, notice)) = found else {
-            return Err(format!("{found:?}"));
-        };
+        code_is(code, SUCCESS, "a notice")?;
         let remote = usize::from(notice.notice_type % 2);
         let peers = if remote == 1 { theirs } else { there };
         let Some(peer) = peers.iter().position(|id| *id == notice.vcq_id) else {
             return Err(format!("a notice of {:#x}", notice.vcq_id));
         };
-        let next = &mut next[remote][at][peer];
-        ensure_eq!(notice.edata, *next % 256, "EDATA in order");
-        *next += 1;
+        let seen = &mut seen[remote][at][peer];
+        ensure_eq!(notice.edata, *seen % 256, "EDATA in order");
+        *seen += 1;
     }
     job.meet();
     other.mrq_is_empty()?;

@@ -47,9 +47,8 @@ fn for_another(job: &Job<'_>, _: &Circuit, end: u64) -> Verdict {
 fn several_cqs(job: &Job<'_>) -> Verdict {
     const EACH: u64 = 100;
     // Component 0 of different TNIs: separate CQs, without a flag.
-    let queues: Vec<Queue> = (1..4)
-        .map(|tni| Queue::with_component(tni, 0, 0))
-        .collect::<Result<_, _>>()?;
+    let queues = (1..4).map(|tni| Queue::with_component(tni, 0, 0));
+    let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let shared = Memory::new(1024);
     job.meet();
     threads(3, |nth| {
@@ -73,12 +72,9 @@ fn several_cqs(job: &Job<'_>) -> Verdict {
     })?;
     job.meet();
     ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
-    for nth in 0..3 {
-        ensure_eq!(job.memory.get(64 + 8 * nth), EACH, "the last put of {nth}");
-    }
-    queues.into_iter().try_for_each(Queue::free)?;
-    shared.free();
-    Ok(())
+    let last = job.memory.words([64, 72, 80]);
+    ensure_eq!(last, [EACH; 3], "the last puts");
+    queues.into_iter().try_for_each(Queue::free)
 }
 
 fn managing(job: &Job<'_>) -> Verdict {
@@ -122,20 +118,16 @@ fn first(_: &Ctx) -> Verdict {
             let together = std::sync::Barrier::new(4);
             threads(4, |nth| {
                 together.wait();
-                let mut at = [9u8; 6];
                 if nth % 2 == 0 {
-                    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+                    my_coords()?;
                 }
-                let mut vbg = 0;
-                if nth == 1 {
-                    ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
-                }
+                let vbg = (nth == 1).then(|| gates(TNI, 0)).transpose()?;
                 let queue = Queue::with_component(nth as u16, 0, 0)?;
                 let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
                 post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).noticed(0, 0)?;
                 ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
-                if nth == 1 {
+                if let Some([vbg]) = vbg {
                     free_gate(vbg)?;
                 }
                 queue.close(stadd)
@@ -198,9 +190,8 @@ fn beside_a_safe_one(job: &Job<'_>) -> Verdict {
     job.meet();
     ensure_eq!(seen.into_inner(), 3 * EACH, "completions");
     ensure_eq!(job.memory.get(0), 3 * EACH, "additions");
-    for queue in [safe, alone] {
+    for_all([safe, alone], |queue| {
         queue.has_nothing()?;
-        queue.free()?;
-    }
-    Ok(())
+        queue.free()
+    })
 }

@@ -14,7 +14,7 @@ laws! {
 
 /// A VBG in a circuit of two: each rank signals to itself, and sends a packet to the other.
 fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
-    let id = got!(utofu_alloc_vbg(tni, 1, flags));
+    let [id] = gates(tni, flags)?;
     job.write(job.right(), at, id)?;
     job.meet();
     let peer = job.memory.get(at);
@@ -34,14 +34,14 @@ fn one_vbg(job: &Job<'_>) -> Verdict {
         let what = format!("{all} rounds on one VBG");
         let mut try_both = || {
             if left > 0 {
-                match start_uint64(id, SUM, &[1, 5], 2) {
+                match start(id, SUM, &[1, 5]) {
                     SUCCESS => left -= 1,
                     BUSY => {}
                     code => return Err(format!("starting gave {}", code_name(code))),
                 }
             }
             let mut data = [0u64; 2];
-            match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
+            match poll(id, SUM, &mut data) {
                 SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
                 SUCCESS => return Err(format!("a sum of {data:?}")),
                 code if code == BUSY || code == UTOFU_ERR_NOT_COMPLETED => {}
@@ -49,22 +49,15 @@ fn one_vbg(job: &Job<'_>) -> Verdict {
             }
             Ok(left == 0 && ended.load(Ordering::Acquire) >= all)
         };
-        let mut failure: Verdict = Ok(());
-        until(&what, || {
+        until_ok(&what, || {
             // Repeats often before it yields: the scheduler may stop a thread at any instruction.
             for _ in 0..500 {
-                match try_both() {
-                    Ok(false) => {}
-                    Ok(true) => return true,
-                    Err(why) => {
-                        failure = Err(why);
-                        return true;
-                    }
+                if try_both()? {
+                    return Ok(true);
                 }
             }
-            false
-        })?;
-        failure
+            Ok(false)
+        })
     })?;
     ensure_eq!(ended.into_inner(), all, "rounds that have ended");
     gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(id, 0));
@@ -82,13 +75,11 @@ fn vbgs(job: &Job<'_>) -> Verdict {
         let end = ids[nth];
         for round in 0..if job.ctx.is_quick() { 200u64 } else { 50 } {
             if nth == 0 {
-                ok!(utofu_barrier(end, 0));
-                completed("a barrier", || c!(utofu_poll_barrier(end, 0)))?;
+                one_barrier(end)?;
                 continue;
             }
             let mut data = [round * nth as u64];
-            reduce_uint64(end, 7, &data, 1)?;
-            finish_uint64(end, "a sum", &mut data)?;
+            reduce(end, SUM, &mut data, 1)?;
             ensure_eq!(data, [2 * round * nth as u64], "the sum of thread {nth}");
         }
         Ok(())

@@ -120,23 +120,22 @@ fn blocks(job: &Job<'_>) -> Verdict {
 }
 
 fn edata(job: &Job<'_>) -> Verdict {
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
+    let peer = job.right();
     for edata in 0..=255 {
         match edata % 4 {
-            0 => post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
-            1 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(edata, FLAGS, 0)?,
-            2 => post::get(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
-            _ => post::armw8(job.hdl, vcq, ADD, 1, to).ok(edata, FLAGS, 0)?,
+            0 => job.put(peer, 64, 0, 8).ok(edata, FLAGS, 0)?,
+            1 => job.put8(peer, 0, 1).ok(edata, FLAGS, 0)?,
+            2 => job.get(peer, 64, 0, 8).ok(edata, FLAGS, 0)?,
+            _ => job.armw8(peer, 0, ADD, 1).ok(edata, FLAGS, 0)?,
         }
         for _ in 0..2 {
             ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
         }
         job.meet();
     }
-    gives! { UTOFU_ERR_INVALID_EDATA:
-        utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut());
-        utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut());
-    }
+    let refused = UTOFU_ERR_INVALID_EDATA;
+    job.put8(peer, 0, 1).gives(refused, 256, FLAGS, 0)?;
+    job.get(peer, 0, 0, 8).gives(refused, u64::MAX, FLAGS, 0)?;
     job.queue.mrq_is_empty()
 }
 
@@ -179,12 +178,11 @@ fn mixed(job: &Job<'_>) -> Verdict {
     };
     for nth in 0..EACH {
         for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-            let (vcq, to) = (job.vcq(peer), job.at(peer, 8 * job.rank as usize));
-            let kind = nth % 3;
+            let (to, kind) = (8 * job.rank as usize, nth % 3);
             match kind {
-                0 => post::put(job.hdl, vcq, job.stadd + 2048, to, 8).ok(0, FLAGS, 0)?,
-                1 => post::get(job.hdl, vcq, job.stadd + 2056, to, 8).ok(0, FLAGS, 0)?,
-                _ => post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 1024)).ok(0, FLAGS, 0)?,
+                0 => job.put(peer, 2048, to, 8).ok(0, FLAGS, 0)?,
+                1 => job.get(peer, 2056, to, 8).ok(0, FLAGS, 0)?,
+                _ => job.armw8(peer, 1024, ADD, 1).ok(0, FLAGS, 0)?,
             }
             posted[2 * kind] += 1;
             posted[2 * kind + 1] += 1;

@@ -49,8 +49,6 @@ fn too_early(ctx: &Ctx) -> Verdict {
         queue.free()?;
     }
     own.close(from)?;
-    source.free();
-    memory.free();
     ctx.sync();
     Ok(())
 }

@@ -25,7 +25,7 @@ laws! {
 
 fn notices(job: &Job<'_>) -> Verdict {
     let mut random = job.ctx.random(u64::from(job.rank));
-    let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 4096));
+    let peer = job.right();
     const COUNT: u64 = 250;
     for nth in 0..COUNT {
         let kind = random.below(4);
@@ -33,10 +33,10 @@ fn notices(job: &Job<'_>) -> Verdict {
         let flags = LOCAL | REMOTE | (STRONG_ORDER * strong);
         let length = random.below(1200) as usize;
         match kind {
-            0 => post::put(job.hdl, vcq, job.stadd, to, length).ok(nth, flags, 0)?,
-            1 => post::get(job.hdl, vcq, job.stadd + 2048, to, length).ok(nth, flags, 0)?,
-            2 => post::armw8(job.hdl, vcq, ADD, 1, to + 2048).ok(nth, flags, 0)?,
-            _ => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?,
+            0 => job.put(peer, 0, 4096, length).ok(nth, flags, 0)?,
+            1 => job.get(peer, 2048, 4096, length).ok(nth, flags, 0)?,
+            2 => job.armw8(peer, 6144, ADD, 1).ok(nth, flags, 0)?,
+            _ => job.put8(peer, 4096, 1).ok(nth, flags, 0)?,
         }
     }
     let mut next = [0; 2];

@@ -35,9 +35,10 @@ fn round_trip(ctx: &Ctx) -> Verdict {
         let vcq = vcq_of(rank, TNI, 0)?;
         let paths = paths(vcq);
         let own: [u8; 3] = coords(rank)?[3..].try_into().expect("three");
+        let is_own = paths.iter().any(|(coords, _)| *coords == own);
         ensure!(
-            paths.iter().any(|(coords, _)| *coords == own),
-            "no path over the coordinates {own:?} of rank {rank} itself"
+            is_own,
+            "no path over the coordinates {own:?} of rank {rank}"
         );
         for (coords, id) in paths {
             let mut seen = [u8::MAX; 3];
@@ -75,10 +76,8 @@ fn chosen(ctx: &Ctx) -> Verdict {
         ok!(utofu_get_path_id(vcq, null_mut(), &mut id));
         let mut coords = [u8::MAX; 3];
         ok!(utofu_get_path_coords(vcq, id, coords.as_mut_ptr()));
-        ensure!(
-            paths(vcq).contains(&(coords, id)),
-            "path {id} over {coords:?} is none of the network's"
-        );
+        let known = paths(vcq).contains(&(coords, id));
+        ensure!(known, "path {id} over {coords:?} is none of the network's");
     }
     Ok(())
 }
@@ -90,9 +89,9 @@ fn any_path_delivers(job: &Job<'_>) -> Verdict {
         let flags = LOCAL | REMOTE | path(id);
         let value = nth as u64 + 1;
         job.memory.set(0, value);
-        post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, flags, 0)?;
-        post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 16)).ok(0, flags, 0)?;
-        post::get(job.hdl, vcq, job.stadd + 24, job.at(peer, 32), 8).ok(0, flags, 0)?;
+        job.put(peer, 0, 8, 8).ok(0, flags, 0)?;
+        job.armw8(peer, 16, ADD, 1).ok(0, flags, 0)?;
+        job.get(peer, 24, 32, 8).ok(0, flags, 0)?;
         let mut named = vcq;
         set_path(&mut named, &coords)?;
         post::put(job.hdl, named, job.stadd, job.at(peer, 40), 8).ok(0, LOCAL | REMOTE, 0)?;
@@ -103,10 +102,9 @@ fn any_path_delivers(job: &Job<'_>) -> Verdict {
             ensure_eq!(notice.vcq_id, expected, "the peer in a notice");
         }
         job.meet();
-        ensure_eq!(job.memory.get(8), value, "the put over {coords:?}");
-        ensure_eq!(job.memory.get(16), value, "the sum over {coords:?}");
-        job.memory
-            .shows(40, value, format!("the put to an id with {coords:?}"))?;
+        let seen = job.memory.words([8, 16, 40]);
+        let what = format!("put, sum, and put to an id, over {coords:?}");
+        ensure_eq!(seen, [value; 3], "{what}");
         job.meet();
     }
     Ok(())

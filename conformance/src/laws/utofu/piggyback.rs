@@ -1,5 +1,6 @@
 //! §2.2.3, §2.2.11, §3.7.1.5, §3.7.1.6 Put Piggyback.
 
+use super::functions::{Call, Function, Room, right_call};
 use super::kit::*;
 
 laws! {
@@ -46,20 +47,15 @@ fn reusable(ctx: &Ctx) -> Verdict {
         let mut data = [0u8; 32];
         for i in 0..PUTS {
             data.fill(i as u8);
-            let (to, at) = (job.vcq(peer), job.at(peer, 32 * i));
-            let put = post::put_piggyback(job.hdl, to, post::bytes(&data), at, 32);
-            job.queue.post(|| put.code(0, LOCAL, 0))?;
+            let put = || job.put_piggyback(peer, &data, 32 * i, 32).code(0, LOCAL, 0);
+            job.queue.post(put)?;
             data.fill(0xff);
         }
         job.queue.notices(0..PUTS, LCL_PUT)?;
         job.meet();
         for_all(0..PUTS, |i| {
-            job.memory.all(
-                32 * i,
-                32,
-                i as u8,
-                "a piggyback whose source was overwritten",
-            )
+            let what = "a piggyback whose source was overwritten";
+            job.memory.all(32 * i, 32, i as u8, what)
         })
     })
 }
@@ -124,22 +120,13 @@ fn polled(job: &Job<'_>) -> Verdict {
 }
 
 fn too_long(job: &Job<'_>) -> Verdict {
-    let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-    let data = [1u8; 64];
-    let flags = LOCAL | REMOTE | TCQ;
-    post::put_piggyback(job.hdl, peer, post::bytes(&data), to, 33).gives(
-        UTOFU_ERR_INVALID_SIZE,
-        0,
-        flags,
-        0,
-    )?;
-    post::put_piggyback8(job.hdl, peer, 1, to, 9).gives(UTOFU_ERR_INVALID_SIZE, 0, flags, 0)?;
-    let mut desc = [0u64; 8];
-    let mut size = 0;
-    let desc = desc.as_mut_ptr().cast();
-    gives! { UTOFU_ERR_INVALID_SIZE:
-        utofu_prepare_put_piggyback(job.hdl, peer, data.as_ptr().cast_mut().cast(), to, 33, 0, flags, desc, &mut size);
-        utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size);
+    let (mut room, mut size) = (Room([0; 2 * DESC]), 0);
+    let right = right_call(job, &mut room, &mut size);
+    for (name, len) in [("utofu_put_piggyback", 33), ("utofu_put_piggyback8", 9)] {
+        let function = Function::named(name);
+        for form in [function.start, function.prepare] {
+            code_is(form(&Call { len, ..right }), UTOFU_ERR_INVALID_SIZE, name)?;
+        }
     }
     pause(2);
     job.meet();

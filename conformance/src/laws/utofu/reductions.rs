@@ -91,7 +91,7 @@ fn ties(_: &Job<'_>, circuit: &Circuit, end: u64) -> Verdict {
     }
     // An odd number has no pairs.
     for count in [1, 3, 5] {
-        let code = start_uint64(end, MAXLOC, &[1; 6], count);
+        let code = start(end, MAXLOC, &[1; 6][..count]);
         code_is(code, UTOFU_ERR_INVALID_NUMBER, format!("MAXLOC of {count}"))?;
     }
     Ok(())

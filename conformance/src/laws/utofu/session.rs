@@ -219,22 +219,22 @@ fn pipeline(ctx: &Ctx) -> Verdict {
             if job.rank == 0 {
                 job.memory.store(0, &bytes);
             }
-            if job.rank == 1 || job.rank == 2 {
-                let next = job.rank + 1;
-                let to = session.at(next, 0)?;
-                // The SPS to a terminal process is 0.
-                let flags = if next == 3 { REMOTE } else { sps(1) };
-                let (hdl, vcq, from) =
-                    (session.queue.hdl, session.ids[next as usize], session.stadd);
-                post::put_stride(hdl, vcq, from, to, LENGTH, LENGTH, PARTS).ok(0, flags, 0)?;
+            // To the next process. The SPS to a terminal process is 0.
+            let put = |hdl: usize, stadd: u64, flags: u64| {
+                let (vcq, to) = (
+                    session.ids[job.right() as usize],
+                    session.at(job.right(), 0)?,
+                );
+                post::put_stride(hdl, vcq, stadd, to, LENGTH, LENGTH, PARTS).ok(0, flags, 0)
+            };
+            match job.rank {
+                1 => put(session.queue.hdl, session.stadd, sps(1))?,
+                2 => put(session.queue.hdl, session.stadd, REMOTE)?,
+                _ => {}
             }
             job.meet();
             match job.rank {
-                0 => {
-                    let (vcq, to) = (session.ids[1], session.at(1, 0)?);
-                    let put = post::put_stride(job.hdl, vcq, job.stadd, to, LENGTH, LENGTH, PARTS);
-                    put.ok(0, sps(1), 0)?;
-                }
+                0 => put(job.hdl, job.stadd, sps(1))?,
                 3 => {
                     for part in 0..PARTS {
                         session.queue.notice(RMT_PUT)?;
@@ -267,11 +267,8 @@ fn afterwards(job: &Job<'_>, session: &Session) -> Verdict {
             session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
             let mut desc = [0u64; 8 * 3];
             let (hdl, vcq, from) = (session.queue.hdl, job.vcq(0), session.stadd + 256);
-            let size = post::put_stride(hdl, vcq, from, job.at(0, 520), 8, 0, 3).prepare(
-                0,
-                REMOTE,
-                desc.as_mut_ptr(),
-            )?;
+            let puts = post::put_stride(hdl, vcq, from, job.at(0, 520), 8, 0, 3);
+            let size = puts.prepare(0, REMOTE, desc.as_mut_ptr())?;
             post::toq(hdl, desc.as_ptr(), size, 0)?;
             session.relay(job.vcq(0), 256, job.at(0, 528), 8, REMOTE)?;
             session.relay(job.vcq(0), 256, job.at(0, 536), 8, REMOTE)?;

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::functions::{Call, Function};
 use super::kit::*;
-use crate::law::Verdict;
-use crate::{ensure, ensure_eq};
 
 laws! {
     deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2, [dereg_mem, reg_mem_with_stag, put, get, armw8, poll_tcq, poll_mrq] + ordering,
@@ -18,11 +17,9 @@ fn deregistered(job: &Job<'_>) -> Verdict {
     let lent = Memory::pages(4096)?;
     job.queue.register_as(lent, TAKEN)?;
     job.meet();
-    let (stop, posted, ended) = (
-        AtomicBool::new(false),
-        AtomicUsize::new(0),
-        AtomicUsize::new(0),
-    );
+    let commands = ["utofu_put", "utofu_get", "utofu_armw8"].map(Function::named);
+    let stop = AtomicBool::new(false);
+    let (posted, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let take = || {
         while job.queue.poll_tcq().0 != NOT_FOUND {
             ended.fetch_add(1, Ordering::Relaxed);
@@ -40,44 +37,16 @@ fn deregistered(job: &Job<'_>) -> Verdict {
             stop.store(true, Ordering::Release);
             return Ok(());
         }
-        let vcq = job.vcq(job.right());
-        let (here, there) = (stadd_of(job.queue.id, TAKEN)?, stadd_of(vcq, TAKEN)?);
+        let call = Call {
+            local: stadd_of(job.queue.id, TAKEN)? + 1024,
+            remote: stadd_of(job.vcq(job.right()), TAKEN)? + 2048,
+            len: 512,
+            flags: TCQ | LOCAL,
+            ..Call::to(job, job.right())
+        };
         while !stop.load(Ordering::Acquire) {
-            for kind in 0..3 {
-                let flags = TCQ | LOCAL;
-                let code = match kind {
-                    0 => c!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        here,
-                        there + 64,
-                        64,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                    1 => c!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        here + 1024,
-                        there,
-                        512,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                    _ => c!(utofu_armw8(
-                        job.hdl,
-                        vcq,
-                        ADD,
-                        1,
-                        there + 2048,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                };
-                if code == SUCCESS {
+            for command in &commands {
+                if command.post(&call) == SUCCESS {
                     posted.fetch_add(1, Ordering::Relaxed);
                 }
                 take();
@@ -85,16 +54,13 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         }
         Ok(())
     })?;
+    let [posted, ended] = [&posted, &ended].map(|count| || count.load(Ordering::Relaxed));
     until("an entry of each command", || {
         take();
-        ended.load(Ordering::Relaxed) >= posted.load(Ordering::Relaxed)
+        ended() >= posted()
     })?;
-    ensure!(posted.load(Ordering::Relaxed) > 0, "all were refused");
-    ensure_eq!(
-        ended.load(Ordering::Relaxed),
-        posted.load(Ordering::Relaxed),
-        "entries of the TCQ"
-    );
+    ensure!(posted() > 0, "all were refused");
+    ensure_eq!(ended(), posted(), "entries of the TCQ");
     job.meet();
     let stadd = stadd_of(job.queue.id, TAKEN)?;
     job.queue.deregister(stadd)

@@ -46,10 +46,7 @@ fn one_vcq(job: &Job<'_>) -> Verdict {
     job.queue.notices(0..THREADS * EACH / 2, LCL_PUT)?;
     job.queue.has_nothing()?;
     job.meet();
-    until("all additions", || {
-        job.memory.get(0) >= (THREADS * EACH / 2) as u64
-    })?;
-    equal!(job.memory.get(0), (THREADS * EACH / 2) as u64, "additions")
+    job.sum_arrives((THREADS * EACH / 2) as u64)
 }
 
 /// Each thread uses a separate VCQ to add to the word of the right rank.

@@ -49,9 +49,9 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
+/// Coordinates, TNI and CQ.
 fn info(id: u64) -> Result<([u8; 6], u16, u16), String> {
-    let (coords, tni, cq, _) = vcq_info(id)?;
-    Ok((coords, tni, cq))
+    vcq_info(id).map(|(coords, tni, cq, _)| (coords, tni, cq))
 }
 
 fn taken_apart(ctx: &Ctx) -> Verdict {
@@ -71,10 +71,8 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
 }
 
 fn unique(job: &Job<'_>) -> Verdict {
-    let mut queues = Vec::new();
-    for i in 0..24 {
-        queues.push(Queue::create(i % 6, 0)?);
-    }
+    let queues = (0..24).map(|i| Queue::create(i % 6, 0));
+    let queues = queues.collect::<Result<Vec<_>, _>>()?;
     for (i, queue) in queues.iter().enumerate() {
         for rank in 0..job.size {
             job.write(rank, 1024 * job.rank as usize + 8 * i, queue.id)?;
