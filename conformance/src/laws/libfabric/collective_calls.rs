@@ -155,8 +155,8 @@ fn told(club: &Club<'_>) -> Verdict {
     close(group)
 }
 
-/// Whether it applies, its name, the error, and the change to a good operation.
-type Wrong<'a> = (bool, &'a str, c_int, &'a dyn Fn(&mut Deed));
+/// A name, whether it applies, the error, and the change to a good operation.
+type Wrong<'a> = (&'a str, bool, c_int, &'a dyn Fn(&mut Deed));
 
 fn arguments(club: &Club<'_>) -> Verdict {
     let job = club.job;
@@ -172,38 +172,26 @@ fn arguments(club: &Club<'_>) -> Verdict {
         let data = kind != FI_BARRIER;
         let rooted = matches!(kind, FI_BROADCAST | FI_REDUCE | FI_SCATTER | FI_GATHER);
         let reduction = is_reduction(kind);
-        let (no_member, no_root) = (job.peer(0).address, FI_ADDR_NOTAVAIL);
-        let endpoint = club.addresses[0];
-        let operation = |op: c_int| move |d: &mut Deed| d.what = (UINT64, op);
-        let (write, read, swap, none) = (
-            operation(WRITE),
-            operation(READ),
-            operation(CSWAP),
-            operation(FI_NOOP),
-        );
-        let has_operand = data && kind != FI_BROADCAST;
-        let wrong: [Wrong<'_>; 17] = [
-            (true, "no group", FI_EINVAL, &|d| d.group = 0),
-            (true, "no group", FI_EINVAL, &|d| d.group = FI_ADDR_NOTAVAIL),
-            (true, "an endpoint", FI_EINVAL, &|d| d.group = endpoint),
-            (true, "data", FI_EBADFLAGS, &|d| d.flags = FI_REMOTE_CQ_DATA),
-            (true, "a flag", FI_EBADFLAGS, &|d| d.flags = FI_TRIGGER),
-            (rooted, "no member", FI_EINVAL, &|d| d.root = no_member),
-            (rooted, "no address", FI_EINVAL, &|d| d.root = no_root),
-            (data, "no type", FI_EOPNOTSUPP, &|d| d.what = (FI_VOID, SUM)),
-            (data, "no type", FI_EOPNOTSUPP, &|d| d.what = (-1, SUM)),
-            (data, "no elements", FI_EINVAL, &|d| d.count = 0),
-            (has_operand, "no operand", FI_EINVAL, &|d| {
-                d.operand = null()
-            }),
-            (data, "no result", FI_EINVAL, &|d| d.result = null_mut()),
-            (reduction, "a write", FI_EOPNOTSUPP, &write),
-            (reduction, "a read", FI_EOPNOTSUPP, &read),
-            (reduction, "a swap", FI_EOPNOTSUPP, &swap),
-            (reduction, "no operation", FI_EOPNOTSUPP, &none),
-            (reduction, "bits", FI_EOPNOTSUPP, &|d| d.what = (9, BOR)),
-        ];
-        for (_, what, errno, change) in wrong.iter().filter(|(is, ..)| *is) {
+        let wrong: [Wrong<'_>; 17] = rows! {
+            "no group": true, FI_EINVAL, &|d| d.group = 0;
+            "no group": true, FI_EINVAL, &|d| d.group = FI_ADDR_NOTAVAIL;
+            "an endpoint": true, FI_EINVAL, &|d| d.group = club.addresses[0];
+            "a flag": true, FI_EBADFLAGS, &|d| d.flags = FI_REMOTE_CQ_DATA;
+            "a flag": true, FI_EBADFLAGS, &|d| d.flags = FI_TRIGGER;
+            "no member": rooted, FI_EINVAL, &|d| d.root = job.peer(0).address;
+            "no address": rooted, FI_EINVAL, &|d| d.root = FI_ADDR_NOTAVAIL;
+            "no type": data, FI_EOPNOTSUPP, &|d| d.what = (FI_VOID, SUM);
+            "no type": data, FI_EOPNOTSUPP, &|d| d.what = (-1, SUM);
+            "no elements": data, FI_EINVAL, &|d| d.count = 0;
+            "no operand": data && kind != FI_BROADCAST, FI_EINVAL, &|d| d.operand = null();
+            "no result": data, FI_EINVAL, &|d| d.result = null_mut();
+            "a write": reduction, FI_EOPNOTSUPP, &|d| d.what = (UINT64, WRITE);
+            "a read": reduction, FI_EOPNOTSUPP, &|d| d.what = (UINT64, READ);
+            "a swap": reduction, FI_EOPNOTSUPP, &|d| d.what = (UINT64, CSWAP);
+            "no operation": reduction, FI_EOPNOTSUPP, &|d| d.what = (UINT64, FI_NOOP);
+            "bits of numbers": reduction, FI_EOPNOTSUPP, &|d| d.what = (9, BOR);
+        };
+        for (what, _, errno, change) in wrong.iter().filter(|wrong| wrong.1) {
             let mut deed = good;
             change(&mut deed);
             let code = deed.post(club.ep);

@@ -87,8 +87,7 @@ fn join(ctx: &Ctx) -> Verdict {
     let job = opened(ctx, &COLLECTIVE, 256)?;
     let eq = super::event::open(&job, FI_WAIT_FD)?;
     let club = Club::open_with(&job, &COLLECTIVE, eq)?;
-    let mut descriptor = -1;
-    ok!(fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+    let descriptor = control(eq, FI_GETWAIT, -1)?;
     if job.rank == victim(&job) {
         job.meet();
         ctx.dies();

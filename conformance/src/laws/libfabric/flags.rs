@@ -139,14 +139,11 @@ fn overridden(job: &Job<'_>) -> Verdict {
     let mut call = One::new(words.place, SUM, 1, 0);
     job.post(|| call.write(job.ep, 0))?;
     settled(job, words.place)?;
-    let mut flags = FI_TRANSMIT;
-    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    control(job.ep, FI_SETOPSFLAG, FI_TRANSMIT)?;
     job.post(|| words.add())?;
     settled(job, words.place)?;
-    let mut flags = FI_TRANSMIT | FI_COMPLETION;
-    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
-    let mut seen = FI_TRANSMIT;
-    ok!(fid job.ep, control(FI_GETOPSFLAG, (&raw mut seen).cast()));
+    control(job.ep, FI_SETOPSFLAG, FI_TRANSMIT | FI_COMPLETION)?;
+    let seen = control(job.ep, FI_GETOPSFLAG, FI_TRANSMIT)?;
     ensure_eq!(seen & FI_COMPLETION, FI_COMPLETION, "the endpoint's flags");
     job.told(1, || words.add())?;
     job.tx.is_empty()

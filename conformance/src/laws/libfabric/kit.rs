@@ -97,6 +97,13 @@ macro_rules! open {
     }};
 }
 
+/// An array of rows: a name, and further columns.
+macro_rules! rows {
+    ($($name:literal: $($column:expr),+;)+) => {
+        [$(($name, $($column),+)),+]
+    };
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -104,7 +111,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {call, gives, laws, ok, open};
+pub(crate) use {call, gives, laws, ok, open, rows};
 
 /// Text for the result of a call.
 pub(crate) fn code_name(code: isize) -> String {
@@ -170,6 +177,13 @@ pub(crate) fn found<T>(
             None => looks.again(),
         }
     }
+}
+
+/// fi_control(3) with a value. Returns the value after it.
+pub(crate) fn control<T, V>(object: *mut T, command: c_int, mut value: V) -> Result<V, String> {
+    let object: *mut fid_ep = object.cast();
+    ok!(fid object, control(command, (&raw mut value).cast()));
+    Ok(value)
 }
 
 /// Runs `other` on another thread, and `here` on this one. Returns both results.

@@ -310,8 +310,7 @@ fn transmit_complete(job: &Job<'_>) -> Verdict {
     ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
     job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
     job.rx.of(2)?;
-    let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
-    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    control(job.ep, FI_SETOPSFLAG, FI_RECV | FI_TRANSMIT_COMPLETE)?;
     ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
     job.post(|| inject_as(None, (job.ep, to), &[3; 8]))?;
     job.rx.of(3)?;

@@ -154,14 +154,13 @@ fn counts(job: &Job<'_>) -> Verdict {
             (usize::MAX / 2, FI_EMSGSIZE),
             (0, FI_EINVAL),
         ] {
+            let what = (UINT32, op);
+            let to = job.place(job.right(), 0);
+            let call = Call::compare(what, to, [&operand, &operand], &mut result);
             let mut call = Call {
                 family,
-                what: (UINT32, op),
-                to: job.place(job.right(), 0),
-                operand: &operand,
-                compare: &operand,
-                result: &mut result,
                 count,
+                ..call
             };
             let seen = call.post(job.ep);
             ensure_eq!(seen, -(expected as isize), "{family:?}: {count} elements");

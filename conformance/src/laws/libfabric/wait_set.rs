@@ -222,8 +222,7 @@ fn refused(job: &Job<'_>) -> Verdict {
     }
     // Attributes are optional.
     ok!(obj fabric, wait_open(null_mut(), &mut set));
-    let mut kind = 0i32;
-    ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    let mut kind = control(set, FI_GETWAITOBJ, 0)?;
     ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
     gives!(FI_ENODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
     gives!(FI_ENOSYS, fid set, control(9999, null_mut()));
@@ -237,7 +236,7 @@ fn refused(job: &Job<'_>) -> Verdict {
     other.close()?;
 
     let (rx, counter) = (queue(job, set)?, counter(job, set)?);
-    ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    let kind = control(rx.0, FI_GETWAITOBJ, 0)?;
     ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
     let mut entry = blank();
     gives!(FI_EINVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
