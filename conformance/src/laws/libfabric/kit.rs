@@ -389,9 +389,8 @@ pub(crate) fn took_all(start: Instant, ms: c_int) -> Verdict {
 
 /// Repetitions: `at_least`, or 20 times as many on a backend with nanosecond operations, as coincidences are rarer there.
 pub(crate) fn many(ctx: &Ctx, at_least: u64) -> u64 {
-    if ctx.is_quick() {
-        20 * at_least
-    } else {
-        at_least
+    match ctx.is_quick() {
+        true => 20 * at_least,
+        false => at_least,
     }
 }

@@ -348,15 +348,7 @@ fn cut(job: &Job<'_>) -> Verdict {
     for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
         for early in [true, false] {
             let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
-            if early {
-                job.receive(&mut buffer[..room], 4)?;
-                job.meet();
-            }
-            job.send(job.right(), &bytes, 6)?;
-            if !early {
-                job.meet();
-                job.receive(&mut buffer[..room], 4)?;
-            }
+            job.exchange(early, (&bytes, 6), (&mut buffer[..room], 4))?;
             let error = job.rx.fails(FI_ETRUNC, "a long message")?;
             let seen = (error.context(), error.len, error.olen);
             ensure_eq!(seen, (4, room, len - room), "context, length and excess");

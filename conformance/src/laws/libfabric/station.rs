@@ -213,6 +213,11 @@ impl Station {
         let mut mr = null_mut();
         let code = call!(mr self.domain, reg(memory.base.cast(), memory.len, access, 0, key, 0, &mut mr, null_mut()));
         crate::ensure_eq!(code, 0, "fi_mr_reg");
+        Ok(self.registered(mr, memory))
+    }
+
+    /// Key and base of a region of this memory.
+    pub(crate) fn registered(&self, mr: *mut fid_mr, memory: Memory) -> Registered {
         // SAFETY:
         // - the region has just been registered; the program may read its members.
         let key = unsafe { (*mr).key };
@@ -223,7 +228,7 @@ impl Station {
             0 => 0,
             _ => memory.base.addr() as u64,
         };
-        Ok(Registered { mr, key, base })
+        Registered { mr, key, base }
     }
 
     /// Closes all objects, the endpoint first.
