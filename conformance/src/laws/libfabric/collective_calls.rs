@@ -96,11 +96,7 @@ fn lengths(club: &Club<'_>) -> Verdict {
     };
     let most = attr.datatype_attr.count;
     let members = club.ranks();
-    let longest = if club.job.ctx.is_quick() {
-        most
-    } else {
-        most / 8
-    };
+    let longest = if job.ctx.is_quick() { most } else { most / 8 };
     for count in [1, 4, 5, 255, 257, 4096, 4097, 1 << 16, longest] {
         let (operand, mut result) = (vec![u64::from(job.rank) + 1; count], vec![0u64; count]);
         let buffers = (operand.as_ptr(), result.as_mut_ptr());
@@ -117,12 +113,10 @@ fn lengths(club: &Club<'_>) -> Verdict {
     let mut deed = deed(FI_ALLREDUCE, group, (UINT64, SUM), most + 1).with(0, buffers, 0);
     for count in [most + 1, usize::MAX / 8 + 2, usize::MAX] {
         deed.count = count;
-        let seen = deed.post(club.ep);
-        ensure_eq!(seen, -(FI_EMSGSIZE as isize), "{count} elements");
+        denied(FI_EMSGSIZE, deed.post(club.ep), "too many elements")?;
     }
     (deed.count, deed.flags) = (513, FI_INJECT);
-    let seen = deed.post(club.ep);
-    ensure_eq!(seen, -(FI_EMSGSIZE as isize), "an injection of 4104 bytes");
+    denied(FI_EMSGSIZE, deed.post(club.ep), "4104 bytes injected")?;
     close(group)
 }
 
@@ -194,9 +188,8 @@ fn arguments(club: &Club<'_>) -> Verdict {
         for (what, _, errno, change) in wrong.iter().filter(|wrong| wrong.1) {
             let mut deed = good;
             change(&mut deed);
-            let code = deed.post(club.ep);
             let text = format!("{} with {what}", NAMES[kind as usize]);
-            ensure_eq!(code, -(*errno as isize), "{text}");
+            denied(*errno, deed.post(club.ep), &text)?;
         }
         if data {
             one(club, deed(kind, group, (UINT64, SUM), 2), &members, 1, 3)?;
@@ -223,9 +216,7 @@ fn restricted(club: &Club<'_>) -> Verdict {
     for kind in KINDS.filter(|kind| ![FI_BARRIER, FI_ALLREDUCE].contains(kind)) {
         let buffers = (words.as_ptr(), words.as_mut_ptr());
         let deed = deed(kind, group, (UINT64, SUM), 1).with(club.addresses[0], buffers, 0);
-        let code = deed.post(club.ep);
-        let wanted = -(FI_EOPNOTSUPP as isize);
-        ensure_eq!(code, wanted, "{} of a set without it", NAMES[kind as usize]);
+        denied(FI_EOPNOTSUPP, deed.post(club.ep), NAMES[kind as usize])?;
     }
     let sum = deed(FI_ALLREDUCE, group, (UINT64, SUM), 1);
     one(club, sum, &[0, 1], 0, 4)?;

@@ -186,6 +186,12 @@ pub(crate) fn control<T, V>(object: *mut T, command: c_int, mut value: V) -> Res
     Ok(value)
 }
 
+/// Fails unless a call has given minus this error number.
+pub(crate) fn denied(errno: i32, code: isize, what: &str) -> Verdict {
+    let (seen, expected) = (code_name(code), code_name(-(errno as isize)));
+    equal!(seen, expected, "{what}")
+}
+
 /// Runs `other` on another thread, and `here` on this one. Returns both results.
 pub(crate) fn beside<A: Send, B>(
     other: impl FnOnce() -> A + Send,

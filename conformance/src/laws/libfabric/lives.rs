@@ -146,8 +146,7 @@ fn states(_: &Ctx) -> Verdict {
         Words::send,
         |words| receive_as(Some(1), words.ep, &mut [0; 8], 0),
     ] {
-        let code = operation(&words);
-        ensure_eq!(code, -(FI_EOPBADSTATE as isize), "before fi_enable");
+        denied(FI_EOPBADSTATE, operation(&words), "before fi_enable")?;
     }
     ok!(fid ep, control(FI_ENABLE, null_mut()));
     gives!(FI_EOPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
