@@ -14,11 +14,8 @@ const ALL: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 
 pub(super) fn alias(job: &Job<'_>, flags: u64) -> Result<*mut fid_ep, String> {
     let mut alias: *mut fid = null_mut();
-    let mut wanted = fi_alias {
-        fid: &mut alias,
-        flags,
-    };
-    ok!(fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
+    let fid = &raw mut alias;
+    control(job.ep, FI_ALIAS, fi_alias { fid, flags })?;
     Ok(alias.cast())
 }
 

@@ -55,8 +55,7 @@ fn closed(job: &Job<'_>) -> Verdict {
             let back = job.read(rank, 2 * PART, len)?;
             same(&back, &other, "what another endpoint writes")?;
             job.meet();
-            let kept = into.iter().all(|byte| *byte == 0x33);
-            ensure!(kept, "{len} bytes: a read writes memory after fi_close");
+            same(&into, &vec![0x33; len], "what a read left after fi_close")?;
         }
     }
     Ok(())
@@ -128,8 +127,7 @@ fn receiving(job: &Job<'_>) -> Verdict {
             let context = job.tx.end()?.context();
             ensure_eq!(context, 7, "the context of the send");
             job.meet();
-            let kept = into.iter().all(|byte| *byte == 0x33);
-            ensure!(kept, "{len} bytes: a message comes after fi_close");
+            same(&into, &vec![0x33; len], "the buffer after fi_close")?;
             empty(job.rx);
         }
     }

@@ -1,5 +1,7 @@
 //! Collective operations on data (fi_collective(3)).
 
+use std::ops::Range;
+
 use super::collective::{COLLECTIVE, Club, address_of, united};
 use super::kit::*;
 use super::value::{LONG_DOUBLE, OPS, Type, Value, encoded};
@@ -32,7 +34,7 @@ pub(super) struct Deed {
 }
 
 /// All kinds.
-pub(super) const KINDS: std::ops::Range<c_int> = FI_BARRIER..FI_GATHER + 1;
+pub(super) const KINDS: Range<c_int> = FI_BARRIER..FI_GATHER + 1;
 
 /// Names of the kinds, for messages.
 pub(super) const NAMES: [&str; 9] = [
@@ -112,35 +114,30 @@ struct Size {
     count: usize,
 }
 
-/// Sources of the result of member `me`. Each result element lists its contributors and the element's index in each contributor's operand.
-/// `None`: no result.
-fn sources(
-    kind: c_int,
-    me: usize,
-    root: usize,
-    Size { n, count }: Size,
-) -> Option<Vec<Vec<(usize, usize)>>> {
-    let slice = me * count..(me + 1) * count;
-    let every = |at: usize| (0..n).map(|member| (member, at)).collect();
-    let gathered = || {
-        (0..n)
-            .flat_map(|from| (0..count).map(move |at| vec![(from, at)]))
-            .collect()
+/// For each element of a result its contributors, and the element's index in the operand of each.
+type Sources = Vec<Vec<(usize, usize)>>;
+
+/// Sources of the result of member `me`. Empty: no result.
+fn sources(kind: c_int, me: usize, root: usize, Size { n, count }: Size) -> Sources {
+    let (all, own) = (0..count, me * count..(me + 1) * count);
+    let copied = |members: Range<usize>, elements: Range<usize>| -> Sources {
+        let of = |member| elements.clone().map(move |at| vec![(member, at)]);
+        members.flat_map(of).collect()
+    };
+    let combined = |elements: Range<usize>| -> Sources {
+        let every = |at| (0..n).map(|member| (member, at)).collect();
+        elements.map(every).collect()
     };
     match kind {
-        FI_BROADCAST => Some((0..count).map(|at| vec![(root, at)]).collect()),
-        FI_ALLTOALL => Some(
-            (0..n)
-                .flat_map(|from| slice.clone().map(move |at| vec![(from, at)]))
-                .collect(),
-        ),
-        FI_ALLREDUCE => Some((0..count).map(every).collect()),
-        FI_ALLGATHER => Some(gathered()),
-        FI_REDUCE_SCATTER => Some(slice.map(every).collect()),
-        FI_REDUCE => (me == root).then(|| (0..count).map(every).collect()),
-        FI_SCATTER => Some(slice.map(|at| vec![(root, at)]).collect()),
-        FI_GATHER => (me == root).then(gathered),
-        _ => None,
+        FI_BROADCAST => copied(root..root + 1, all),
+        FI_ALLTOALL => copied(0..n, own),
+        FI_ALLREDUCE => combined(all),
+        FI_ALLGATHER => copied(0..n, all),
+        FI_REDUCE_SCATTER => combined(own),
+        FI_REDUCE if me == root => combined(all),
+        FI_SCATTER => copied(root..root + 1, own),
+        FI_GATHER if me == root => copied(0..n, all),
+        _ => Vec::new(),
     }
 }
 
@@ -205,7 +202,7 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
     if deed.kind == FI_BROADCAST && me == root {
         expected[GUARD..GUARD + longest].copy_from_slice(&encoded(ty, &values[me]));
     }
-    let combined = sources.iter().flatten().map(|sources| {
+    let combined = sources.iter().map(|sources| {
         let elements = sources.iter().map(|(member, at)| values[*member][*at]);
         elements.reduce(|held, other| ty.apply(op, held, other, held))
     });

@@ -32,20 +32,15 @@ laws! {
 
 fn sums(job: &Job<'_>) -> Verdict {
     let each = many(job.ctx, 50);
-    let mut seen = Vec::new();
-    for _ in 0..each {
-        seen.push(job.fetch(0, 8, SUM, 1)?);
-    }
+    let fetched = (0..each).map(|_| job.fetch(0, 8, SUM, 1));
+    let seen: Vec<u64> = fetched.collect::<Result<_, _>>()?;
     ensure!(seen.is_sorted_by(|a, b| a < b), "the counts do not rise");
     job.update(0, 16, SUM, seen.iter().sum())?;
     job.meet();
     let total = each * u64::from(job.size);
-    if job.rank == 0 {
-        ensure_eq!(job.memory.get(8), total, "the sum");
-        let all = total * (total - 1) / 2;
-        ensure_eq!(job.memory.get(16), all, "the sum of what was seen");
-    }
-    Ok(())
+    job.shows_at(0, 8, total, "the sum")?;
+    let all = total * (total - 1) / 2;
+    job.shows_at(0, 16, all, "the sum of what was seen")
 }
 
 fn families(job: &Job<'_>) -> Verdict {
@@ -181,9 +176,8 @@ fn wide(job: &Job<'_>) -> Verdict {
             job.done(|| call.post(job.ep))?;
             let most = each * u64::from(job.size);
             let count = (last..most).find(|n| ty.same(&result, &ty.encode(sum(*n))));
-            let count = count.ok_or_else(|| {
-                format!("datatype {datatype}: {result:x?} is no sum above {last}")
-            })?;
+            let what = || format!("datatype {datatype}: {result:x?} is no sum above {last}");
+            let count = count.ok_or_else(what)?;
             last = count + 1;
         }
         job.meet();
@@ -258,8 +252,6 @@ fn instances(job: &Job<'_>) -> Verdict {
         queue.next()?;
     }
     job.meet();
-    if job.rank == 0 {
-        ensure_eq!(job.memory.get(8), each * u64::from(job.size), "the sum");
-    }
+    job.shows_at(0, 8, each * u64::from(job.size), "the sum")?;
     other.close()
 }

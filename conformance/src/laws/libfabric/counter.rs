@@ -178,9 +178,8 @@ pub(super) fn wait_fails(
 fn descriptor(job: &Job<'_>) -> Verdict {
     let counter = job.station.counters[0];
     let bound: *mut fid = counter.cast();
-    let (mut descriptor, mut kind) = (-1, 0);
-    ok!(fid counter, control(FI_GETWAIT, (&raw mut descriptor).cast()));
-    ok!(fid counter, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    let descriptor = control(counter, FI_GETWAIT, -1)?;
+    let kind = control(counter, FI_GETWAITOBJ, 0)?;
     ensure_eq!(kind, FI_WAIT_FD, "the kind of wait");
     let readable = |ms| super::waiting::readable(descriptor, ms);
     let words = job.words(job.right(), 8);

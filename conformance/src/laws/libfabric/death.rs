@@ -116,7 +116,7 @@ fn meanwhile(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 20 + job.ctx.random(1).below(40));
     let words = job.words(victim(job), 8);
     let mut looks = Looks::new();
-    let (mut posted, mut good, mut bad) = (0u64, 0u64, 0u64);
+    let [mut posted, mut good, mut bad] = [0u64; 3];
     while bad < 20 {
         posted += u64::from(accepted(words.add())?);
         while posted > good + bad {

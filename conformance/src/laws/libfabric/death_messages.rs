@@ -94,10 +94,9 @@ fn polling(job: &Job<'_>) -> Verdict {
 fn asleep(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 150);
     synchronous(job, victim(job), &[3; 16])?;
-    let (queue, counter, mut descriptor) = (job.tx.0, job.station.counters[0], -1);
-    let place = (&raw mut descriptor).cast();
+    let (queue, counter) = (job.tx.0, job.station.counters[0]);
     let slept_at = [queue.cast::<fid_cq>(), counter.cast()][job.rank as usize];
-    ok!(fid slept_at, control(FI_GETWAIT, place));
+    let descriptor = control(slept_at, FI_GETWAIT, -1)?;
     if call!(obj job.station.fabric, trywait([slept_at.cast()].as_mut_ptr(), 1)) == 0 {
         ensure!(super::waiting::readable(descriptor, -1), "poll(2)");
     }

@@ -64,8 +64,7 @@ pub(crate) fn open(job: &Job<'_>, wait_obj: c_int) -> Result<*mut fid_eq, String
 
 fn descriptors(job: &Job<'_>) -> Verdict {
     let eq = open(job, FI_WAIT_FD)?;
-    let mut descriptor = -1;
-    ok!(fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+    let descriptor = control(eq, FI_GETWAIT, -1)?;
     ensure!(descriptor > 2, "descriptor {descriptor}");
     let mut fids: [*mut fid; 1] = [eq.cast()];
     let (mut event, mut buffer) = (0, [0u8; 16]);
@@ -104,8 +103,8 @@ fn kinds(job: &Job<'_>) -> Verdict {
     let (mut event, mut buffer) = (0, [0u8; 16]);
     for wait in [FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WAIT_FD] {
         let eq = open(job, wait)?;
-        let (mut kind, mut descriptor) = (-1, -1);
-        ok!(fid eq, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+        let mut descriptor = -1;
+        let kind = control(eq, FI_GETWAITOBJ, -1)?;
         ensure_eq!(kind, wait, "the wait object");
         if wait != FI_WAIT_FD {
             gives!(FI_ENODATA, fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
@@ -113,12 +112,8 @@ fn kinds(job: &Job<'_>) -> Verdict {
         gives!(FI_EINVAL, fid eq, control(FI_GETWAITOBJ, null_mut()));
         gives!(FI_ENOSYS, fid eq, control(99, null_mut()));
         let code = call!(obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
-        let errno = if wait == FI_WAIT_NONE {
-            FI_EINVAL
-        } else {
-            FI_EAGAIN
-        };
-        ensure_eq!(code, -(errno as isize), "a wait of kind {wait}");
+        let errno = [FI_EAGAIN, FI_EINVAL][usize::from(wait == FI_WAIT_NONE)];
+        denied(errno, code, "a wait without a time")?;
         close(eq)?;
     }
     Ok(())

@@ -155,46 +155,38 @@ fn caps(_: &Ctx) -> Verdict {
 }
 
 fn refused(_: &Ctx) -> Verdict {
-    const MANY: usize = 1 << 20;
     type Wish = (&'static str, fn(&mut Info));
-    let wishes: [Wish; 29] = [
-        ("a connected endpoint", |h| h.endpoint().r#type = 1),
-        ("a datagram endpoint", |h| h.endpoint().r#type = 2),
-        ("an unknown endpoint", |h| h.endpoint().r#type = 9),
-        ("a protocol", |h| h.endpoint().protocol = 3),
-        ("any length", |h| h.endpoint().max_msg_size = usize::MAX),
-        ("contexts", |h| h.endpoint().tx_ctx_cnt = 5),
-        ("contexts for receives", |h| h.endpoint().rx_ctx_cnt = 2),
-        ("an authorisation key", |h| h.endpoint().auth_key_size = 8),
-        ("an address format", |h| h.info().addr_format = 2),
-        ("a long inject", |h| h.transmit().inject_size = MANY),
-        ("a vector of a thousand", |h| h.transmit().iov_limit = 1000),
-        ("a remote vector", |h| h.transmit().rma_iov_limit = 1000),
-        ("unknown flags", |h| h.transmit().op_flags = 1 << 40),
-        ("flags of sends", |h| h.receive().op_flags = FI_INJECT),
-        ("capabilities of one side alone", |h| {
-            h.info().caps = FI_ATOMIC;
-            h.transmit().caps = FI_MSG;
-        }),
-        ("strict order", |h| {
-            h.transmit().comp_order = FI_ORDER_STRICT
-        }),
-        ("ordered data", |h| h.transmit().comp_order = FI_ORDER_DATA),
-        ("received in order", |h| {
-            h.receive().comp_order = FI_ORDER_DATA
-        }),
-        ("many operations", |h| h.transmit().size = 1 << 15),
-        ("many receives", |h| h.receive().size = MANY),
-        ("unexpected", |h| h.receive().total_buffered_recv = MANY),
-        ("an unknown management", |h| h.domain().resource_mgmt = 3),
-        ("a negative management", |h| h.domain().resource_mgmt = -1),
-        ("long keys", |h| h.domain().mr_key_size = 16),
-        ("much data", |h| h.domain().cq_data_size = 16),
-        ("pieces of a region", |h| h.domain().mr_iov_limit = 4),
-        ("an unknown threading", |h| h.domain().threading = 99),
-        ("an unknown progress", |h| h.domain().data_progress = 99),
-        ("an unknown vector", |h| h.domain().av_type = 99),
-    ];
+    let wishes: [Wish; 29] = rows! {
+        "a connected endpoint": |h| h.endpoint().r#type = 1;
+        "a datagram endpoint": |h| h.endpoint().r#type = 2;
+        "an unknown endpoint": |h| h.endpoint().r#type = 9;
+        "a protocol": |h| h.endpoint().protocol = 3;
+        "messages of any length": |h| h.endpoint().max_msg_size = usize::MAX;
+        "contexts": |h| h.endpoint().tx_ctx_cnt = 5;
+        "contexts for receives": |h| h.endpoint().rx_ctx_cnt = 2;
+        "an authorisation key": |h| h.endpoint().auth_key_size = 8;
+        "an address format": |h| h.info().addr_format = 2;
+        "an inject of a megabyte": |h| h.transmit().inject_size = 1 << 20;
+        "a vector of a thousand": |h| h.transmit().iov_limit = 1000;
+        "a remote vector of a thousand": |h| h.transmit().rma_iov_limit = 1000;
+        "unknown flags": |h| h.transmit().op_flags = 1 << 40;
+        "unknown flags of receives": |h| h.receive().op_flags = FI_INJECT;
+        "capabilities of one side alone": |h| (h.info().caps, h.transmit().caps) = (FI_ATOMIC, FI_MSG);
+        "strict completion order": |h| h.transmit().comp_order = FI_ORDER_STRICT;
+        "ordered data": |h| h.transmit().comp_order = FI_ORDER_DATA;
+        "ordered data of receives": |h| h.receive().comp_order = FI_ORDER_DATA;
+        "many operations": |h| h.transmit().size = 1 << 15;
+        "many receives": |h| h.receive().size = 1 << 20;
+        "room for unexpected messages": |h| h.receive().total_buffered_recv = 1 << 20;
+        "an unknown management": |h| h.domain().resource_mgmt = 3;
+        "a negative management": |h| h.domain().resource_mgmt = -1;
+        "long keys": |h| h.domain().mr_key_size = 16;
+        "much data": |h| h.domain().cq_data_size = 16;
+        "several pieces of a region": |h| h.domain().mr_iov_limit = 4;
+        "an unknown threading": |h| h.domain().threading = 99;
+        "an unknown progress": |h| h.domain().data_progress = 99;
+        "an unknown vector": |h| h.domain().av_type = 99;
+    };
     for (what, wish) in wishes {
         let mut hints = Info::hints();
         wish(&mut hints);

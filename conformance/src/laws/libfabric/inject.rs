@@ -77,8 +77,8 @@ fn inject_size(job: &Job<'_>) -> Verdict {
     let mut over = One::new((to, at, key), SUM, 0, 0);
     over.lists[0] = ioc(words.as_mut_ptr(), count + 1);
     over.remote.count = count + 1;
-    let seen = over.write(job.ep, FI_INJECT);
-    ensure_eq!(seen, -(libc::EMSGSIZE as isize), "more than inject_size");
+    let code = over.write(job.ep, FI_INJECT);
+    denied(FI_EMSGSIZE, code, "more than inject_size")?;
     let fits = job.words(job.right(), 0).from(words.as_ptr());
     let fits = Words { count, ..fits };
     job.post(|| fits.inject_add())?;

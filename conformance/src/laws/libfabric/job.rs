@@ -172,6 +172,33 @@ impl Job<'_> {
         Ok(bytes)
     }
 
+    /// Fails unless the u64 at byte `at` of this rank's memory has this value. Only this rank checks it.
+    pub(crate) fn shows_at(&self, rank: u32, at: usize, value: u64, what: &str) -> Verdict {
+        match self.rank == rank {
+            true => self.memory.shows(at, value, what),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends bytes to the next rank, which receives them into the buffer. The receive is posted before the message if `early`.
+    pub(crate) fn exchange(
+        &self,
+        early: bool,
+        (bytes, sent): (&[u8], usize),
+        (buffer, received): (&mut [u8], usize),
+    ) -> Verdict {
+        if early {
+            self.receive(buffer, received)?;
+            self.meet();
+        }
+        self.send(self.right(), bytes, sent)?;
+        if !early {
+            self.meet();
+            self.receive(buffer, received)?;
+        }
+        Ok(())
+    }
+
     /// Waits until the word at byte `at` of the local memory has this value. Makes no libfabric call.
     pub(crate) fn await_word(&self, at: usize, value: u64) -> Verdict {
         until(&format!("{value:#x} in byte {at} of the memory"), || {

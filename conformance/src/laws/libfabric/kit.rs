@@ -97,6 +97,13 @@ macro_rules! open {
     }};
 }
 
+/// An array of rows: a name, and further columns.
+macro_rules! rows {
+    ($($name:literal: $($column:expr),+;)+) => {
+        [$(($name, $($column),+)),+]
+    };
+}
+
 /// The table of a module's laws.
 macro_rules! laws {
     ($($rows:tt)*) => {
@@ -104,7 +111,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {call, gives, laws, ok, open};
+pub(crate) use {call, gives, laws, ok, open, rows};
 
 /// Text for the result of a call.
 pub(crate) fn code_name(code: isize) -> String {
@@ -170,6 +177,19 @@ pub(crate) fn found<T>(
             None => looks.again(),
         }
     }
+}
+
+/// fi_control(3) with a value. Returns the value after it.
+pub(crate) fn control<T, V>(object: *mut T, command: c_int, mut value: V) -> Result<V, String> {
+    let object: *mut fid_ep = object.cast();
+    ok!(fid object, control(command, (&raw mut value).cast()));
+    Ok(value)
+}
+
+/// Fails unless a call has given minus this error number.
+pub(crate) fn denied(errno: i32, code: isize, what: &str) -> Verdict {
+    let (seen, expected) = (code_name(code), code_name(-(errno as isize)));
+    equal!(seen, expected, "{what}")
 }
 
 /// Runs `other` on another thread, and `here` on this one. Returns both results.
@@ -385,9 +405,8 @@ pub(crate) fn took_all(start: Instant, ms: c_int) -> Verdict {
 
 /// Repetitions: `at_least`, or 20 times as many on a backend with nanosecond operations, as coincidences are rarer there.
 pub(crate) fn many(ctx: &Ctx, at_least: u64) -> u64 {
-    if ctx.is_quick() {
-        20 * at_least
-    } else {
-        at_least
+    match ctx.is_quick() {
+        true => 20 * at_least,
+        false => at_least,
     }
 }

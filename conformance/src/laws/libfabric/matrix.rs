@@ -114,14 +114,12 @@ fn whole(ctx: &Ctx, family: Family) -> Verdict {
                     job.write(to, AT, &encoded(ty, &start))?;
                     let (operands, compares) = (encoded(ty, &operand), encoded(ty, &compare));
                     let mut result = vec![0x5a; COUNT * ty.size()];
+                    let (what, place) = ((datatype, op), job.place(to, AT));
+                    let call = Call::compare(what, place, [&operands, &compares], &mut result);
                     let mut call = Call {
                         family,
-                        what: (datatype, op),
-                        to: job.place(to, AT),
-                        operand: &operands,
-                        compare: &compares,
-                        result: &mut result,
                         count: COUNT,
+                        ..call
                     };
                     job.done(|| call.post(job.ep))?;
                     let after = job.read(to, AT, COUNT * ty.size())?;

@@ -97,14 +97,7 @@ pub(super) fn register(
         1 => ok!(mr domain, regv(&part, 1, access, 0, key, 0, &mut mr, null_mut())),
         _ => ok!(mr domain, regattr(&attr, 0, &mut mr)),
     }
-    // SAFETY:
-    // - the region has just been registered.
-    let key = unsafe { (*mr).key };
-    let base = match job.registered.base {
-        0 => 0,
-        _ => memory.base.addr() as u64,
-    };
-    Ok(Registered { mr, key, base })
+    Ok(job.station.registered(mr, memory))
 }
 
 /// Publishes key and base. Returns both values of the right neighbour.

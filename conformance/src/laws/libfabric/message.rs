@@ -36,15 +36,7 @@ fn whole(job: &Job<'_>) -> Verdict {
         let early = random.below(2) == 0;
         let bytes = pattern(nth, len);
         let mut buffer = vec![0xcc; len + 8];
-        if early {
-            job.receive(&mut buffer[..len], nth)?;
-            job.meet();
-        }
-        job.send(job.right(), &bytes, 1000 + nth)?;
-        if !early {
-            job.meet();
-            job.receive(&mut buffer[..len], nth)?;
-        }
+        job.exchange(early, (&bytes, 1000 + nth), (&mut buffer[..len], nth))?;
         let entry = job.rx.of(nth)?;
         let seen = (entry.len, entry.flags);
         ensure_eq!(seen, (len, FI_MSG | FI_RECV), "length and flags");
@@ -60,13 +52,13 @@ fn in_order(job: &Job<'_>) -> Verdict {
     const COUNT: usize = 60;
     let mut random = job.ctx.random(job.rank.into());
     if job.rank > 0 {
-        let mut messages = Vec::new();
-        for nth in 0..COUNT {
+        let message = |nth| {
             let len = 16 + random.below(if nth % 8 == 0 { 60_000 } else { 300 }) as usize;
             let mut bytes = pattern(nth, len);
             bytes[..8].copy_from_slice(&(nth as u64).to_le_bytes());
-            messages.push(bytes);
-        }
+            bytes
+        };
+        let messages: Vec<_> = (0..COUNT).map(message).collect();
         let (to, mut sent) = (job.peer(0).address, 0);
         for bytes in &messages {
             if bytes.len() < 4096 && random.below(3) == 0 {

@@ -6,11 +6,11 @@ use super::library::{Info, getinfo, offered};
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],
         "every order that a program asks for is offered or refused, never left out; what nobody knows is refused";
-    atomics_in_order given(FI_ORDER_STRICT | FI_ORDER_ATOMIC): "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
+    atomics_in_order with(&Plan::DEFAULT.order(FI_ORDER_STRICT | FI_ORDER_ATOMIC), 256): "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
         "with message and data order of atomics, each operation acts on the results of those posted before it";
-    writes_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA): "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
+    writes_in_order with(&Plan::DEFAULT.order(FI_ORDER_STRICT | FI_ORDER_RMA), 8192): "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
         "with the orders of RMA the last of several writes stays, and a read after a write sees it";
-    all_in_order given(FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC):
+    all_in_order with(&Plan::DEFAULT.order(FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC), 256):
         "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
         "with strict order RMA and atomics to one peer follow one another";
     anyway: "order.anyway", "fi_endpoint(3) msg_order, max_order_raw_size", 2, [getinfo, atomic, write, fetch_atomic, read] + ordering,
@@ -85,9 +85,9 @@ fn anyway(ctx: &Ctx) -> Verdict {
         "the order {order:#x} where operations end within their calls"
     );
     if order & accesses == accesses {
-        atomics_in_order(ctx, 0)?;
-        writes_in_order(ctx, 0)?;
-        all_in_order(ctx, 0)?;
+        with(ctx, &Plan::DEFAULT, 256, atomics_in_order)?;
+        with(ctx, &Plan::DEFAULT, 8192, writes_in_order)?;
+        with(ctx, &Plan::DEFAULT, 256, all_in_order)?;
     }
     let mut hints = plan.hints();
     hints.endpoint().max_order_waw_size = 8;
@@ -96,80 +96,74 @@ fn anyway(ctx: &Ctx) -> Verdict {
     sizes_fit(&mut info)
 }
 
-fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
-        let words = job.words(job.right(), 8);
-        let mut random = ctx.random(job.rank.into());
-        for _ in 0..many(ctx, 6) {
-            const COUNT: usize = 12;
-            let values: Vec<u64> = (0..COUNT).map(|_| random.next()).collect();
-            let mut seen = [0u64; COUNT];
-            let fetches: Vec<bool> = (0..COUNT).map(|_| random.below(2) == 0).collect();
-            for nth in 0..COUNT {
-                let words = words.from(&values[nth]).into(&mut seen[nth]);
-                job.post(|| match fetches[nth] {
-                    true => words.fetch_add(),
-                    false => words.atomic(UINT64, WRITE),
-                })?;
-            }
-            job.tx.successes(0..COUNT)?;
-            let mut value = None;
-            for (nth, result) in current(&seen).into_iter().enumerate() {
-                if !fetches[nth] {
-                    value = Some(values[nth]);
-                    continue;
-                }
-                let follows = value.is_none_or(|value| value == result);
-                ensure!(follows, "operation {nth} does not act on the one before");
-                value = Some(result.wrapping_add(values[nth]));
-            }
-            let found = Some(job.fetch(job.right(), 8, READ, 0)?);
-            ensure_eq!(found, value, "the last value");
+fn atomics_in_order(job: &Job<'_>) -> Verdict {
+    let words = job.words(job.right(), 8);
+    let mut random = job.ctx.random(job.rank.into());
+    for _ in 0..many(job.ctx, 6) {
+        const COUNT: usize = 12;
+        let values: Vec<u64> = (0..COUNT).map(|_| random.next()).collect();
+        let mut seen = [0u64; COUNT];
+        let fetches: Vec<bool> = (0..COUNT).map(|_| random.below(2) == 0).collect();
+        for nth in 0..COUNT {
+            let words = words.from(&values[nth]).into(&mut seen[nth]);
+            job.post(|| match fetches[nth] {
+                true => words.fetch_add(),
+                false => words.atomic(UINT64, WRITE),
+            })?;
         }
-        Ok(())
-    })
+        job.tx.successes(0..COUNT)?;
+        let mut value = None;
+        for (nth, result) in current(&seen).into_iter().enumerate() {
+            if !fetches[nth] {
+                value = Some(values[nth]);
+                continue;
+            }
+            let follows = value.is_none_or(|value| value == result);
+            ensure!(follows, "operation {nth} does not act on the one before");
+            value = Some(result.wrapping_add(values[nth]));
+        }
+        let found = Some(job.fetch(job.right(), 8, READ, 0)?);
+        ensure_eq!(found, value, "the last value");
+    }
+    Ok(())
 }
 
-fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    with(ctx, &Plan::DEFAULT.order(order), 8192, |job| {
-        let (to, at, key) = job.place(job.right(), 0);
-        let mut random = ctx.random(job.rank.into());
-        for round in 0..many(ctx, 4) {
-            let buffers: Vec<Vec<u8>> = (0..6)
-                .map(|_| vec![random.next() as u8; 1 + random.below(4000) as usize])
-                .collect();
-            let mut expected = job.read(job.right(), 0, 4096)?;
-            let mut seen = vec![0u8; 4096];
-            for buffer in &buffers {
-                expected[..buffer.len()].copy_from_slice(buffer);
-                job.post(|| call!(rma job.ep, write(buffer.as_ptr().cast(), buffer.len(), null_mut(), to, at, key, null_mut())))?;
-            }
-            job.post(|| call!(rma job.ep, read(seen.as_mut_ptr().cast(), 4096, null_mut(), to, at, key, null_mut())))?;
-            job.tx.successes(0..=buffers.len())?;
-            same(&seen, &expected, &format!("what is read in round {round}"))?;
+fn writes_in_order(job: &Job<'_>) -> Verdict {
+    let (to, at, key) = job.place(job.right(), 0);
+    let mut random = job.ctx.random(job.rank.into());
+    for round in 0..many(job.ctx, 4) {
+        let buffers: Vec<Vec<u8>> = (0..6)
+            .map(|_| vec![random.next() as u8; 1 + random.below(4000) as usize])
+            .collect();
+        let mut expected = job.read(job.right(), 0, 4096)?;
+        let mut seen = vec![0u8; 4096];
+        for buffer in &buffers {
+            expected[..buffer.len()].copy_from_slice(buffer);
+            job.post(|| call!(rma job.ep, write(buffer.as_ptr().cast(), buffer.len(), null_mut(), to, at, key, null_mut())))?;
         }
-        Ok(())
-    })
+        job.post(|| call!(rma job.ep, read(seen.as_mut_ptr().cast(), 4096, null_mut(), to, at, key, null_mut())))?;
+        job.tx.successes(0..=buffers.len())?;
+        same(&seen, &expected, &format!("what is read in round {round}"))?;
+    }
+    Ok(())
 }
 
-fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
-    with(ctx, &Plan::DEFAULT.order(order), 256, |job| {
-        let words = job.words(job.right(), 8);
-        let mut random = ctx.random(job.rank.into());
-        for _ in 0..many(ctx, 5) {
-            let (written, added) = (random.next(), random.next());
-            let (mut fetched, mut seen) = (0u64, 0u64);
-            job.post(|| words.from(&written).write())?;
-            job.post(|| words.from(&added).into(&mut fetched).fetch_add())?;
-            job.post(|| words.into(&mut seen).read())?;
-            job.tx.successes(0..3)?;
-            let (fetched, seen) = (current(&fetched), current(&seen));
-            ensure_eq!(fetched, written, "what the atomic sees of the write");
-            let expected = written.wrapping_add(added);
-            ensure_eq!(seen, expected, "what the read sees of the atomic");
-        }
-        Ok(())
-    })
+fn all_in_order(job: &Job<'_>) -> Verdict {
+    let words = job.words(job.right(), 8);
+    let mut random = job.ctx.random(job.rank.into());
+    for _ in 0..many(job.ctx, 5) {
+        let (written, added) = (random.next(), random.next());
+        let (mut fetched, mut seen) = (0u64, 0u64);
+        job.post(|| words.from(&written).write())?;
+        job.post(|| words.from(&added).into(&mut fetched).fetch_add())?;
+        job.post(|| words.into(&mut seen).read())?;
+        job.tx.successes(0..3)?;
+        let (fetched, seen) = (current(&fetched), current(&seen));
+        ensure_eq!(fetched, written, "what the atomic sees of the write");
+        let expected = written.wrapping_add(added);
+        ensure_eq!(seen, expected, "what the read sees of the atomic");
+    }
+    Ok(())
 }
 
 /// Rank 0 adds to a word of rank 1 in each round and then does `follow`; rank 1 does `notice`, and must see the sum.

@@ -72,66 +72,18 @@ pub(crate) static SOURCE: [u64; LONG / 8] = [VALUE; LONG / 8];
 pub(crate) type Row = (&'static str, Operation, fn(u64) -> u64, bool, bool);
 
 /// The accesses that are tried, with the operand [`VALUE`].
-pub(crate) const ACCESSES: [Row; 10] = [
-    ("fi_write", Words::write, |_| VALUE, false, true),
-    ("fi_inject_write", Words::inject, |_| VALUE, false, true),
-    (
-        "fi_writedata",
-        |words| words.write_data(7),
-        |_| VALUE,
-        false,
-        true,
-    ),
-    ("fi_read", Words::read, |before| before, true, false),
-    (
-        "fi_atomic",
-        Words::add,
-        |before| before + VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_atomic of 4 bytes",
-        |words| words.atomic(UINT32, SUM),
-        |before| before + VALUE,
-        false,
-        true,
-    ),
-    (
-        "fi_fetch_atomic",
-        Words::fetch_add,
-        |before| before + VALUE,
-        true,
-        true,
-    ),
-    (
-        "fi_fetch_atomic that reads",
-        Words::load,
-        |before| before,
-        true,
-        false,
-    ),
-    (
-        "fi_compare_atomic",
-        |words| words.compare(words.operand, CSWAP + 1),
-        |_| VALUE,
-        true,
-        true,
-    ),
-    (
-        "a long fi_write",
-        |words| {
-            Words {
-                count: LONG / 8,
-                ..*words
-            }
-            .write()
-        },
-        |_| VALUE,
-        false,
-        true,
-    ),
-];
+pub(crate) const ACCESSES: [Row; 10] = rows! {
+    "fi_write": Words::write, |_| VALUE, false, true;
+    "fi_inject_write": Words::inject, |_| VALUE, false, true;
+    "fi_writedata": |words| words.write_data(7), |_| VALUE, false, true;
+    "fi_read": Words::read, |before| before, true, false;
+    "fi_atomic": Words::add, |before| before + VALUE, false, true;
+    "fi_atomic of 4 bytes": |words| words.atomic(UINT32, SUM), |before| before + VALUE, false, true;
+    "fi_fetch_atomic": Words::fetch_add, |before| before + VALUE, true, true;
+    "fi_fetch_atomic that reads": Words::load, |before| before, true, false;
+    "fi_compare_atomic": |words| words.compare(words.operand, CSWAP + 1), |_| VALUE, true, true;
+    "a long fi_write": |words| Words { count: LONG / 8, ..*words }.write(), |_| VALUE, false, true;
+};
 /// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
 pub(crate) const INJECTED: usize = 1;
 const WITH_DATA: usize = 2;
@@ -313,7 +265,10 @@ fn aligned() -> Memory {
 }
 
 fn small() -> Memory {
-    let base = map(null_mut(), LEN, BOTH, PRIVATE, -1);
+    of_len(map(null_mut(), LEN, BOTH, PRIVATE, -1))
+}
+
+fn of_len(base: *mut u8) -> Memory {
     Memory { base, len: LEN }
 }
 
@@ -409,8 +364,7 @@ fn fill(memory: Memory) {
 }
 
 fn reserved() -> Memory {
-    let base = map(null_mut(), LEN, PROT_NONE, PRIVATE | MAP_NORESERVE, -1);
-    Memory { base, len: LEN }
+    of_len(map(null_mut(), LEN, PROT_NONE, PRIVATE | MAP_NORESERVE, -1))
 }
 
 fn before_memory(ctx: &Ctx) -> Verdict {
@@ -443,29 +397,21 @@ fn all(ctx: &Ctx) -> Verdict {
             };
             let region = register(job, everything, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
             let (heap, mut stack) = (Buffer::new(LEN), [0u64; LEN / 8]);
-            let of = |base: *mut u8| Memory { base, len: LEN };
-            let mut later = None;
-            for (name, sees) in [
-                ("heap", Sees::All),
-                ("static data", Sees::All),
-                ("stack", Sees::All),
-                ("what is mapped later", Sees::All),
-                ("no memory", Sees::Nothing),
-            ] {
-                let memory = match name {
-                    "heap" => *heap,
-                    "static data" => of((&raw const STATIC).cast_mut().cast()),
-                    "stack" => of(stack.as_mut_ptr().cast()),
-                    "no memory" => of(std::ptr::without_provenance_mut(PAGE)),
-                    _ => *later.insert(small()),
-                };
+            let later = small();
+            for (name, memory, sees) in rows! {
+                "heap": *heap, Sees::All;
+                "static data": of_len((&raw const STATIC).cast_mut().cast()), Sees::All;
+                "stack": of_len(stack.as_mut_ptr().cast()), Sees::All;
+                "what is mapped later": later, Sees::All;
+                "no memory": of_len(std::ptr::without_provenance_mut(PAGE)), Sees::Nothing;
+            } {
                 let base = memory.base.expose_provenance() as u64;
                 let theirs = exchanged(job, Registered { base, ..region });
                 let what = format!("mode {mr_mode:#x}, {name}");
                 access(job, memory, theirs, sees, &what)?;
             }
             close(region.mr)?;
-            later.into_iter().for_each(unmap);
+            unmap(later);
             Ok(())
         })?;
     }
@@ -517,10 +463,8 @@ fn both(job: &Job<'_>) -> Verdict {
         last = count;
     }
     job.meet();
-    if job.rank == 0 {
-        let sum = VALUE * each * u64::from(job.size);
-        ensure_eq!(job.memory.get(8), sum, "the sum");
-    }
+    let sum = VALUE * each * u64::from(job.size);
+    job.shows_at(0, 8, sum, "the sum")?;
     close(region.mr)?;
     other.close()
 }

@@ -30,19 +30,17 @@ fn found(
     flags: u64,
 ) -> Result<fi_cq_tagged_entry, String> {
     let msg = looking(job, wanted, context);
-    let mut looks = Looks::new();
-    loop {
+    super::kit::found("a message", || {
         ok!(tagged job.ep, recvmsg(&msg, FI_PEEK | flags));
-        match job.rx.read() {
-            (1, entry) => return Ok(entry),
-            (AVAIL, _) => {
-                looks.again();
-                job.rx
-                    .fails_of(context, FI_ENOMSG, "looking for a message")?;
+        match job.rx.end()? {
+            End::Success(entry) => Ok(Some(entry)),
+            End::Failure(error) => {
+                let seen = (error.err, error.context());
+                ensure_eq!(seen, (FI_ENOMSG, context), "looking for a message");
+                Ok(None)
             }
-            (code, _) => return Err(format!("looking for a message: {}", code_name(code))),
         }
-    }
+    })
 }
 
 fn peek(job: &Job<'_>) -> Verdict {

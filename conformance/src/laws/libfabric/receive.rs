@@ -310,8 +310,7 @@ fn transmit_complete(job: &Job<'_>) -> Verdict {
     ok!(tagged job.ep, recvmsg(&tagged, FI_TRANSMIT_COMPLETE | FI_COMPLETION));
     job.post(|| call!(tagged job.ep, inject([2u8; 8].as_ptr().cast(), 8, to, 5)))?;
     job.rx.of(2)?;
-    let mut flags = FI_RECV | FI_TRANSMIT_COMPLETE;
-    ok!(fid job.ep, control(FI_SETOPSFLAG, (&raw mut flags).cast()));
+    control(job.ep, FI_SETOPSFLAG, FI_RECV | FI_TRANSMIT_COMPLETE)?;
     ok!(msg job.ep, recv(buffer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(3)));
     job.post(|| inject_as(None, (job.ep, to), &[3; 8]))?;
     job.rx.of(3)?;
@@ -349,15 +348,7 @@ fn cut(job: &Job<'_>) -> Verdict {
     for (len, room) in [(100, 60), (8, 0), (60_000, 59_999), (200_000, 10)] {
         for early in [true, false] {
             let (bytes, mut buffer) = (pattern(3, len), vec![0xabu8; room + 16]);
-            if early {
-                job.receive(&mut buffer[..room], 4)?;
-                job.meet();
-            }
-            job.send(job.right(), &bytes, 6)?;
-            if !early {
-                job.meet();
-                job.receive(&mut buffer[..room], 4)?;
-            }
+            job.exchange(early, (&bytes, 6), (&mut buffer[..room], 4))?;
             let error = job.rx.fails(FI_ETRUNC, "a long message")?;
             let seen = (error.context(), error.len, error.olen);
             ensure_eq!(seen, (4, room, len - room), "context, length and excess");

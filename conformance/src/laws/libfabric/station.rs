@@ -3,48 +3,48 @@
 use super::kit::*;
 use super::library::{self, Info, getinfo};
 
-/// Requests of a program.
-#[derive(Clone, Copy)]
-pub(crate) struct Plan<'a> {
-    pub(crate) version: u32,
-    pub(crate) caps: u64,
-    pub(crate) mr_mode: c_int,
-    pub(crate) order: u64,
-    pub(crate) op_flags: u64,
-    pub(crate) threading: c_int,
-    pub(crate) progress: c_int,
-    pub(crate) av_type: c_int,
-    pub(crate) format: c_int,
-    pub(crate) wait: c_int,
-    pub(crate) condition: c_int,
-    pub(crate) entries: usize,
-    /// FI_SELECTIVE_COMPLETION for both directions.
-    pub(crate) selective: bool,
-    /// Whether there are completion queues.
-    pub(crate) queues: bool,
-    /// One counter for each element: the events that it counts.
-    pub(crate) counters: &'a [u64],
+/// The structure [`Plan`], its default, and for each field a method that gives the plan with another value.
+macro_rules! plan {
+    ($lifetime:lifetime; $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr;)+) => {
+        /// Requests of a program.
+        #[derive(Clone, Copy)]
+        pub(crate) struct Plan<$lifetime> {
+            $($(#[$doc])* pub(crate) $field: $type,)+
+        }
+
+        impl Plan<'_> {
+            /// Messages, RMA and atomics, with registration as FI_MR_BASIC.
+            pub(crate) const DEFAULT: Plan<'static> = Plan { $($field: $default),+ };
+        }
+
+        impl<$lifetime> Plan<$lifetime> {
+            $(pub(crate) const fn $field(self, $field: $type) -> Self {
+                Plan { $field, ..self }
+            })+
+        }
+    };
 }
 
-impl Plan<'_> {
-    /// Messages, RMA and atomics, with registration as FI_MR_BASIC.
-    pub(crate) const DEFAULT: Plan<'static> = Plan {
-        version: version(1, 17),
-        caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
-        mr_mode: BASIC,
-        order: 0,
-        op_flags: 0,
-        threading: FI_THREAD_SAFE,
-        progress: FI_PROGRESS_UNSPEC,
-        av_type: FI_AV_TABLE,
-        format: FI_CQ_FORMAT_TAGGED,
-        wait: FI_WAIT_NONE,
-        condition: FI_CQ_COND_NONE,
-        entries: 0,
-        selective: false,
-        queues: true,
-        counters: &[],
-    };
+plan! {
+    'a;
+    version: u32 = version(1, 17);
+    caps: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+    mr_mode: c_int = BASIC;
+    order: u64 = 0;
+    op_flags: u64 = 0;
+    threading: c_int = FI_THREAD_SAFE;
+    progress: c_int = FI_PROGRESS_UNSPEC;
+    av_type: c_int = FI_AV_TABLE;
+    format: c_int = FI_CQ_FORMAT_TAGGED;
+    wait: c_int = FI_WAIT_NONE;
+    condition: c_int = FI_CQ_COND_NONE;
+    entries: usize = 0;
+    /// FI_SELECTIVE_COMPLETION for both directions.
+    selective: bool = false;
+    /// Whether there are completion queues.
+    queues: bool = true;
+    /// One counter for each element: the events that it counts.
+    counters: &'a [u64] = &[];
 }
 
 impl Plan<'_> {
@@ -55,26 +55,7 @@ impl Plan<'_> {
             _ => FI_WAIT_UNSPEC,
         }
     }
-}
 
-/// For each field a method that gives the plan with another value.
-macro_rules! setters {
-    ($($field:ident: $type:ty),* $(,)?) => {$(
-        pub(crate) const fn $field(self, $field: $type) -> Self {
-            Plan { $field, ..self }
-        }
-    )*};
-}
-
-impl<'a> Plan<'a> {
-    setters! {
-        version: u32, caps: u64, mr_mode: c_int, order: u64, op_flags: u64, threading: c_int,
-        progress: c_int, av_type: c_int, format: c_int, wait: c_int, condition: c_int,
-        entries: usize, selective: bool, queues: bool, counters: &'a [u64],
-    }
-}
-
-impl Plan<'_> {
     pub(crate) fn hints(&self) -> Info {
         let mut hints = Info::hints();
         hints.info().caps = self.caps;
@@ -232,6 +213,11 @@ impl Station {
         let mut mr = null_mut();
         let code = call!(mr self.domain, reg(memory.base.cast(), memory.len, access, 0, key, 0, &mut mr, null_mut()));
         crate::ensure_eq!(code, 0, "fi_mr_reg");
+        Ok(self.registered(mr, memory))
+    }
+
+    /// Key and base of a region of this memory.
+    pub(crate) fn registered(&self, mr: *mut fid_mr, memory: Memory) -> Registered {
         // SAFETY:
         // - the region has just been registered; the program may read its members.
         let key = unsafe { (*mr).key };
@@ -242,7 +228,7 @@ impl Station {
             0 => 0,
             _ => memory.base.addr() as u64,
         };
-        Ok(Registered { mr, key, base })
+        Registered { mr, key, base }
     }
 
     /// Closes all objects, the endpoint first.

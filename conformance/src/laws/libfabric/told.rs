@@ -47,20 +47,16 @@ impl Told {
         all: usize,
         counters: &[(*mut fid_cntr, usize)],
     ) -> Verdict {
-        let (mut failed, mut values) = (Ok(()), Vec::new());
-        let waited = until("everything told and counted", || {
-            failed = self.look(queue).map(drop);
+        let mut values = Vec::new();
+        let waited = until_ok("everything told and counted", || {
+            self.look(queue)?;
             let value = |counter: &(*mut fid_cntr, usize)| value_of(counter.0) as usize;
             values = counters.iter().map(value).collect();
-            let counted = values
-                .iter()
-                .zip(counters)
-                .all(|(seen, (_, all))| seen >= all);
-            failed.is_err() || self.all() >= all && counted
+            let mut each = values.iter().zip(counters);
+            Ok(self.all() >= all && each.all(|(seen, (_, all))| seen >= all))
         });
-        failed?;
-        waited
-            .map_err(|text| format!("{text}: {} of {all} told, counted {values:?}", self.all()))?;
+        let told = self.all();
+        waited.map_err(|text| format!("{text}: {told} of {all} told, counted {values:?}"))?;
         for (counter, all) in counters {
             ensure_eq!(value_of(*counter) as usize, *all, "counted");
             ensure_eq!(errors_of(*counter), 0, "failures");

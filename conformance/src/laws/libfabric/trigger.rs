@@ -278,41 +278,17 @@ fn refused(job: &Job<'_>, trigger: *mut fid_cntr, completion: *mut fid_cntr) -> 
     let mut inject = rma_op(job.ep, rma.msg, FI_INJECT);
     let mut undefined = atomic_op(job.ep, word.atomic(CSWAP, none), 0);
     let (met, no_counter) = ((trigger, 1), null_mut());
-    for (what, errno, mut work) in [
-        (
-            "no counter",
-            FI_EINVAL,
-            work((null_mut(), 1), no_counter, FI_OP_WRITE, op),
-        ),
-        (
-            "no operation",
-            FI_EINVAL,
-            work(met, no_counter, FI_OP_WRITE, none),
-        ),
-        ("kind -1", FI_ENOSYS, work(met, no_counter, -1, op)),
-        ("kind 11", FI_ENOSYS, work(met, no_counter, 11, op)),
-        ("kind 99", FI_ENOSYS, work(met, no_counter, 99, op)),
-        (
-            "a completion counter",
-            FI_EINVAL,
-            work(met, completion, FI_OP_CNTR_ADD, &raw mut change),
-        ),
-        (
-            "no endpoint",
-            FI_EINVAL,
-            work(met, no_counter, FI_OP_WRITE, &raw mut homeless),
-        ),
-        (
-            "an inject",
-            FI_ENOSYS,
-            work(met, no_counter, FI_OP_WRITE, &raw mut inject),
-        ),
-        (
-            "an undefined atomic",
-            FI_ENOSYS,
-            work(met, no_counter, FI_OP_ATOMIC, &raw mut undefined),
-        ),
-    ] {
+    for (what, errno, mut work) in rows! {
+        "no counter": FI_EINVAL, work((null_mut(), 1), no_counter, FI_OP_WRITE, op);
+        "no operation": FI_EINVAL, work(met, no_counter, FI_OP_WRITE, none);
+        "kind -1": FI_ENOSYS, work(met, no_counter, -1, op);
+        "kind 11": FI_ENOSYS, work(met, no_counter, 11, op);
+        "kind 99": FI_ENOSYS, work(met, no_counter, 99, op);
+        "a completion counter": FI_EINVAL, work(met, completion, FI_OP_CNTR_ADD, &raw mut change);
+        "no endpoint": FI_EINVAL, work(met, no_counter, FI_OP_WRITE, &raw mut homeless);
+        "an inject": FI_ENOSYS, work(met, no_counter, FI_OP_WRITE, &raw mut inject);
+        "an undefined atomic": FI_ENOSYS, work(met, no_counter, FI_OP_ATOMIC, &raw mut undefined);
+    } {
         let seen = call!(fid domain, control(FI_QUEUE_WORK, (&raw mut work).cast()));
         ensure_eq!(seen, -errno, "{what}");
     }

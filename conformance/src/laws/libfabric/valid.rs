@@ -154,17 +154,16 @@ fn counts(job: &Job<'_>) -> Verdict {
             (usize::MAX / 2, FI_EMSGSIZE),
             (0, FI_EINVAL),
         ] {
+            let what = (UINT32, op);
+            let to = job.place(job.right(), 0);
+            let call = Call::compare(what, to, [&operand, &operand], &mut result);
             let mut call = Call {
                 family,
-                what: (UINT32, op),
-                to: job.place(job.right(), 0),
-                operand: &operand,
-                compare: &operand,
-                result: &mut result,
                 count,
+                ..call
             };
-            let seen = call.post(job.ep);
-            ensure_eq!(seen, -(expected as isize), "{family:?}: {count} elements");
+            let what = format!("{family:?}: {count} elements");
+            denied(expected, call.post(job.ep), &what)?;
         }
         job.tx.is_empty()?;
     }
@@ -183,14 +182,13 @@ fn every_element(job: &Job<'_>) -> Verdict {
         let doubles = (0..most as u32).flat_map(|i| (2 * i).to_le_bytes());
         let doubles: Vec<u8> = doubles.collect();
         let mut result = vec![0xffu8; 4 * most];
+        let operand = [&doubles, &numbers][usize::from(family == Family::Fetch)];
+        let to = job.place(job.right(), 0);
+        let call = Call::compare((UINT32, op), to, [operand, &numbers], &mut result);
         let mut call = Call {
             family,
-            what: (UINT32, op),
-            to: job.place(job.right(), 0),
-            operand: [&doubles, &numbers][usize::from(family == Family::Fetch)],
-            compare: &numbers,
-            result: &mut result,
             count: most,
+            ..call
         };
         job.done(|| call.post(job.ep))?;
         same(&result, &numbers, "what was fetched")?;

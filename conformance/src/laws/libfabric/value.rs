@@ -109,10 +109,9 @@ impl Type {
 
     /// Whether two elements have the same value. Padding is ignored.
     pub(super) fn same(self, a: &[u8], b: &[u8]) -> bool {
-        let meant = if self.is_integer() {
-            self.1
-        } else {
-            self.1.min(LONG_DOUBLE)
+        let meant = match self.is_integer() {
+            true => self.1,
+            false => self.1.min(LONG_DOUBLE),
         };
         let parts = a.chunks(self.1).zip(b.chunks(self.1));
         a.len() == b.len() && parts.into_iter().all(|(a, b)| a[..meant] == b[..meant])
@@ -219,16 +218,11 @@ impl Type {
 
     /// A random value. Integers are arbitrary, but often close to each other. Other numbers are small: their sums and products are exact.
     pub(super) fn random(self, random: &mut crate::law::Random) -> Value {
-        let mut small = |_| random.below(9) as f64 - 4.0;
-        if !self.is_integer() {
-            return Value::Number(
-                small(0),
-                if self.0 == Class::Complex {
-                    small(1)
-                } else {
-                    0.0
-                },
-            );
+        let mut small = || random.below(9) as f64 - 4.0;
+        match self.0 {
+            Class::Complex => return Value::Number(small(), small()),
+            Class::Real => return Value::Number(small(), 0.0),
+            Class::Signed | Class::Unsigned => {}
         }
         match random.below(3) {
             0 => self.cut(u128::from(random.below(3)).wrapping_sub(1)),

@@ -130,12 +130,8 @@ fn messages(job: &Job<'_>) -> Verdict {
     // A second region, with a different key.
     let second = Buffer::new(1024);
     let registered = job.station.register(*second, 100 + u64::from(job.rank))?;
-    job.meet();
-    job.ctx.tell(&bytes(&[registered.key, registered.base]));
-    job.meet();
+    let (other_key, other_base) = super::memory::exchanged(job, registered);
     let rank = job.right();
-    let told = job.heard(rank);
-    let (other_key, other_base) = (u64_of(&told), u64_of(&told[8..]));
     let (to, at, key) = job.place(rank, 64);
     let mut random = job.ctx.random(job.rank.into());
     for _ in 0..20 {

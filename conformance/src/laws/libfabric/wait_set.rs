@@ -2,6 +2,7 @@
 
 use super::death::survived;
 use super::kit::*;
+use super::srx::Own;
 
 laws! {
     news with(&Plan::DEFAULT, 256): "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
@@ -51,9 +52,7 @@ fn queue(job: &Job<'_>, set: *mut fid_wait) -> Result<Queue, String> {
 /// An endpoint with a receive queue and counter in a wait set.
 struct Listener {
     set: *mut fid_wait,
-    rx: Queue,
-    counter: *mut fid_cntr,
-    ep: *mut fid_ep,
+    own: Own,
 }
 
 impl Listener {
@@ -66,30 +65,24 @@ impl Listener {
         ok!(fid ep, bind(rx.0.cast(), FI_RECV));
         ok!(fid ep, bind(counter.cast(), FI_RECV));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
-        Ok(Listener {
-            set,
-            rx,
-            counter,
-            ep,
-        })
+        let own = Own { ep, rx, counter };
+        Ok(Listener { set, own })
     }
 
     fn close(self) -> Verdict {
-        close(self.ep)?;
-        close(self.rx.0)?;
-        close(self.counter)?;
+        self.own.close()?;
         close(self.set)
     }
 }
 
 fn news(job: &Job<'_>) -> Verdict {
     let listener = Listener::open(job)?;
-    job.ctx.tell(&name_of(listener.ep)?);
+    job.ctx.tell(&name_of(listener.own.ep)?);
     job.meet();
     let to = job.known(job.right())?;
     let word = Buffer::new(8);
     for round in 0..3u64 {
-        receive_each(None, listener.ep, (&word, 8), [0])?;
+        receive_each(None, listener.own.ep, (&word, 8), [0])?;
         job.meet();
         // The right neighbour of rank 0 waits before its message is sent.
         if job.rank == 0 {
@@ -100,13 +93,13 @@ fn news(job: &Job<'_>) -> Verdict {
         let mut entry = blank();
         loop {
             ok!(obj listener.set, wait(LONG));
-            if call!(obj listener.rx.0, read((&raw mut entry).cast(), 1)) == 1 {
+            if call!(obj listener.own.rx.0, read((&raw mut entry).cast(), 1)) == 1 {
                 break;
             }
         }
         ensure_eq!(entry.context(), 0, "the receive");
         word.holds(0, &bytes, "the message")?;
-        ensure_eq!(value_of(listener.counter), round + 1, "the counter");
+        ensure_eq!(value_of(listener.own.counter), round + 1, "the counter");
     }
     job.meet();
     listener.close()
@@ -150,9 +143,8 @@ fn local(job: &Job<'_>) -> Verdict {
     let set = open(job)?;
     let counter = counter(job, set)?;
     let events = super::event::open_sized(job, 0, FI_WAIT_SET, set)?;
-    for timeout in [0, 5] {
-        gives!(FI_ETIMEDOUT, obj set, wait(timeout));
-    }
+    gives!(FI_ETIMEDOUT, obj set, wait(0));
+    gives!(FI_ETIMEDOUT, obj set, wait(5));
     let (there, of_events) = (counter.addr(), events.addr());
     for counts in [true, false, true] {
         let tell = move || {
@@ -191,16 +183,20 @@ fn dead(job: &Job<'_>) -> Verdict {
     }
     let listener = Listener::open(job)?;
     let (word, from) = (Buffer::new(8), job.peer(victim).address);
-    ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
+    ok!(msg listener.own.ep, recv(word.base.cast(), 8, null_mut(), from, cx(4)));
     loop {
         ok!(obj listener.set, wait(LONG));
-        match listener.rx.read() {
+        match listener.own.rx.read() {
             (AVAIL, _) => break,
             // The wait may end for the error counter, before the queue's entry.
             (code, _) => ensure_eq!(code, AGAIN, "reading"),
         }
     }
-    ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
+    ensure_eq!(
+        listener.own.rx.take_error()?.err,
+        FI_ECONNRESET,
+        "the failure"
+    );
     listener.close()?;
     Ok(())
 }
@@ -222,8 +218,7 @@ fn refused(job: &Job<'_>) -> Verdict {
     }
     // Attributes are optional.
     ok!(obj fabric, wait_open(null_mut(), &mut set));
-    let mut kind = 0i32;
-    ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    let mut kind = control(set, FI_GETWAITOBJ, 0)?;
     ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
     gives!(FI_ENODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
     gives!(FI_ENOSYS, fid set, control(9999, null_mut()));
@@ -237,7 +232,7 @@ fn refused(job: &Job<'_>) -> Verdict {
     other.close()?;
 
     let (rx, counter) = (queue(job, set)?, counter(job, set)?);
-    ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+    let kind = control(rx.0, FI_GETWAITOBJ, 0)?;
     ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
     let mut entry = blank();
     gives!(FI_EINVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));

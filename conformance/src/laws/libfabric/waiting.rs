@@ -89,8 +89,7 @@ fn signal(job: &Job<'_>) -> Verdict {
 }
 
 fn descriptor(job: &Job<'_>) -> Verdict {
-    let mut descriptor = -1;
-    ok!(fid job.rx.0, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+    let descriptor = control(job.rx.0, FI_GETWAIT, -1)?;
     let mut list = [job.rx.0.cast::<fid>()];
     let words = job.words(job.right(), 8);
     for round in 0..6u64 {

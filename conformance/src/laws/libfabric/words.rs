@@ -5,7 +5,7 @@ use super::kit::*;
 /// The operand of most operations: it outlives all of them.
 pub(crate) static ONE: u64 = 1;
 
-/// The arguments of an operation. Methods post it.
+/// The arguments of an operation. A method for each call posts it.
 #[derive(Clone, Copy)]
 pub(crate) struct Words {
     pub(crate) ep: *mut fid_ep,
@@ -21,7 +21,7 @@ pub(crate) struct Words {
 pub(crate) type Operation = fn(&Words) -> isize;
 
 impl Words {
-    /// One u64 and the operand 1, without a result.
+    /// An operation on one u64 with the operand 1, without a result.
     pub(crate) fn new(ep: *mut fid_ep, place: (u64, u64, u64)) -> Words {
         Words {
             ep,
@@ -33,41 +33,41 @@ impl Words {
         }
     }
 
-    /// As these, with a place for the results.
+    /// The same operation with a place for its results.
     pub(crate) fn into(self, result: *mut u64) -> Words {
         Words { result, ..self }
     }
 
-    /// As these, with another operand.
+    /// The same operation with another operand.
     pub(crate) fn from(self, operand: *const u64) -> Words {
         Words { operand, ..self }
     }
 
-    /// As these, at another endpoint.
+    /// The same operation by another endpoint.
     pub(crate) fn by(self, ep: *mut fid_ep) -> Words {
         Words { ep, ..self }
     }
 
-    /// As these, with a context.
+    /// The same operation with a context.
     pub(crate) fn told(self, context: usize) -> Words {
         let context = cx(context);
         Words { context, ..self }
     }
 
-    /// As these, `more` bytes further.
+    /// The same operation `more` bytes further.
     pub(crate) fn behind(self, more: u64) -> Words {
         let (to, at, key) = self.place;
         let place = (to, at + more, key);
         Words { place, ..self }
     }
 
-    /// As these, under another key.
+    /// The same operation under another key.
     pub(crate) fn under(self, key: u64) -> Words {
         let place = (self.place.0, self.place.1, key);
         Words { place, ..self }
     }
 
-    /// As these, of the peer with this address.
+    /// The same operation on the peer with this address.
     pub(crate) fn of(self, to: u64) -> Words {
         let place = (to, self.place.1, self.place.2);
         Words { place, ..self }
