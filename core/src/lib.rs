@@ -37,11 +37,11 @@ compile_error!(
 pub use unipgas_base::copy::copy;
 pub use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, atomic, bell, biased, cache,
-    calls, combine, counters, deadline, descriptor, driver, dynamic, error, exit, fork_closed_fd,
-    functions_of_library, interface, issue_totals, leave_unfinished, lines, liveness_timer, log,
-    nap, on_line, on_pair, own_thread, pages, panics, polled_line, print, process, prototype,
-    reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd,
-    variables, wait, waiters, waits, words,
+    calls, combine, counters, deadline, descriptor, driver, dynamic, error, exit, fenced,
+    fork_closed_fd, functions_of_library, interface, issue_totals, leave_unfinished, lines,
+    liveness_timer, log, nap, on_line, on_pair, own_thread, pages, panics, polled_line, print,
+    process, prototype, random, reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace,
+    user_memory, userfaultfd, variables, wait, waiters, waits, words,
 };
 pub use unipgas_engine::{
     LISTENER, Service, agent, batch, bundle, circuit, deferred_op, directory, endpoint, engine,

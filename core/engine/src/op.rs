@@ -45,6 +45,14 @@ pub struct Local {
     pub desc: u64,
 }
 
+impl Local {
+    /// Memory that is named by no registration.
+    #[inline(always)]
+    pub fn unregistered(ptr: *mut u8) -> Self {
+        Local { ptr, desc: 0 }
+    }
+}
+
 /// A place in a peer's region.
 #[derive(Debug, Clone, Copy)]
 pub struct Remote<'a> {

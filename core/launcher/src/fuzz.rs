@@ -9,7 +9,7 @@ use crate::frames::{self, Begin, End, Frames, Written};
 use crate::job_snapshot::JobSnapshot;
 use crate::rates::Rates;
 use crate::{Exit, node};
-use unipgas_core::base::fenced::Patch;
+use unipgas_core::fenced::Patch;
 use unipgas_core::job::RankState;
 use unipgas_core::job::board::{Board, SentRecord};
 

@@ -517,15 +517,6 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        // The child of a fork owns only the mapping.
-        let Ok((change, mut mine, file)) = self.change() else {
-            return;
-        };
-        self.vacate(&mut mine);
-        // If the removal fails, the next sweep removes the file.
-        if change.alone() == Ok(true) && file::is_at(file, &self.path) {
-            let _ = rustix::fs::unlink(&self.path);
-        }
-        change.detach();
+        self.end();
     }
 }

@@ -265,12 +265,10 @@ pub(crate) fn launcher_above() -> Option<(u32, u64)> {
 /// Command, parent and start time of a process.
 fn parent_of(process: &str) -> Option<(String, u32, u64)> {
     let stat = descriptor::read_text(format!("/proc/{process}/stat")).ok()?;
-    let (before, after) = stat.rsplit_once(") ")?;
+    let (before, _) = stat.rsplit_once(") ")?;
     let command = before.split_once('(')?.1.to_owned();
-    let mut fields = after.split_ascii_whitespace().skip(1);
-    let parent = fields.next()?.parse().ok()?;
-    let start = fields.nth(17)?.parse().ok()?;
-    Some((command, parent, start))
+    let field = |nth| descriptor::field_in(&stat, nth);
+    Some((command, field(4)?.try_into().ok()?, field(22)?))
 }
 
 #[cfg(test)]
