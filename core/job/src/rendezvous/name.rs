@@ -274,17 +274,10 @@ fn parent_of(process: &str) -> Option<(String, u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::fuzz::among;
 
     fn named(variables: &[(&str, &str)]) -> Result<JobName> {
-        JobName::from_variables(
-            &|key| {
-                variables
-                    .iter()
-                    .find(|(name, _)| *name == key)
-                    .map(|(_, value)| value.to_string())
-            },
-            &|| ("hydra 7 8".into(), true),
-        )
+        JobName::from_variables(&among(variables), &|| ("hydra 7 8".into(), true))
     }
 
     fn parts(variables: &[(&str, &str)]) -> (String, Option<u32>, Option<u32>) {
