@@ -40,7 +40,7 @@ pub use unipgas_base::{
     calls, combine, counters, deadline, descriptor, driver, dynamic, error, exit, fenced,
     fork_closed_fd, functions_of_library, interface, issue_totals, leave_unfinished, lines,
     liveness_timer, log, nap, on_line, on_pair, own_thread, pages, panics, polled_line, print,
-    process, prototype, reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace,
+    process, prototype, random, reclaimer, refused, stop, tell, tell_lines, tell_refusal, trace,
     user_memory, userfaultfd, variables, wait, waiters, waits, word_ring, words,
 };
 pub use unipgas_engine::{

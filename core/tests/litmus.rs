@@ -133,10 +133,7 @@ impl Pair {
 }
 
 fn local(words: &[u64]) -> Local {
-    Local {
-        ptr: words.as_ptr().cast_mut().cast(),
-        desc: 0,
-    }
+    Local::unregistered(words.as_ptr().cast_mut().cast())
 }
 
 /// Whoever has seen a round's number has what came before it.
@@ -321,10 +318,7 @@ fn gets_see_what_is_there_in_their_order() {
 }
 
 fn local_mut(words: &mut [u64]) -> Local {
-    Local {
-        ptr: words.as_mut_ptr().cast(),
-        desc: 0,
-    }
+    Local::unregistered(words.as_mut_ptr().cast())
 }
 
 /// Store buffering: who rings sees the sleeper, or the sleeper sees what was rung for.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
-use unipgas_core::descriptor::stat_of;
+use unipgas_core::descriptor::{field_in, stat_of};
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Result, Rights, on_line, on_pair};
 
@@ -253,21 +253,15 @@ pub const CONTROL_LEN: usize = size_of::<Control>().next_multiple_of(4096);
 /// Start time of `pid` in clock ticks after boot (field 22 of its stat file). Errors: [`Error::PeerDead`]; [`Error::Os`] where /proc
 /// does not tell.
 pub fn start_time(pid: u32) -> Result<u64> {
-    field(&stat_of(pid)?, 22).ok_or(Error::PeerDead)
+    field_in(&stat_of(pid)?, 22).ok_or(Error::PeerDead)
 }
 
 /// Whether a process still runs: neither gone nor on its way (then it has no memory any more). Yes where /proc does not tell.
 pub fn is_running(pid: u32, start_time: u64) -> bool {
     match stat_of(pid) {
-        Ok(stat) => field(&stat, 22) == Some(start_time) && field(&stat, 23) != Some(0),
+        Ok(stat) => field_in(&stat, 22) == Some(start_time) && field_in(&stat, 23) != Some(0),
         Err(error) => error != Error::PeerDead,
     }
-}
-
-/// The nth field of a stat file (proc_pid_stat(5)), from the fourth on: the second may hold anything.
-fn field(stat: &str, nth: usize) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_ascii_whitespace().nth(nth - 3)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use rustix::net::{
     bind, connect, listen, recv, send, socket_with,
 };
 use unipgas_core::descriptor::{above, tcp_listener};
-use unipgas_core::streams::greeting::{SECRET, random};
+use unipgas_core::random::random;
+use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::{Deadline, Error, Result, host};
 
 /// The kernel cuts it to its limit.

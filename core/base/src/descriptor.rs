@@ -164,6 +164,12 @@ pub fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// Field `nth` of the text of /proc/PID/stat (proc_pid_stat(5)), from the fourth on. The second may hold blanks and parentheses.
+pub fn field_in(stat: &str, nth: usize) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_ascii_whitespace().nth(nth - 3)?.parse().ok()
+}
+
 /// The text of a file of /proc, or `None` without such a file. The kernel may cut a program's name within a character, so the
 /// conversion is lossy. Errors: [`Error::Os`] with the remedy if it cannot be read.
 pub fn proc_text(name: &str) -> Result<Option<String>> {

@@ -29,6 +29,7 @@ mod memory;
 pub mod own_thread;
 pub mod panics;
 pub mod process;
+pub mod random;
 pub mod refused;
 pub mod stop;
 pub mod sync;

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
+
+use crate::descriptor;
 
 /// The process with an `id` that another process has written. `None`: the number cannot be a process id. The kernel takes a negative
 /// id for a group, or for all processes of the user.
@@ -15,6 +18,22 @@ pub fn has_ended(id: u32) -> bool {
     named(id).is_none_or(|process| {
         rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH)
     })
+}
+
+/// Whether all threads of process `id` have ended. The process may be a zombie.
+pub fn has_no_threads(id: u32) -> bool {
+    let Some(process) = named(id) else {
+        return true;
+    };
+    match descriptor::process(process) {
+        // A pidfd polls readable from then on.
+        Ok(life) => {
+            let mut fds = [PollFd::new(&life, PollFlags::IN)];
+            matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
+        }
+        Err(rustix::io::Errno::SRCH) => true,
+        Err(_) => rustix::process::test_kill_process(process).is_err(),
+    }
 }
 
 /// 0 before the first look-up in this process.

@@ -1,4 +1,4 @@
-//! Atomic operations under locks alone give what those by the CPU's atomics give, and lose nothing.
+//! Atomic operations under locks alone give what those by the CPU's atomics give.
 
 use unipgas_base::atomic::{
     AtomicForm, AtomicOp, AtomicType, ElementLocks, Exclusion, apply_in, apply_locked, supported,
@@ -105,46 +105,5 @@ fn vectors_are_the_same_by_either_exclusion() {
                 assert_eq!(results[0], results[1], "{what}");
             }
         }
-    }
-}
-
-#[test]
-fn threads_lose_nothing() {
-    const THREADS: u64 = 4;
-    const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
-    const COUNT: usize = if cfg!(miri) { 10 } else { 100 };
-    let locks = ElementLocks::new();
-    let mut pages = Box::new(Pages([0; LEN]));
-    let base = pages.0.as_mut_ptr() as usize + 1000;
-    let ones = vec![1u64; COUNT];
-    let seen: Vec<Vec<u64>> = std::thread::scope(|scope| {
-        let add = || {
-            let mut seen = Vec::new();
-            let (target, operand) = (base as *mut u8, ones.as_ptr().cast());
-            let mut before = 0u64;
-            for _ in 0..ROUNDS {
-                // SAFETY:
-                // - `COUNT` aligned words, which are accessed under the locks alone while threads run.
-                unsafe {
-                    let (null, op) = (std::ptr::null_mut(), AtomicOp::Sum);
-                    let by = Exclusion::Locks(&locks);
-                    apply_in(by, op, AtomicType::U64, target, COUNT, operand, null, null).unwrap();
-                    let (place, last) = ((&raw mut before).cast(), target.add(8 * (COUNT - 1)));
-                    apply_locked(&locks, op, AtomicType::U64, last, operand, null, place).unwrap();
-                }
-                seen.push(before);
-            }
-            seen
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(add)).collect();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
-    });
-    for (nth, word) in pages.0[1000..].chunks_exact(8).take(COUNT).enumerate() {
-        let times = if nth == COUNT - 1 { 2 } else { 1 };
-        let value = u64::from_le_bytes(word.try_into().unwrap());
-        assert_eq!(value, times * THREADS * ROUNDS, "element {nth}");
-    }
-    for one in &seen {
-        assert!(one.is_sorted_by(|a, b| a < b), "a value was fetched twice");
     }
 }

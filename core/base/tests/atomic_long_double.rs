@@ -85,16 +85,11 @@ fn output_of_c() -> Option<String> {
         .stdin(Stdio::piped())
         .spawn()
         .ok()?;
-    compiler
-        .stdin
-        .take()
-        .expect("piped")
-        .write_all(PROGRAM.as_bytes())
-        .unwrap();
-    assert!(
-        compiler.wait().unwrap().success(),
-        "the C program does not compile"
-    );
+    let mut input = compiler.stdin.take().expect("piped");
+    input.write_all(PROGRAM.as_bytes()).unwrap();
+    drop(input);
+    let compiled = compiler.wait().unwrap().success();
+    assert!(compiled, "the C program does not compile");
     let output = Command::new(&program).output().unwrap();
     std::fs::remove_file(&program).unwrap();
     assert!(output.status.success());
@@ -132,20 +127,10 @@ fn arithmetic_is_the_compiler_s() {
         let mut target = Target([0; 32]);
         target.0[..t.len()].copy_from_slice(t);
         let mut fetched = [0xa5u8; 32];
+        let (at, result) = (target.0.as_mut_ptr(), fetched.as_mut_ptr());
         // SAFETY:
         // - all have the length of an element, and the target has its alignment.
-        unsafe {
-            let result = fetched.as_mut_ptr();
-            apply(
-                op,
-                ty,
-                target.0.as_mut_ptr(),
-                b.as_ptr(),
-                c.as_ptr(),
-                result,
-            )
-            .unwrap();
-        }
+        unsafe { apply(op, ty, at, b.as_ptr(), c.as_ptr(), result) }.unwrap();
         assert_eq!(&fetched[..t.len()], t, "{line}");
         for (found, expected) in target.0.chunks(16).zip(expected.chunks(16)) {
             let same = found == expected || is_nan(found) && is_nan(expected);
@@ -156,23 +141,13 @@ fn arithmetic_is_the_compiler_s() {
         }
         seen.insert((op as u8, complex));
     }
-    let defined = |ty| {
-        AtomicOp::ALL
-            .iter()
-            .filter(move |op| supported(**op, ty))
-            .count()
-    };
+    let count = |is: &dyn Fn(AtomicOp) -> bool| AtomicOp::ALL.iter().filter(|op| is(**op)).count();
+    let defined = |ty| count(&|op| supported(op, ty));
     assert_eq!(
         seen.len(),
         defined(AtomicType::LongDouble) + defined(AtomicType::ComplexLongDouble)
     );
-    assert_eq!(
-        AtomicOp::ALL
-            .iter()
-            .filter(|op| op.form() == AtomicForm::Compare)
-            .count(),
-        7
-    );
+    assert_eq!(count(&|op| op.form() == AtomicForm::Compare), 7);
 }
 
 #[test]
@@ -196,20 +171,14 @@ fn threads_lose_nothing() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
+                    let (target, null) = (target as *mut u8, std::ptr::null_mut());
                     for _ in 0..TURNS {
                         // SAFETY:
                         // - an element inside of `memory`, aligned as in C, and an operand of its size.
-                        unsafe {
-                            apply(
-                                AtomicOp::Sum,
-                                ty,
-                                target as *mut u8,
-                                operand.as_ptr(),
-                                std::ptr::null(),
-                                std::ptr::null_mut(),
-                            )
-                            .unwrap();
-                        }
+                        let added = unsafe {
+                            apply(AtomicOp::Sum, ty, target, operand.as_ptr(), null, null)
+                        };
+                        added.unwrap();
                     }
                 });
             }

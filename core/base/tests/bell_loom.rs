@@ -3,11 +3,13 @@
 //! The notifiers' cheap half of the fence and the sleepers' `membarrier` together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
+mod loom_kit;
+
 use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::bell::Bell;
 
 struct Door {
@@ -17,29 +19,21 @@ struct Door {
 
 /// Notifiers set a flag each, and ring; sleepers look at one each. A sleeper that sees no flag after its announcement gets a ring.
 fn meet(preemptions: usize, notifiers: usize, sleepers: usize) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    model(preemptions, move || {
         let door = Arc::new(Door {
             bell: Bell::default(),
             flags: [AtomicU32::new(0), AtomicU32::new(0)],
         });
         let threads: Vec<_> = (0..notifiers)
             .map(|nth| {
-                let door = door.clone();
-                thread::spawn(move || {
+                beside(&door, move |door| {
                     door.flags[nth].store(1, Ordering::Release);
                     door.bell.ring_if_heard();
                 })
             })
             .collect();
         let others: Vec<_> = (1..sleepers)
-            .map(|_| {
-                let door = door.clone();
-                thread::spawn(move || {
-                    let _listening = door.bell.listen();
-                })
-            })
+            .map(|_| beside(&door, |door| drop(door.bell.listen())))
             .collect();
         let listening = door.bell.listen();
         let seen = (0..notifiers).all(|nth| door.flags[nth].load(Ordering::Acquire) == 1);

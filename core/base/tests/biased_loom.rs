@@ -4,9 +4,11 @@
 //! The owner's cheap half of the fence and the other thread's `membarrier` together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
+mod loom_kit;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::biased::Biased;
 
 type Lock = Biased<UnsafeCell<u64>>;
@@ -25,22 +27,11 @@ fn counted(lock: &Lock) -> u64 {
     lock.lock().with(|value| unsafe { *value })
 }
 
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
-
 /// The owner takes the lock several times while each other thread takes it once.
 fn meet(preemptions: usize, owner: u64, others: u64) {
     model(preemptions, move || {
         let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
-        let threads: Vec<_> = (0..others)
-            .map(|_| {
-                let lock = lock.clone();
-                thread::spawn(move || count(&lock))
-            })
-            .collect();
+        let threads: Vec<_> = (0..others).map(|_| beside(&lock, count)).collect();
         for _ in 0..owner {
             count(&lock);
         }
@@ -67,13 +58,10 @@ fn the_next_thread_sees_the_last_writes_of_the_owner() {
     model(4, || {
         let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
         count(&lock);
-        let other = {
-            let lock = lock.clone();
-            thread::spawn(move || {
-                count(&lock);
-                counted(&lock)
-            })
-        };
+        let other = beside(&lock, move |lock| {
+            count(&lock);
+            counted(&lock)
+        });
         count(&lock);
         assert!(matches!(other.join().unwrap(), 2 | 3));
         assert_eq!(counted(&lock), 3);

@@ -2,9 +2,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test element_locks_loom`.
 #![cfg(loom)]
 
+mod loom_kit;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::atomic::ElementLocks;
 
 /// Two adjacent elements with separate locks. The neighbour of the last element of a page is the first one of the next page.
@@ -56,17 +58,8 @@ impl Memory {
     }
 }
 
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
-
 fn together<const N: usize>(memory: &Arc<Memory>, works: [fn(&Memory); N]) {
-    let threads = works.map(|work| {
-        let memory = memory.clone();
-        thread::spawn(move || work(&memory))
-    });
+    let threads = works.map(|work| beside(memory, work));
     threads.map(|thread| thread.join().unwrap());
 }
 

@@ -2,9 +2,12 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test lanes_loom`.
 #![cfg(loom)]
 
+mod loom_kit;
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::polled_line::{WORDS, end, publish, read};
 
 /// Two lines, used in turn, and how many of them have been taken.
@@ -15,24 +18,19 @@ struct Lane {
 
 /// Messages, each a line filled with its number. The sender reuses taken lines, the receiver takes announced ones.
 fn messages(preemptions: usize, number: u32) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || {
+    model(preemptions, move || {
         let lane = Arc::new(Lane {
             lines: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             credit: AtomicU32::new(0),
         });
-        let sender = {
-            let lane = lane.clone();
-            thread::spawn(move || {
-                for nth in 1..=number {
-                    while nth > lane.credit.load(Ordering::Acquire) + 2 {
-                        thread::yield_now();
-                    }
-                    publish(&lane.lines[nth as usize % 2], &[nth.into(); WORDS]);
+        let sender = beside(&lane, move |lane| {
+            for nth in 1..=number {
+                while nth > lane.credit.load(Ordering::Acquire) + 2 {
+                    thread::yield_now();
                 }
-            })
-        };
+                publish(&lane.lines[nth as usize % 2], &[nth.into(); WORDS]);
+            }
+        });
         for nth in 1..=number {
             let line = &lane.lines[nth as usize % 2];
             let last = loop {

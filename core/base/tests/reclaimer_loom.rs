@@ -4,11 +4,13 @@
 //! The readers' cheap half of the fence and the `membarrier` of the thread that frees together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
+mod loom_kit;
+
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::calls::{Call, thread_ends};
 use unipgas_base::reclaimer::Reclaimer;
 
@@ -68,12 +70,6 @@ impl Things {
     }
 }
 
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
-
 /// Two things go while another thread makes calls. When the second one goes, the first one is freed, if no call can be reading it.
 fn check(
     preemptions: usize,
@@ -82,10 +78,7 @@ fn check(
 ) {
     model(preemptions, move || {
         let things = Things::new(reclaimer());
-        let reader = {
-            let things = things.clone();
-            thread::spawn(move || calls(&things))
-        };
+        let reader = beside(&things, move |things| calls(&things));
         things.replace(1, 1);
         things.replace(2, 0);
         reader.join().unwrap();

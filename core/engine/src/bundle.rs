@@ -52,18 +52,9 @@ impl Bundle {
 
     /// The part of `tag`, if there is one. Invalid bytes give `None`, never a panic.
     pub(crate) fn part(&self, tag: Tag) -> Option<&[u8]> {
-        let mut at = 0;
-        while at + 2 <= BUNDLE_LEN && self.0[at] != 0 {
-            let end = at + 2 + self.0[at + 1] as usize;
-            if end > BUNDLE_LEN {
-                return None;
-            }
-            if self.0[at] == tag.0 {
-                return Some(&self.0[at + 2..end]);
-            }
-            at = end;
-        }
-        None
+        let begins = std::iter::once(0).chain(self.ends());
+        let (begin, end) = begins.zip(self.ends()).find(|at| self.0[at.0] == tag.0)?;
+        Some(&self.0[begin + 2..end])
     }
 
     /// Number of parts.

@@ -31,10 +31,7 @@ impl RegionPlace {
 
     /// The place `more` bytes behind it.
     pub fn at(&self, more: usize) -> Remote<'_> {
-        Remote {
-            region: &self.region,
-            offset: self.offset + more,
-        }
+        self.region.at(self.offset + more)
     }
 }
 
@@ -50,20 +47,14 @@ pub enum Source {
 
 impl Source {
     fn of(ptr: *const u8) -> Self {
-        Source::Users(Local {
-            ptr: ptr.cast_mut(),
-            desc: 0,
-        })
+        Source::Users(Local::unregistered(ptr.cast_mut()))
     }
 
     /// The bytes at `offset`; null if there are none.
     pub(crate) fn at(&self, offset: usize) -> Local {
         let first = match self {
             Source::Users(local) | Source::Given(local) => *local,
-            Source::Taken(bytes) => Local {
-                ptr: bytes.as_ptr().cast_mut(),
-                desc: 0,
-            },
+            Source::Taken(bytes) => Local::unregistered(bytes.as_ptr().cast_mut()),
         };
         forward(first, offset)
     }

@@ -530,10 +530,7 @@ impl Endpoint {
         if dst.region.has_words_only() {
             request.check_word()?;
         }
-        let dst = Remote {
-            region: dst.region.executor(Deadline::Never)?,
-            offset: dst.offset,
-        };
+        let dst = dst.region.executor(Deadline::Never)?.at(dst.offset);
         // SAFETY:
         // - contract of `Channel::atomic`: the pointers of the request are valid.
         let outcome = unsafe {

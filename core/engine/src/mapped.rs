@@ -160,10 +160,7 @@ fn set_word(notice: &Notice<'_>, word: *mut u8) {
 }
 
 fn writer(inbox: &RemoteRegion) -> Result<InboxWriter> {
-    let whole = Remote {
-        region: inbox,
-        offset: 0,
-    };
+    let whole = inbox.at(0);
     let at = place(whole, inbox.len(), Rights::WRITE)?;
     // SAFETY:
     // - the region is mapped as long as it lives. Callers drop the writer before their borrow of the region ends.

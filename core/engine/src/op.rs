@@ -47,7 +47,7 @@ pub struct Local {
 
 impl Local {
     /// Memory that no backend has registered.
-    #[inline]
+    #[inline(always)]
     pub const fn unregistered(ptr: *const u8) -> Self {
         Local {
             ptr: ptr.cast_mut(),

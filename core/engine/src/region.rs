@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::executor::{Executor, not_reached};
+use crate::op::Remote;
 use crate::transport::{Capabilities, Handler};
 use crate::{Deadline, Error, Result, Rights};
 
@@ -123,6 +124,15 @@ unsafe impl Send for RemoteRegion {}
 unsafe impl Sync for RemoteRegion {}
 
 impl RemoteRegion {
+    /// The place with this offset in it.
+    #[inline(always)]
+    pub fn at(&self, offset: usize) -> Remote<'_> {
+        Remote {
+            region: self,
+            offset,
+        }
+    }
+
     /// For backends.
     ///
     /// # Safety

@@ -68,10 +68,7 @@ impl Service {
         from.region.check(from.offset, len, Rights::READ)?;
         to.region.check(to.offset, len, Rights::WRITE)?;
         if from.region.is_direct() {
-            let source = Local {
-                ptr: from.region.parts().base.wrapping_add(from.offset),
-                desc: 0,
-            };
+            let source = Local::unregistered(from.region.parts().base.wrapping_add(from.offset));
             // SAFETY:
             // - the source was checked above, and is valid while its region is borrowed.
             return unsafe { self.0.put_and_wait(engine, source, to, len, flags) };

@@ -5,7 +5,6 @@
 mod stepped;
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas_base::Error;
+use unipgas_base::process::has_no_threads;
 use unipgas_engine::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
 
 const CAPACITY: usize = 4;
@@ -34,20 +34,12 @@ struct Mapping {
 impl Mapping {
     fn of(file: &impl std::os::fd::AsFd) -> Self {
         let len = InboxLayout::new(CAPACITY).unwrap().size();
+        let (null, rights) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY:
         // - a new mapping at an address of the kernel's choice replaces nothing.
-        let at = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                file,
-                0,
-            )
-            .unwrap()
-        };
-        Self { at: at.cast(), len }
+        let at = unsafe { mmap(null, len, rights, MapFlags::SHARED, file, 0) };
+        let at = at.unwrap().cast();
+        Self { at, len }
     }
 }
 
@@ -91,6 +83,20 @@ fn producer() {
     }
 }
 
+/// An inbox in shared memory, and its only reader, which is dropped before the mapping.
+fn inbox() -> (OwnedFd, Mapping, InboxReader) {
+    let memory = memfd_create("inbox", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&memory, InboxLayout::new(CAPACITY).unwrap().size() as u64).unwrap();
+    let mapping = Mapping::of(&memory);
+    // SAFETY:
+    // - the memory has the size of the layout, and outlives the reader.
+    let reader = unsafe {
+        initialise(mapping.at, CAPACITY).unwrap();
+        InboxReader::attach(mapping.at, mapping.len).unwrap()
+    };
+    (memory, mapping, reader)
+}
+
 fn start(memory: &OwnedFd, source: u64, count: u64) -> Child {
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
     Command::new(std::env::current_exe().unwrap())
@@ -101,37 +107,9 @@ fn start(memory: &OwnedFd, source: u64, count: u64) -> Child {
         .unwrap()
 }
 
-/// Whether all threads of the process have ended: the pidfd of a child polls readable from then on.
-fn ended(pid: u32) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let pid = Pid::from_raw(pid as i32).unwrap();
-    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return true;
-    };
-    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-    poll(
-        &mut fds,
-        Some(&Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        }),
-    )
-    .unwrap()
-        == 1
-}
-
 #[test]
 fn killed_producers_cost_only_their_own_records() {
-    let memory = memfd_create("inbox", MemfdFlags::CLOEXEC).unwrap();
-    ftruncate(&memory, InboxLayout::new(CAPACITY).unwrap().size() as u64).unwrap();
-    let mapping = Mapping::of(&memory);
-    // SAFETY:
-    // - the memory has the size of the layout, outlives the reader, and this is the only reader.
-    let mut reader = unsafe {
-        initialise(mapping.at, CAPACITY).unwrap();
-        InboxReader::attach(mapping.at, mapping.len).unwrap()
-    };
+    let (memory, _mapping, mut reader) = inbox();
     let mut survivors: Vec<_> = (0..SURVIVORS)
         .map(|source| start(&memory, source, EACH))
         .collect();
@@ -158,7 +136,7 @@ fn killed_producers_cost_only_their_own_records() {
                     last_progress.elapsed() < Duration::from_secs(600),
                     "stuck after {killed} kills: {next:?}"
                 );
-                reader.pass_over(ended);
+                reader.pass_over(has_no_threads);
                 std::thread::yield_now();
             }
         }
@@ -190,7 +168,7 @@ fn killed_producers_cost_only_their_own_records() {
     // The last victim may have left a record, or a claimed position.
     let mut next_record = || {
         reader.take().or_else(|| {
-            reader.pass_over(ended);
+            reader.pass_over(has_no_threads);
             reader.take()
         })
     };
@@ -205,13 +183,8 @@ fn killed_producers_cost_only_their_own_records() {
         "a victim has one claim at the most: {}",
         reader.lost()
     );
-    writeln!(
-        std::io::stderr(),
-        "{killed} producers killed at work, {} claims passed over, in {:?}",
-        reader.lost(),
-        begun.elapsed()
-    )
-    .unwrap();
+    let (lost, time) = (reader.lost(), begun.elapsed());
+    eprintln!("{killed} producers killed at work, {lost} claims passed over, in {time:?}");
 }
 
 /// A child pushes `record` from its first stop. Whether it reached the second stop.
@@ -226,19 +199,12 @@ fn killed_after(steps: usize, writer: &InboxWriter, record: Record) -> bool {
 fn death_after_any_instruction_blocks_nobody() {
     const VICTIM: u32 = 1;
     const SURVIVOR: u32 = 2;
-    let memory = memfd_create("inbox", MemfdFlags::CLOEXEC).unwrap();
-    ftruncate(&memory, InboxLayout::new(CAPACITY).unwrap().size() as u64).unwrap();
-    let mapping = Mapping::of(&memory);
-    // SAFETY:
-    // - the memory has the size of the layout, outlives readers and writers, and this is the only reader.
-    let (mut reader, victim, survivor) = unsafe {
-        initialise(mapping.at, CAPACITY).unwrap();
-        (
-            InboxReader::attach(mapping.at, mapping.len).unwrap(),
-            InboxWriter::attach_as(mapping.at, mapping.len, VICTIM).unwrap(),
-            InboxWriter::attach_as(mapping.at, mapping.len, SURVIVOR).unwrap(),
-        )
-    };
+    let (_memory, mapping, mut reader) = inbox();
+    let [victim, survivor] = [VICTIM, SURVIVOR].map(|producer| {
+        // SAFETY:
+        // - the mapping outlives the writers.
+        unsafe { InboxWriter::attach_as(mapping.at, mapping.len, producer).unwrap() }
+    });
     let mut sent = 0;
     // How many deaths came before the claim, between claim and completion, and after.
     let mut phases = [0u64; 3];
@@ -287,9 +253,5 @@ fn death_after_any_instruction_blocks_nobody() {
         phases.iter().all(|&deaths| deaths > 0),
         "deaths before, within and after a delivery: {phases:?}"
     );
-    writeln!(
-        std::io::stderr(),
-        "deaths before, within and after a delivery: {phases:?}"
-    )
-    .unwrap();
+    eprintln!("deaths before, within and after a delivery: {phases:?}");
 }

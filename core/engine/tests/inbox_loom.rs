@@ -2,11 +2,15 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test inbox_loom`.
 #![cfg(loom)]
 
+#[path = "../../base/tests/loom_kit/mod.rs"]
+mod loom_kit;
+
 use std::alloc::{Layout, alloc_zeroed};
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_base::Error;
 use unipgas_engine::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
 
@@ -57,12 +61,6 @@ fn record(source: u64, value: u64) -> Record {
         value,
         offset: source << 8 | value,
     }
-}
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
 }
 
 fn push(writer: &InboxWriter, record: Record) {
@@ -141,15 +139,12 @@ fn two_producers_go_round_the_ring() {
 fn a_producer_waits_for_room() {
     model(3, || {
         let inbox = Inbox::new(2);
-        let producer = {
-            let inbox = inbox.clone();
-            thread::spawn(move || {
-                let writer = inbox.writer(1);
-                for n in 0..3 {
-                    push(&writer, record(0, n));
-                }
-            })
-        };
+        let producer = beside(&inbox, move |inbox| {
+            let writer = inbox.writer(1);
+            for n in 0..3 {
+                push(&writer, record(0, n));
+            }
+        });
         let mut reader = inbox.reader();
         let mut arrived = Vec::new();
         while arrived.len() < 3 {

@@ -71,10 +71,7 @@ impl Side {
     fn notice(&self, index: usize) -> Notice<'_> {
         let region = &self.their_notes;
         Notice {
-            slot: Remote {
-                region,
-                offset: 4 * index,
-            },
+            slot: region.at(4 * index),
             value: 1,
         }
     }
@@ -98,10 +95,7 @@ impl Side {
 }
 
 fn local(bytes: &mut [u8]) -> Local {
-    Local {
-        ptr: bytes.as_mut_ptr(),
-        desc: 0,
-    }
+    Local::unregistered(bytes.as_mut_ptr())
 }
 
 /// How data and a notice behind it leave: both at once or one by one, by the slow or the fast path.

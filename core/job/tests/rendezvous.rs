@@ -128,13 +128,10 @@ fn forty_eight_at_once_get_places_of_their_own() {
     let directory = TestDirectory::new("many");
     let total = MEMBERS.to_string();
     let arguments = [directory.name(), "many", "-", &total];
-    let mut members: Vec<_> = (0..MEMBERS)
-        .map(|_| Helper::start("member", &arguments))
-        .collect();
-    let mut places: Vec<u32> = members
-        .iter_mut()
-        .map(|member| member.hear().parse().unwrap())
-        .collect();
+    let mut members = [(); MEMBERS].map(|()| Helper::start("member", &arguments));
+    let mut places = members
+        .each_mut()
+        .map(|member| member.hear().parse::<u32>().unwrap());
     places.sort();
     assert!(places.into_iter().eq(0..MEMBERS as u32));
     assert_eq!(directory.files(), 1);
@@ -400,19 +397,10 @@ impl Marks {
 
     fn map(file: std::fs::File) -> Self {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let (null, rights) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY:
         // - a new mapping at an address of the kernel's choice replaces nothing.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                Self::LEN,
-                protection,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-        };
+        let base = unsafe { mmap(null, Self::LEN, rights, MapFlags::SHARED, &file, 0) };
         Marks {
             file,
             base: base.unwrap().cast(),

@@ -395,7 +395,8 @@ fn wait_for_event(
     keeper: Option<BorrowedFd<'_>>,
     next: Option<Instant>,
 ) -> [bool; 2] {
-    let timeout = next.map(|at| to_timespec(at.saturating_duration_since(Instant::now())));
+    let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
     let fds = [Some(over), keeper, Some(inbox.fd())];
     let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
     let mut fds: Vec<PollFd<'_>> = fds.into_iter().flatten().map(watched).collect();
@@ -427,13 +428,6 @@ fn listed(ranks: &[u32]) -> String {
         [] => "no rank any more".into(),
         [rank] => format!("rank {rank}"),
         _ => format!("ranks {}", all.join(", ")),
-    }
-}
-
-fn to_timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

@@ -216,12 +216,16 @@ mod tests {
     use super::*;
 
     fn course(keep_going: bool, spares: u32) -> FailurePolicy {
+        course_on(2, keep_going, spares)
+    }
+
+    fn course_on(hosts: usize, keep_going: bool, spares: u32) -> FailurePolicy {
         let rules = Rules {
             homes: vec![0, 1, 0, 1],
             keep_going,
             spares,
         };
-        FailurePolicy::new(rules, 2)
+        FailurePolicy::new(rules, hosts)
     }
 
     fn end(rank: u32, exit: Exit) -> End {
@@ -238,6 +242,10 @@ mod tests {
         std::mem::take(&mut course.orders)
     }
 
+    fn failed(effect: FailureEffect) -> FailureAction {
+        FailureAction::Failed(effect)
+    }
+
     const KILLED: Exit = Exit::Signal(9);
 
     #[test]
@@ -245,7 +253,7 @@ mod tests {
         let mut course = course(false, 0);
         assert_eq!(
             course.ended(1, &end(1, KILLED)),
-            Some(FailureAction::Failed(FailureEffect::End))
+            Some(failed(FailureEffect::End))
         );
         assert_eq!(course.ended(1, &end(1, KILLED)), None, "once");
         assert_eq!(course.ended(0, &end(3, KILLED)), None, "it is elsewhere");
@@ -271,7 +279,7 @@ mod tests {
         assert_eq!(orders(&mut course), [Order::Start { host: 1, rank: 3 }]);
         assert_eq!(
             course.ended(1, &end(3, KILLED)),
-            Some(FailureAction::Failed(FailureEffect::End))
+            Some(failed(FailureEffect::End))
         );
         assert_eq!(course.first_failure, Some(3));
     }
@@ -308,7 +316,7 @@ mod tests {
         assert_eq!(course.running_at(0), [0, 1, 2, 3]);
         assert_eq!(
             course.lose(0),
-            FailureAction::Failed(FailureEffect::None),
+            failed(FailureEffect::None),
             "no host is left"
         );
         assert_eq!(course.first_failure, Some(0));
@@ -318,9 +326,9 @@ mod tests {
     #[test]
     fn with_too_few_spares_a_lost_host_is_a_failure() {
         let mut course = course(false, 1);
-        assert_eq!(course.lose(1), FailureAction::Failed(FailureEffect::End));
-        let mut going_on = course_of_three();
-        assert_eq!(going_on.lose(1), FailureAction::Failed(FailureEffect::GoOn));
+        assert_eq!(course.lose(1), failed(FailureEffect::End));
+        let mut going_on = course_on(3, true, 1);
+        assert_eq!(going_on.lose(1), failed(FailureEffect::GoOn));
         assert_eq!(going_on.first_failure, Some(3));
         assert_eq!(
             orders(&mut going_on)[2..],
@@ -328,23 +336,11 @@ mod tests {
         );
     }
 
-    fn course_of_three() -> FailurePolicy {
-        let rules = Rules {
-            homes: vec![0, 1, 0, 1],
-            keep_going: true,
-            spares: 1,
-        };
-        FailurePolicy::new(rules, 3)
-    }
-
     #[test]
     fn what_cannot_be_started_is_a_failure() {
         let mut course = course(true, 1);
         course.ended(1, &end(3, KILLED));
-        assert_eq!(
-            course.cannot(1, 3),
-            Some(FailureAction::Failed(FailureEffect::GoOn))
-        );
+        assert_eq!(course.cannot(1, 3), Some(failed(FailureEffect::GoOn)));
         assert_eq!(course.cannot(1, 3), None);
         let replaced = Some(FailureAction::Replaced { left: 0 });
         assert_eq!(course.ended(0, &end(2, KILLED)), replaced, "it is left");

@@ -44,6 +44,7 @@ pub(crate) use signals::signal_name;
 
 use unipgas_core::job::Board;
 use unipgas_core::job::board::MAX_SIZE;
+use unipgas_core::random::random;
 use unipgas_core::{Error, Result};
 
 /// Time between SIGTERM and SIGKILL when a job is ended.
@@ -339,10 +340,7 @@ impl Launch {
             )));
         }
         if self.seed.is_none() && self.backend.as_deref() == Some("chaos") {
-            let mut seed = [0u8; 4];
-            rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-                .map_err(|e| Error::os("cannot draw a seed (getrandom)", e))?;
-            self.seed = Some(u64::from(u32::from_ne_bytes(seed)));
+            self.seed = Some(u64::from(u32::from_ne_bytes(random()?)));
         }
         watch::run(&self)
     }

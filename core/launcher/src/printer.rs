@@ -87,10 +87,7 @@ impl Printer {
         let mut end = limit.and_then(after);
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let timeout = left.map(|left| Timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            });
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let mut fds = vec![PollFd::new(&self.done, PollFlags::IN)];
             let keeper = keeper.map(AsFd::as_fd);
             let others = keeper.into_iter().chain(inbox.map(Inbox::fd));

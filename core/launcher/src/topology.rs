@@ -285,87 +285,63 @@ mod tests {
         .unwrap();
     }
 
-    /// Runs the test in a second process, on the machine that `HWLOC_SYNTHETIC` names. Returns true in that process.
-    fn on_machine(machine: &str, test: &str) -> bool {
+    /// Checks the machine that `HWLOC_SYNTHETIC` names. Runs the test in a second process for that.
+    fn on_machine(machine: &str, test: &str, check: impl FnOnce(Topology)) {
         if std::env::var_os("HWLOC_SYNTHETIC").is_some() {
-            return true;
+            return check(Topology::load().unwrap());
         }
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &format!("topology::tests::{test}")])
             .env("HWLOC_SYNTHETIC", machine)
             .output()
             .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
         assert!(
-            child.status.success(),
-            "{}",
-            String::from_utf8_lossy(&child.stdout)
+            child.status.success() && said.contains("1 passed"),
+            "{said}"
         );
-        assert!(
-            String::from_utf8_lossy(&child.stdout).contains("1 passed"),
-            "the test did not run in the child"
-        );
-        false
     }
 
     #[test]
     fn two_packages_with_threads_and_nodes() {
-        if !on_machine(
-            "pack:2 [numa] l3:1(size=33554432) core:4 pu:2",
-            "two_packages_with_threads_and_nodes",
-        ) {
-            return;
-        }
-        let topology = Topology::load().unwrap();
-        assert_eq!(
-            (topology.pus.len(), topology.cores.len(), topology.packages),
-            (16, 8, 2)
-        );
-        assert_eq!((topology.l3_count, topology.l3_bytes), (2, Some(32 << 20)));
-        assert_eq!(topology.cores[3], [6, 7]);
-        assert_eq!(topology.nodes.len(), 2);
-        assert_eq!(
-            topology.nodes[1],
-            NumaNode {
-                os_index: 1,
-                pus: (8..16).collect()
-            }
-        );
-        assert_eq!(
-            topology.to_string(),
-            "2 packages, 8 cores, 16 processing units, 2 NUMA nodes, 2 L3 caches of 32768 KiB each"
-        );
+        let machine = "pack:2 [numa] l3:1(size=33554432) core:4 pu:2";
+        on_machine(machine, "two_packages_with_threads_and_nodes", |topology| {
+            let count = (topology.pus.len(), topology.cores.len(), topology.packages);
+            assert_eq!(count, (16, 8, 2));
+            assert_eq!((topology.l3_count, topology.l3_bytes), (2, Some(32 << 20)));
+            assert_eq!(topology.cores[3], [6, 7]);
+            let os_index = topology.nodes.iter().map(|node| node.os_index);
+            assert!(os_index.eq([0, 1]));
+            assert!(topology.nodes[1].pus.iter().copied().eq(8..16));
+            assert_eq!(
+                topology.to_string(),
+                "2 packages, 8 cores, 16 processing units, 2 NUMA nodes, 2 L3 caches of 32768 KiB each"
+            );
+        });
     }
 
     #[test]
     fn one_node_without_l3() {
-        if !on_machine("pack:1 core:3 pu:1", "one_node_without_l3") {
-            return;
-        }
-        let topology = Topology::load().unwrap();
-        assert_eq!((topology.l3_count, topology.l3_bytes), (0, None));
-        assert_eq!(
-            topology.nodes,
-            [NumaNode {
+        on_machine("pack:1 core:3 pu:1", "one_node_without_l3", |topology| {
+            assert_eq!((topology.l3_count, topology.l3_bytes), (0, None));
+            let node = NumaNode {
                 os_index: 0,
-                pus: vec![0, 1, 2]
-            }]
-        );
-        assert_eq!(
-            topology.to_string(),
-            "1 package, 3 cores, 3 processing units, 1 NUMA node"
-        );
+                pus: vec![0, 1, 2],
+            };
+            assert_eq!(topology.nodes, [node]);
+            assert_eq!(
+                topology.to_string(),
+                "1 package, 3 cores, 3 processing units, 1 NUMA node"
+            );
+        });
     }
 
     #[test]
     fn several_nodes_in_a_package() {
-        if !on_machine(
-            "pack:2 group:2 [numa] core:2 pu:1",
-            "several_nodes_in_a_package",
-        ) {
-            return;
-        }
-        let topology = Topology::load().unwrap();
-        let pus: Vec<_> = topology.nodes.iter().map(|node| node.pus.clone()).collect();
-        assert_eq!(pus, [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        let machine = "pack:2 group:2 [numa] core:2 pu:1";
+        on_machine(machine, "several_nodes_in_a_package", |topology| {
+            let pus: Vec<_> = topology.nodes.iter().map(|node| node.pus.clone()).collect();
+            assert_eq!(pus, [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        });
     }
 }

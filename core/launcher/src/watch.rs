@@ -309,13 +309,8 @@ impl Job<'_> {
                 .into_iter()
                 .flatten()
                 .min();
-            let timeout = next.map(|at| {
-                let left = at.saturating_duration_since(Instant::now());
-                Timespec {
-                    tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-                    tv_nsec: left.subsec_nanos().into(),
-                }
-            });
+            let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(Error::os("cannot wait for the ranks (epoll_wait)", e)),

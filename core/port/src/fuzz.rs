@@ -24,6 +24,14 @@ pub const READERS: &[Reader] = &[
     ),
 ];
 
+/// Fills the beginning of a region that has no user yet.
+pub(crate) fn write(region: &unipgas_engine::Region, bytes: &[u8]) {
+    let to = region.local(0, bytes.len()).expect("room").ptr;
+    // SAFETY:
+    // - within the region, which is live and has no other user yet.
+    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+}
+
 /// Input: the settings of a gate, then a packet to it.
 fn packet(bytes: &[u8]) {
     let (settings, rest) = bytes.split_at(bytes.len().min(gate::SETTINGS));

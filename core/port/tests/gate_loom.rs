@@ -2,8 +2,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test gate_loom`.
 #![cfg(loom)]
 
+#[path = "../../base/tests/loom_kit/mod.rs"]
+mod loom_kit;
+
 use loom::sync::Arc;
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_port::gate::{self, Error, Gate, Operation, Payload, Resolve, Role, Settings};
 
 struct Gates(Vec<Gate>);
@@ -41,12 +44,6 @@ impl Resolve for Gates {
     fn wake(&self, _name: u64) {}
 }
 
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
-
 /// Who sends to whom: gates, whether they are start/end gates, and where their signals and packets go.
 fn circuit(gates: &[(bool, Option<u64>, Option<u64>)]) -> Arc<Gates> {
     let mut settings = vec![Settings::default(); gates.len()];
@@ -71,13 +68,10 @@ fn round_of_two(
 ) {
     model(preemptions, move || {
         let gates = gates();
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || {
-                gates.start(ends[1], 30).unwrap();
-                gates.poll(ends[1]).unwrap()
-            })
-        };
+        let other = beside(&gates, move |gates| {
+            gates.start(ends[1], 30).unwrap();
+            gates.poll(ends[1]).unwrap()
+        });
         gates.start(ends[0], 12).unwrap();
         let results = [gates.poll(ends[0]).unwrap(), other.join().unwrap()];
         // Whoever came last executed everything; who did not see it then sees it now.
@@ -136,10 +130,7 @@ fn the_next_round_comes_while_the_relay_is_executed() {
                 assert_eq!(gates.poll(me), Ok(Some((me + 1) << (8 * round))));
             }
         };
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || teller(&gates, 1))
-        };
+        let other = beside(&gates, move |gates| teller(&gates, 1));
         teller(&gates, 0);
         other.join().unwrap();
         for sum in [3, 3 << 8] {
@@ -154,10 +145,7 @@ fn one_of_two_pollers_takes_the_result() {
     model(3, || {
         let gates = circuit(&[(true, Some(0), None)]);
         gates.start(0, 5).unwrap();
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || gates.poll(0))
-        };
+        let other = beside(&gates, move |gates| gates.poll(0));
         let results = [gates.poll(0), other.join().unwrap()];
         let taken = results
             .iter()
@@ -174,14 +162,11 @@ fn who_polls_for_another_operation_takes_nothing() {
     model(3, || {
         let gates = circuit(&[(true, Some(0), None)]);
         gates.start(0, 5).unwrap();
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || {
-                let mut result = Payload::default();
-                let wanted = |operation| operation == Operation::Barrier;
-                gate::poll_for(&gates.0[0], wanted, &mut result)
-            })
-        };
+        let other = beside(&gates, move |gates| {
+            let mut result = Payload::default();
+            let wanted = |operation| operation == Operation::Barrier;
+            gate::poll_for(&gates.0[0], wanted, &mut result)
+        });
         let first = gates.poll(0).unwrap();
         assert!(!matches!(other.join().unwrap(), Ok(true)));
         assert_eq!(first.or_else(|| gates.poll(0).unwrap()), Some(5));
@@ -199,10 +184,7 @@ fn configuring_anew_ends_what_arrives_late() {
             src_packet: Some(0),
             ..Settings::default()
         };
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || gates.start(0, 1))
-        };
+        let other = beside(&gates, move |gates| gates.start(0, 1));
         gate::configure(&gates.0[1], &told);
         let sent = other.join().unwrap();
         gates.start(1, 0).unwrap();
@@ -218,14 +200,11 @@ fn rounds_of_two_threads_do_not_overtake_each_other() {
     // What ends the round of the first gate arrives before what it tells the second one.
     model(3, || {
         let gates = circuit(&[(true, Some(0), Some(1)), (true, None, None)]);
-        let other = {
-            let gates = gates.clone();
-            thread::spawn(move || {
-                if gates.poll(0) == Ok(Some(1)) {
-                    gates.start(0, 2).unwrap();
-                }
-            })
-        };
+        let other = beside(&gates, move |gates| {
+            if gates.poll(0) == Ok(Some(1)) {
+                gates.start(0, 2).unwrap();
+            }
+        });
         gates.start(0, 1).unwrap();
         other.join().unwrap();
         gates.start(1, 0).unwrap();

@@ -2,11 +2,14 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test steps_loom`.
 #![cfg(loom)]
 
+#[path = "../../base/tests/loom_kit/mod.rs"]
+mod loom_kit;
+
 use std::ops::ControlFlow;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
-use loom::thread;
+use loom_kit::{beside, model};
 use unipgas_port::steps::Steps;
 
 /// Counters, and how often each command has been started.
@@ -43,25 +46,16 @@ impl Port {
     }
 }
 
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
-}
-
 #[test]
 fn two_arrivals_start_everything_once() {
     model(3, || {
         let port = Port::new();
         port.steps.post();
         port.steps.post();
-        let other = {
-            let port = port.clone();
-            thread::spawn(move || {
-                port.steps.allow(1);
-                port.run(2);
-            })
-        };
+        let other = beside(&port, move |port| {
+            port.steps.allow(1);
+            port.run(2);
+        });
         port.steps.allow(1);
         port.run(1);
         other.join().unwrap();
@@ -75,13 +69,10 @@ fn an_arrival_and_the_owner_who_posts() {
     // Steps that were lacking are taken by what is posted later, whoever sees it.
     model(3, || {
         let port = Port::new();
-        let other = {
-            let port = port.clone();
-            thread::spawn(move || {
-                port.steps.allow(3);
-                port.run(2);
-            })
-        };
+        let other = beside(&port, move |port| {
+            port.steps.allow(3);
+            port.run(2);
+        });
         for _ in 0..2 {
             port.steps.post();
             port.run(1);
@@ -110,10 +101,7 @@ fn one_of_two_replaces_a_runner_that_was_killed() {
             port.steps
                 .run(me, |pid| pid == 9, |number| port.start(number))
         };
-        let other = {
-            let port = port.clone();
-            thread::spawn(move || look(&port, 2))
-        };
+        let other = beside(&port, move |port| look(&port, 2));
         let replaced = [look(&port, 1), other.join().unwrap()];
         assert_eq!(replaced.iter().filter(|replaced| **replaced).count(), 1);
         assert_eq!(port.counts(), [1, 1, 0, 0]);
@@ -127,13 +115,10 @@ fn threads_of_one_process_keep_out_of_each_others_way() {
         let port = Port::new();
         port.steps.post();
         port.steps.post();
-        let other = {
-            let port = port.clone();
-            thread::spawn(move || {
-                port.steps.allow(1);
-                port.run(1);
-            })
-        };
+        let other = beside(&port, move |port| {
+            port.steps.allow(1);
+            port.run(1);
+        });
         port.steps.allow(1);
         port.run(1);
         other.join().unwrap();

@@ -1,6 +1,6 @@
 //! The first bytes of a stream. Only peers with the address of the process are served: the address contains its secret.
 
-use unipgas_base::{Error, Result};
+use unipgas_base::Error;
 
 /// Length of a secret in bytes.
 pub const SECRET: usize = 16;
@@ -62,14 +62,6 @@ pub fn foreign_address(address: &[u8], protocol: u16, backend: &str) -> Error {
         ),
         None => format!("not an address of the {backend} backend"),
     })
-}
-
-/// Unpredictable bytes for secrets. Errors: [`Error::Os`].
-pub fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Error::os("getrandom", error))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -365,14 +365,7 @@ impl Issue {
         self.node.count(link);
         let kind = Kind { own: true, reads };
         self.completions.leaves(peer, kind);
-        let waiting = Waiting {
-            completions: self.completions.clone(),
-            peer,
-            context,
-            kind,
-            landing: None,
-            ends: Ends::One,
-        };
+        let waiting = self.waiting(peer, context, kind, None);
         let number = link
             .begin_own(waiting, current)
             .inspect_err(|_| self.completions.mark_done(peer, kind))?;
@@ -401,17 +394,22 @@ impl Issue {
         let reads = landing.as_ref().is_some_and(Landing::reads);
         let kind = Kind { own: false, reads };
         self.completions.leaves(peer, kind);
-        let waiting = Waiting {
+        let waiting = self.waiting(peer, context, kind, landing);
+        let ordered = flags.contains(Flags::ORDERED);
+        let asked = self.node.ask(link, (self.id, ordered), encode, waiting);
+        asked.inspect_err(|_| self.completions.mark_done(peer, kind))
+    }
+
+    #[inline(always)]
+    fn waiting(&self, peer: u32, context: u64, kind: Kind, landing: Option<Landing>) -> Waiting {
+        Waiting {
             completions: self.completions.clone(),
             peer,
             context,
             kind,
             landing,
             ends: Ends::One,
-        };
-        let ordered = flags.contains(Flags::ORDERED);
-        let asked = self.node.ask(link, (self.id, ordered), encode, waiting);
-        asked.inspect_err(|_| self.completions.mark_done(peer, kind))
+        }
     }
 
     pub(super) fn check_source(&self, src: Local, len: usize, flags: Flags) -> Result<()> {

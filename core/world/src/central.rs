@@ -72,10 +72,10 @@ impl CentralBarrier {
     pub fn meet(&self, word: &AtomicU32, deadline: Deadline) -> Result<()> {
         self.turn.with(|turn| {
             let number = turn.left.wrapping_add(1);
-            let counter = Remote {
-                region: self.regions.get(self.places.home)?,
-                offset: self.places.counters[(turn.left % 2) as usize],
-            };
+            let counter = self
+                .regions
+                .get(self.places.home)?
+                .at(self.places.counters[(turn.left % 2) as usize]);
             if turn.counted || !self.count(turn, counter, number)? {
                 self.wait(counter, word, number, deadline)?;
             }
@@ -123,10 +123,7 @@ impl CentralBarrier {
     fn tell(&self, rank: u32, number: u32) {
         // A rank that has gone has seen the counter. It needs no notice.
         if let Ok(region) = self.regions.get(rank) {
-            let slot = Remote {
-                region,
-                offset: self.places.notice,
-            };
+            let slot = region.at(self.places.notice);
             let notice = Notice {
                 slot,
                 value: number,

@@ -139,13 +139,8 @@ impl World {
         let entry = entry
             .filter(|_| bits & (1 << (me % 64)) != 0)
             .ok_or(Error::StaleRegion)?;
-        let connection = self.connect_within(rank, deadline)?;
         let import = |bytes: &[u8; BUNDLE_LEN]| {
-            let key = RegionKey::from_bytes(bytes)?;
-            self.while_they_live(rank, deadline, |until| {
-                connection.import_within(&key, until)
-            })
-            .map_err(|e| self.blame(rank, e))
+            self.import_by(rank, &RegionKey::from_bytes(bytes)?, deadline)
         };
         Ok(Imported {
             data: import(&entry.data)?,
@@ -235,11 +230,7 @@ impl World {
                     self.read_entry(look, rank, at + nth * EACH, deadline)?;
                 if let Some(entry) = entry.filter(|entry| entry.name == name) {
                     let key = RegionKey::from_bytes(&entry.arena)?;
-                    let connection = self.connect_within(rank, deadline)?;
-                    let imported = self.while_they_live(rank, deadline, |until| {
-                        connection.import_within(&key, until)
-                    });
-                    return imported.map(Some).map_err(|e| self.blame(rank, e));
+                    return self.import_by(rank, &key, deadline).map(Some);
                 }
             }
             if used < GROUPS_AT_ONCE {

@@ -7,7 +7,7 @@ use crate::world::World;
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Region;
 use unipgas_engine::engine::Engine;
-use unipgas_engine::op::{Flags, Outcome, Remote, ReplyBuffer};
+use unipgas_engine::op::{Flags, Outcome, ReplyBuffer};
 use unipgas_engine::transport::{Handler, Life};
 use unipgas_job::bootstrap::Bootstrap;
 use unipgas_job::job::Job;
@@ -85,10 +85,7 @@ impl World {
     fn told(&self, rank: u32, deadline: Deadline) -> Result<()> {
         let region = self.published_region(rank, NAME)?;
         let endpoint = self.engine().endpoint(1)?;
-        let to = Remote {
-            region: &region,
-            offset: 0,
-        };
+        let to = region.at(0);
         if endpoint.active_message(to, INTERRUPT, ReplyBuffer::NONE, Flags::empty(), 0)?
             == Outcome::Complete
         {

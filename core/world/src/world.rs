@@ -143,11 +143,21 @@ impl World {
         name: &str,
         deadline: Deadline,
     ) -> Result<RemoteRegion> {
-        let connection = self.connect_within(rank, deadline)?;
+        self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, name)?;
-        let imported = self.while_they_live(rank, deadline, |until| {
-            connection.import_within(&key, until)
-        });
+        self.import_by(rank, &key, deadline)
+    }
+
+    /// Imports a region of `rank` by its key.
+    pub(super) fn import_by(
+        &self,
+        rank: u32,
+        key: &RegionKey,
+        deadline: Deadline,
+    ) -> Result<RemoteRegion> {
+        let connection = self.connect_within(rank, deadline)?;
+        let imported =
+            self.while_they_live(rank, deadline, |until| connection.import_within(key, until));
         imported.map_err(|e| self.blame(rank, e))
     }
 
@@ -278,13 +288,8 @@ impl World {
         if let Some(directory) = &place.lock().directory {
             return Ok(directory.clone());
         }
-        let connection = self.connect_within(rank, deadline)?;
-        let key = self.fetch_bundle(rank, "directory")?;
         // As in `connect_within`.
-        let imported = self.while_they_live(rank, deadline, |until| {
-            connection.import_within(&key, until)
-        });
-        let imported = imported.map_err(|e| self.blame(rank, e))?;
+        let imported = self.published_region_within(rank, "directory", deadline)?;
         let mut place = place.lock();
         if place.incarnation != incarnation {
             return Err(Error::RankDead(rank));

@@ -12,7 +12,8 @@ use bytemuck::Zeroable;
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
-use unipgas_core::streams::greeting::{ADDRESS, SECRET, foreign_address, random};
+use unipgas_core::random::random;
+use unipgas_core::streams::greeting::{ADDRESS, SECRET, foreign_address};
 use unipgas_core::streams::{Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 

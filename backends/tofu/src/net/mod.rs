@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
+use unipgas_core::random::random;
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::streams::greeting::{SECRET, foreign_address, random};
+use unipgas_core::streams::greeting::{SECRET, foreign_address};
 use unipgas_core::streams::{Departed, EventReceiver, Stream};
 use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
+use unipgas_core::random::random;
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::streams::greeting::{SECRET, foreign_address, random};
+use unipgas_core::streams::greeting::{SECRET, foreign_address};
 use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;

@@ -159,6 +159,7 @@ unsafe fn copy_untold(src: *const u8, dst: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::copies;
 
     #[test]
     fn every_length_and_alignment_copies_exactly() {
@@ -175,33 +176,12 @@ mod tests {
         let lengths = (0..=SHORT + 2)
             .chain(long)
             .filter(|len| !cfg!(miri) || *len <= 4096);
-        for len in lengths {
-            for (from, to) in [(0, 0), (3, 0), (0, 7), (13, 61)] {
-                let src: Vec<u8> = (0..len + from).map(|i| (i * 7 % 251) as u8).collect();
-                let mut dst = vec![0xAA; len + to + 1];
-                // SAFETY:
-                // - both vectors hold `len` bytes past the offsets.
-                unsafe { copy(src.as_ptr().add(from), dst.as_mut_ptr().add(to), len) };
-                assert!(dst[to..to + len] == src[from..], "{len} {from} {to}");
-                assert!(dst[..to].iter().all(|b| *b == 0xAA) && dst[len + to] == 0xAA);
-            }
-        }
+        copies::are_exact(copy, lengths);
     }
 
     #[test]
     fn overlapping_ranges_behave_as_memmove() {
         let long = if cfg!(miri) { 4096 } else { SPREAD };
-        for len in (8..=SHORT).chain([long]) {
-            for (from, to) in [(0, 5), (5, 0), (100, 0), (0, 100)] {
-                let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();
-                let mut expected = bytes.clone();
-                expected.copy_within(from..from + len, to);
-                let base = bytes.as_mut_ptr();
-                // SAFETY:
-                // - both ranges lie in the vector.
-                unsafe { copy(base.add(from), base.add(to), len) };
-                assert!(bytes == expected, "{len} {from} {to}");
-            }
-        }
+        copies::may_overlap(copy, (8..=SHORT).chain([long]));
     }
 }

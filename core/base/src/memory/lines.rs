@@ -141,6 +141,7 @@ unsafe fn whole_lines_avx(src: *const u8, dst: *mut u8, lines: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::copies;
 
     fn lengths() -> impl Iterator<Item = usize> {
         (0..600).step_by(if cfg!(miri) { 37 } else { 1 })
@@ -149,33 +150,12 @@ mod tests {
     #[test]
     fn every_length_and_alignment_copies_exactly() {
         let long = if cfg!(miri) { 1000 } else { 70_001 };
-        for len in lengths().chain([4096, long]) {
-            for (from, to) in [(0, 0), (3, 0), (0, 7), (13, 61), (5, 255)] {
-                let src: Vec<u8> = (0..len + from).map(|i| (i * 7 % 251) as u8).collect();
-                let mut dst = vec![0xAA; len + to + 1];
-                // SAFETY:
-                // - both vectors hold `len` bytes past the offsets.
-                unsafe { copy_lines(src.as_ptr().add(from), dst.as_mut_ptr().add(to), len) };
-                assert!(dst[to..to + len] == src[from..], "{len} {from} {to}");
-                assert!(dst[..to].iter().all(|b| *b == 0xAA) && dst[len + to] == 0xAA);
-            }
-        }
+        copies::are_exact(copy_lines, lengths().chain([4096, long]));
     }
 
     #[test]
     fn overlapping_ranges_behave_as_memmove() {
-        for len in lengths().chain([5000]) {
-            for (from, to) in [(0, 5), (5, 0), (100, 0), (0, 100), (0, 0), (1, 0)] {
-                let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();
-                let mut expected = bytes.clone();
-                expected.copy_within(from..from + len, to);
-                let base = bytes.as_mut_ptr();
-                // SAFETY:
-                // - both ranges lie in the vector.
-                unsafe { copy_lines(base.add(from), base.add(to), len) };
-                assert!(bytes == expected, "{len} {from} {to}");
-            }
-        }
+        copies::may_overlap(copy_lines, lengths().chain([5000]));
     }
 
     #[test]

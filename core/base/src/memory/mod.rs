@@ -3,6 +3,8 @@
 pub mod atomic;
 pub mod cache;
 pub mod combine;
+#[cfg(test)]
+mod copies;
 pub mod copy;
 pub mod exclusive;
 pub mod lines;

@@ -173,10 +173,7 @@ impl Handler for Serving {
     ) -> std::result::Result<(), u32> {
         let (envelope, bytes) = message.split_at_checked(ENVELOPE).ok_or(UNSUPPORTED)?;
         let envelope: Envelope = bytemuck::pod_read_unaligned(envelope);
-        let at = Remote {
-            region: &self.region,
-            offset,
-        };
+        let at = self.region.at(offset);
         let answer = match envelope.kind {
             PROGRAMS => {
                 let may = self.region.check(offset, 0, Rights::WRITE);

@@ -237,10 +237,7 @@ unsafe fn put(bytes: &[u8], dst: Remote<'_>, flags: Flags) -> Result<()> {
 }
 
 fn local(bytes: *const u8) -> Local {
-    Local {
-        ptr: bytes.cast_mut(),
-        desc: 0,
-    }
+    Local::unregistered(bytes.cast_mut())
 }
 
 /// Returns the bytes of the answer after success.

@@ -121,10 +121,7 @@ impl Bench {
 
     /// Puts bytes that outlive the test's operations, or that the call takes.
     fn put(&self, bytes: &[u8], dst: Remote<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let src = Local {
-            ptr: bytes.as_ptr().cast_mut(),
-            desc: 0,
-        };
+        let src = Local::unregistered(bytes.as_ptr().cast_mut());
         let put = PutRequest::new(src, dst, bytes.len());
         // SAFETY:
         // - the callers keep the bytes until `finish`, or the call takes or refuses them.
@@ -166,10 +163,6 @@ fn region(peer: u32) -> RemoteRegion {
     unsafe { RemoteRegion::new(parts, Arc::new(())) }
 }
 
-fn at(region: &RemoteRegion, offset: usize) -> Remote<'_> {
-    Remote { region, offset }
-}
-
 const NARROW: Limits = Limits {
     lines: false,
     atomics: true,
@@ -185,7 +178,7 @@ fn what_is_too_long_to_be_gathered_is_not() {
     let (one, bytes) = (region(1), [7u8; 9]);
     for len in [8, 9] {
         let flags = Flags::INLINE | Flags::GATHERED;
-        let posted = bench.put(&bytes[..len], at(&one, 0), flags, 77);
+        let posted = bench.put(&bytes[..len], one.at(0), flags, 77);
         assert_eq!(posted, Ok(Outcome::Pending));
         assert_eq!(bench.finish(), [(77, Ok(()))]);
         let gathered =
@@ -199,14 +192,11 @@ fn long_transfers_go_in_pieces_and_end_once() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
     let notice = Notice {
-        slot: at(&one, 0),
+        slot: one.at(0),
         value: 5,
     };
-    let src = Local {
-        ptr: bytes.as_ptr().cast_mut(),
-        desc: 0,
-    };
-    let put = PutRequest::new(src, at(&one, 8), 950).with(notice);
+    let src = Local::unregistered(bytes.as_ptr().cast_mut());
+    let put = PutRequest::new(src, one.at(8), 950).with(notice);
     // SAFETY:
     // - the bytes outlive the operation.
     let posted = unsafe { bench.limited.put(&put, Flags::empty(), 77) };
@@ -260,7 +250,7 @@ fn the_last_word_of_each_line_goes_after_the_line() {
 /// Puts `len` bytes with `Flags::LINES`, and waits for the end.
 fn put_lines(bench: &Bench, offset: usize, len: usize) {
     let (one, bytes) = (region(1), vec![7u8; len]);
-    let posted = bench.put(&bytes, at(&one, offset), Flags::LINES, 1);
+    let posted = bench.put(&bytes, one.at(offset), Flags::LINES, 1);
     assert_eq!(posted, Ok(Outcome::Pending));
     assert_eq!(bench.finish(), [(1, Ok(()))]);
 }
@@ -299,17 +289,17 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
     let bench = Bench::new(NARROW);
     let peers = [region(1), region(2)];
     for value in 0..20 {
-        let slot = at(&peers[0], 0);
+        let slot = peers[0].at(0);
         let notice = Notice { slot, value };
         let posted = bench.limited.notify(notice, Flags::ORDERED, value.into());
         assert_eq!(posted, Ok(Outcome::Pending));
     }
     // The caller may change its bytes after the call.
     let mut bytes = [1u8; 50];
-    let put = bench.put(&bytes, at(&peers[0], 64), Flags::INLINE, 20);
+    let put = bench.put(&bytes, peers[0].at(64), Flags::INLINE, 20);
     put.unwrap();
     bytes.fill(2);
-    let slot = at(&peers[1], 0);
+    let slot = peers[1].at(0);
     let aside = Notice { slot, value: 99 };
     bench.limited.notify(aside, Flags::empty(), 21).unwrap();
     assert_eq!(bench.network.given.lock().len(), 4);
@@ -336,7 +326,7 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
 fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
-    let dst = at(&one, 0);
+    let dst = one.at(0);
     bench.put(&bytes, dst, Flags::empty(), 4).unwrap();
     let notice = Notice {
         slot: dst,
@@ -355,7 +345,7 @@ fn a_piece_that_fails_ends_the_whole_and_nothing_of_it_follows() {
 fn what_is_wrong_is_refused_whole() {
     let bench = Bench::new(NARROW);
     let (one, bytes) = (region(1), [7u8; 950]);
-    let refused = bench.put(&bytes, at(&one, LEN - 949), Flags::empty(), 4);
+    let refused = bench.put(&bytes, one.at(LEN - 949), Flags::empty(), 4);
     assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
     assert_eq!(
         (bench.network.given.lock().len(), bench.limited.pending()),

@@ -109,17 +109,12 @@ impl Server for Environment {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fuzz::among;
     use super::*;
 
     #[test]
     fn ranks_of_this_host_are_counted() {
-        let told = |variables: &[(&str, &str)], size| {
-            let find = |name: &str| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| value.to_string())
-            };
-            neighbours(&find, size)
-        };
+        let told = |variables: &[_], size| neighbours(&among(variables), size);
         assert_eq!(told(&[], 1), Some(1));
         assert_eq!(told(&[("MPI_LOCALNRANKS", "3")], 3), Some(3));
         assert_eq!(told(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "2")], 3), Some(2));

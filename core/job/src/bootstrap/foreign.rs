@@ -60,14 +60,12 @@ fn several(variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<&'static str
 
 #[cfg(test)]
 mod tests {
+    use super::super::fuzz::among;
     use super::*;
 
     fn refused(variables: &[(&str, &str)]) -> Option<String> {
-        let found = refuse(&|name| {
-            let found = variables.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| value.to_string())
-        });
-        found.err().map(|error| error.to_string())
+        let refused = refuse(&among(variables)).err()?;
+        Some(refused.to_string())
     }
 
     #[test]

@@ -5,15 +5,20 @@ use super::{foreign, pmix};
 use crate::job::board::{MAX_SIZE, parse_token};
 use crate::rendezvous::JobName;
 
+/// The values of these variables by their names.
+pub(crate) fn among(all: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+    move |name| {
+        let found = all.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    }
+}
+
 /// Variables, one in each line.
 pub(crate) fn environment(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter_map(|line| line.split_once('='));
     let all: Vec<(&str, &str)> = lines.collect();
-    let variable = |name: &str| {
-        let found = all.iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| (*value).to_owned())
-    };
+    let variable = among(&all);
     let _ = foreign::refuse(&variable);
     for (_, value) in &all {
         assert!(pmix::peers(value, 9).is_none_or(|ranks| ranks.len() <= 9));

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use unipgas_base::{Error, Result, descriptor, sync::futex};
+use unipgas_base::{Error, Result, descriptor, random::random, sync::futex};
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -114,29 +114,18 @@ fn slots_offset(size: u32) -> usize {
 /// [`Error::PeerDead`] if the process does not exist, or is a zombie. [`Error::Os`] if /proc cannot be read.
 pub(crate) fn process_start_time(pid: u32) -> Result<u64> {
     let stat = descriptor::stat_of(pid)?;
-    // The second field is the program's name in parentheses, which may hold blanks and parentheses.
-    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next().ok_or(Error::PeerDead)?;
-    if matches!(state, "Z" | "X" | "x") {
-        return Err(Error::PeerDead);
+    match descriptor::state_in(&stat) {
+        None | Some('Z' | 'X' | 'x') => Err(Error::PeerDead),
+        Some(_) => descriptor::field_in(&stat, 22).ok_or(Error::PeerDead),
     }
-    fields
-        .nth(18)
-        .and_then(|field| field.parse().ok())
-        .ok_or(Error::PeerDead)
 }
 
 /// Whether `pid` has begun to end, or has ended. Its first thread runs no more code of the program. Other threads may, if only the first has exited.
 pub fn process_is_ending(pid: u32) -> bool {
     /// PF_EXITING in field 9 of the stat file.
     const EXITING: u64 = 4;
-    let stat = descriptor::read_text(format!("/proc/{pid}/stat"));
-    let flags = stat.ok().and_then(|stat| {
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok()
-    });
-    flags.is_none_or(|flags| flags & EXITING != 0)
+    let stat = descriptor::stat_of(pid).unwrap_or_default();
+    descriptor::field_in(&stat, 9).is_none_or(|flags| flags & EXITING != 0)
 }
 
 impl Board {
@@ -161,16 +150,13 @@ impl Board {
         // The sealed size prevents faults: no process can shrink the memory under the mappings of others.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| Error::os("cannot seal the job board", e))?;
-        let mut random = [0u8; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| Error::os("cannot draw a job id (getrandom)", e))?;
         let pid = std::process::id();
         let board = Board {
             base: map(fd.as_fd(), len)?,
             len,
             size,
             cpus,
-            job_id: u64::from_ne_bytes(random),
+            job_id: u64::from_ne_bytes(random()?),
             pid,
             start: process_start_time(pid)?,
             fd: fd.as_raw_fd(),

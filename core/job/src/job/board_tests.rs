@@ -23,35 +23,22 @@ fn what_one_attachment_publishes_the_other_fetches() {
     assert_eq!(b.fetch(1, "addr").unwrap().unwrap(), [7; MAX_VALUE]);
 }
 
+#[track_caller]
+fn invalid<T>(result: Result<T>) {
+    assert!(matches!(result, Err(Error::InvalidArgument(_))));
+}
+
 #[test]
 fn arguments_out_of_range_are_refused() {
-    assert!(matches!(Board::create(0), Err(Error::InvalidArgument(_))));
-    assert!(matches!(
-        Board::create(MAX_SIZE + 1),
-        Err(Error::InvalidArgument(_))
-    ));
+    invalid(Board::create(0));
+    invalid(Board::create(MAX_SIZE + 1));
     let (a, _fd, _b) = pair(2);
-    assert!(matches!(
-        a.publish(2, "k", b""),
-        Err(Error::InvalidArgument(_))
-    ));
-    assert!(matches!(
-        a.publish(0, "", b""),
-        Err(Error::InvalidArgument(_))
-    ));
-    assert!(matches!(
-        a.publish(0, &"k".repeat(MAX_KEY + 1), b""),
-        Err(Error::InvalidArgument(_))
-    ));
-    assert!(matches!(
-        a.publish(0, "k", &[0; MAX_VALUE + 1]),
-        Err(Error::InvalidArgument(_))
-    ));
-    assert!(matches!(
-        a.fetch(u32::MAX, "k"),
-        Err(Error::InvalidArgument(_))
-    ));
-    assert!(matches!(a.set_pid(2, 1), Err(Error::InvalidArgument(_))));
+    invalid(a.publish(2, "k", b""));
+    invalid(a.publish(0, "", b""));
+    invalid(a.publish(0, &"k".repeat(MAX_KEY + 1), b""));
+    invalid(a.publish(0, "k", &[0; MAX_VALUE + 1]));
+    invalid(a.fetch(u32::MAX, "k"));
+    invalid(a.set_pid(2, 1));
     for index in 0..SLOTS_PER_RANK {
         a.publish(0, &format!("{index}{}", "k".repeat(29)), b"v")
             .unwrap();
@@ -69,45 +56,36 @@ fn tokens_that_lead_nowhere_are_refused() {
     for token in [
         "", "1", "1:2", "1:2:3:4", "a:b:c", "0:1:2", "1:1:-1", "-1:0:0",
     ] {
-        assert!(
-            matches!(Board::attach(token), Err(Error::InvalidArgument(_))),
-            "{token}"
-        );
+        invalid(Board::attach(token));
     }
+    let unreachable = |token: &str| {
+        let attached = Board::attach(token);
+        assert!(matches!(attached, Err(Error::Unreachable(_))), "{token}");
+    };
     let (a, fd, _b) = pair(1);
     let start = process_start_time(std::process::id()).unwrap();
     let pid = std::process::id();
     // A wrong start time, a file of another kind, and no file.
-    let null = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
     for token in [
         format!("{pid}:{}:{}", start + 1, fd.as_raw_fd()),
         format!("{pid}:{start}:{}", null.as_raw_fd()),
         format!("{pid}:{start}:1000000"),
     ] {
-        assert!(
-            matches!(Board::attach(&token), Err(Error::Unreachable(_))),
-            "{token}"
-        );
+        unreachable(&token);
     }
     let token = a.token();
     drop(fd);
-    assert!(matches!(Board::attach(&token), Err(Error::Unreachable(_))));
+    unreachable(&token);
 }
 
 #[test]
 fn a_memfd_that_is_not_a_board_is_refused() {
     let fd =
         rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    let token = format!(
-        "{}:{}:{}",
-        std::process::id(),
-        process_start_time(std::process::id()).unwrap(),
-        fd.as_raw_fd()
-    );
+    let pid = std::process::id();
+    let start = process_start_time(pid).unwrap();
+    let token = format!("{pid}:{start}:{}", fd.as_raw_fd());
     let refused = |why: &str| match Board::attach(&token) {
         Err(Error::Unreachable(text)) => assert!(text.contains(why), "{text} has no {why}"),
         other => panic!("{other:?}"),
@@ -117,22 +95,14 @@ fn a_memfd_that_is_not_a_board_is_refused() {
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
     refused("magic");
     let header = |at: usize, bytes: &[u8]| {
-        assert_eq!(
-            rustix::io::pwrite(&fd, bytes, at as u64).unwrap(),
-            bytes.len()
-        )
+        assert_eq!(rustix::io::pwrite(&fd, bytes, at as u64), Ok(bytes.len()))
     };
     header(H_MAGIC, &MAGIC.to_ne_bytes());
     refused("version 0");
     header(H_VERSION, &VERSION.to_ne_bytes());
     refused("another process");
-    header(H_PID, &std::process::id().to_ne_bytes());
-    header(
-        H_START,
-        &process_start_time(std::process::id())
-            .unwrap()
-            .to_ne_bytes(),
-    );
+    header(H_PID, &pid.to_ne_bytes());
+    header(H_START, &start.to_ne_bytes());
     header(H_SIZE, &u32::MAX.to_ne_bytes());
     refused("inconsistent");
     header(H_SIZE, &3u32.to_ne_bytes());
@@ -178,15 +148,18 @@ fn the_last_one_to_arrive_wakes_the_others() {
         {}
         answers
     };
+    let wait_for_sleeper = || {
+        while b.word(H_SLEEPERS).load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    };
     assert_eq!(sleep(0), 1, "nobody to wait for");
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             a.arrive(0, 1).unwrap();
             sleep(1)
         });
-        while b.word(H_SLEEPERS).load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        wait_for_sleeper();
         b.arrive(1, 1).unwrap();
         assert!(sleeper.join().unwrap() >= 1);
     });
@@ -196,9 +169,7 @@ fn the_last_one_to_arrive_wakes_the_others() {
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| sleep(2));
         a.arrive(0, 2).unwrap();
-        while b.word(H_SLEEPERS).load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        wait_for_sleeper();
         b.mark_dead(1).unwrap();
         sleeper.join().unwrap();
     });

@@ -170,19 +170,3 @@ impl Job {
         self.bootstrap.fence(cycle, deadline)
     }
 }
-
-/// Whether all threads of process `pid` have ended. The process may be a zombie.
-pub fn process_ended(pid: u32) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let Some(process) = unipgas_base::process::named(pid) else {
-        return true;
-    };
-    match unipgas_base::descriptor::process(process) {
-        Ok(life) => {
-            let mut fds = [PollFd::new(&life, PollFlags::IN)];
-            matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1))
-        }
-        Err(rustix::io::Errno::SRCH) => true,
-        Err(_) => rustix::process::test_kill_process(process).is_err(),
-    }
-}

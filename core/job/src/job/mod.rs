@@ -4,7 +4,6 @@ mod context;
 
 pub(crate) use board::check_size;
 pub use board::{Board, RankState};
-pub use context::process_ended;
 pub use context::{Job, tell_waits};
 
 /// CPUs that the processes of a job share: the CPUs of this process's affinity. With one such CPU, a launcher has probably bound the process: then all online

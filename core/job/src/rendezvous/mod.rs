@@ -34,7 +34,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use file::Change;
 use process::Process;
-use table::{Entry, Table};
+use table::{Entry, Published, Table};
 use unipgas_base::fork_closed_fd::ForkClosedFd;
 use unipgas_base::{Error, Result};
 use unipgas_engine::bundle::{Address, RegionKey};
@@ -255,15 +255,9 @@ impl Rendezvous {
         }
         self.table.use_place(fd, place)?;
         let generation = before.map_or(0, |entry| entry.generation).wrapping_add(1);
-        self.table.show(
-            place,
-            &Entry {
-                generation,
-                holder: Some(self.me),
-                published: None,
-            },
-        );
-        *mine = Some(Mine { place, generation });
+        let taken = Mine { place, generation };
+        self.show(taken, Some(self.me), None);
+        *mine = Some(taken);
         Ok(place)
     }
 
@@ -281,14 +275,8 @@ impl Rendezvous {
     pub fn publish(&self, address: &Address, key: &RegionKey) -> Result<()> {
         let (_change, mine, _) = self.change()?;
         let mine = self.placed(*mine)?;
-        self.table.show(
-            mine.place,
-            &Entry {
-                generation: mine.generation,
-                holder: Some(self.me),
-                published: Some((*address.as_bytes(), *key.as_bytes())),
-            },
-        );
+        let published = (*address.as_bytes(), *key.as_bytes());
+        self.show(mine, Some(self.me), Some(published));
         Ok(())
     }
 
@@ -384,16 +372,18 @@ impl Rendezvous {
 
     /// The caller holds the lock. Resources become free with the generation of the place.
     fn vacate(&self, mine: &mut Option<Mine>) {
-        if let Some(Mine { place, generation }) = mine.take() {
-            self.table.show(
-                place,
-                &Entry {
-                    generation,
-                    holder: None,
-                    published: None,
-                },
-            );
+        if let Some(mine) = mine.take() {
+            self.show(mine, None, None);
         }
+    }
+
+    fn show(&self, mine: Mine, holder: Option<Process>, published: Option<Published>) {
+        let entry = Entry {
+            generation: mine.generation,
+            holder,
+            published,
+        };
+        self.table.show(mine.place, &entry);
     }
 
     /// Holder of a resource. The process may have died since.
@@ -517,15 +507,6 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        // The child of a fork owns only the mapping.
-        let Ok((change, mut mine, file)) = self.change() else {
-            return;
-        };
-        self.vacate(&mut mine);
-        // If the removal fails, the next sweep removes the file.
-        if change.alone() == Ok(true) && file::is_at(file, &self.path) {
-            let _ = rustix::fs::unlink(&self.path);
-        }
-        change.detach();
+        self.end();
     }
 }

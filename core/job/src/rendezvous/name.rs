@@ -265,28 +265,19 @@ pub(crate) fn launcher_above() -> Option<(u32, u64)> {
 /// Command, parent and start time of a process.
 fn parent_of(process: &str) -> Option<(String, u32, u64)> {
     let stat = descriptor::read_text(format!("/proc/{process}/stat")).ok()?;
-    let (before, after) = stat.rsplit_once(") ")?;
+    let (before, _) = stat.rsplit_once(") ")?;
     let command = before.split_once('(')?.1.to_owned();
-    let mut fields = after.split_ascii_whitespace().skip(1);
-    let parent = fields.next()?.parse().ok()?;
-    let start = fields.nth(17)?.parse().ok()?;
-    Some((command, parent, start))
+    let field = |nth| descriptor::field_in(&stat, nth);
+    Some((command, field(4)?.try_into().ok()?, field(22)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::fuzz::among;
 
     fn named(variables: &[(&str, &str)]) -> Result<JobName> {
-        JobName::from_variables(
-            &|key| {
-                variables
-                    .iter()
-                    .find(|(name, _)| *name == key)
-                    .map(|(_, value)| value.to_string())
-            },
-            &|| ("hydra 7 8".into(), true),
-        )
+        JobName::from_variables(&among(variables), &|| ("hydra 7 8".into(), true))
     }
 
     fn parts(variables: &[(&str, &str)]) -> (String, Option<u32>, Option<u32>) {

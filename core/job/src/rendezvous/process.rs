@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::job::board::process_start_time;
-use unipgas_base::{Error, Result, descriptor};
+use unipgas_base::process::has_no_threads;
+use unipgas_base::{Result, random::random};
 
 /// A unique process. The system reuses pids, but not the pair of pid and start time. `image` distinguishes programs that one process runs one after the other
 /// by exec.
@@ -21,10 +20,7 @@ impl Process {
     pub(crate) fn this() -> Result<Self> {
         static IMAGE: AtomicU64 = AtomicU64::new(0);
         if IMAGE.load(Ordering::Relaxed) == 0 {
-            let mut random = [0u8; 8];
-            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-                .map_err(|e| Error::os("cannot draw a number (getrandom)", e))?;
-            let drawn = u64::from_ne_bytes(random) | 1;
+            let drawn = u64::from_ne_bytes(random()?) | 1;
             // If threads draw at once, the first stored number counts.
             let _ = IMAGE.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -44,28 +40,16 @@ impl Process {
         match process_start_time(self.pid) {
             Ok(start) => start == self.start,
             // There is no such process, its main thread has ended, or /proc is not readable. Other threads may still run.
-            Err(_) => has_threads(self.pid),
+            Err(_) => !has_no_threads(self.pid),
         }
     }
 }
 
-/// Whether the process exists and has running threads. Its descriptor polls readable once all have ended.
-fn has_threads(pid: u32) -> bool {
-    let Some(pid) = unipgas_base::process::named(pid) else {
-        return false;
-    };
-    let Ok(fd) = descriptor::process(pid) else {
-        return false;
-    };
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)) == Ok(0)
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use unipgas_base::descriptor;
+
     use super::*;
 
     #[test]

@@ -59,6 +59,9 @@ const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
 const R_NOTICED: usize = RECORD_WORDS - 1;
 const _: () = assert!(2 * SIDE_WORDS < R_NOTICED);
 
+/// The address of a process and the key of its directory.
+pub(super) type Published = ([u8; BUNDLE_LEN], [u8; BUNDLE_LEN]);
+
 /// State of a place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
@@ -67,7 +70,7 @@ pub(super) struct Entry {
     /// The process that has the place.
     pub holder: Option<Process>,
     /// Address and key that it has published.
-    pub published: Option<([u8; BUNDLE_LEN], [u8; BUNDLE_LEN])>,
+    pub published: Option<Published>,
 }
 
 const TAKEN: u64 = 1 << 32;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::fuzz::write;
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 
 /// Input: the key to look up, the root's number of slots, and the bytes of the table.
@@ -35,17 +36,6 @@ pub fn ring(bytes: &[u8]) {
     let connection = mine.connect(&address).expect("a connection");
     let mut keys = RemoteKeys::new(&connection, &home.key()).expect("a ring");
     let _ = keys.find(&mine, &service, u64::from_le_bytes(*key));
-}
-
-fn write(region: &Region, bytes: &[u8]) {
-    let place = region.local(0, bytes.len()).expect("room");
-    // SAFETY:
-    // - within the region, which is live and has no other user yet.
-    unsafe {
-        place
-            .ptr
-            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-    };
 }
 
 /// Tables of two slots; the second slot has key 5.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::fuzz::write;
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 
 /// Input: the id of a peer (8 bytes), then a table. Owner and peer look the id up.
@@ -15,14 +16,7 @@ pub(crate) fn numbers(bytes: &[u8]) {
     let engine = || Engine::new(vec![Arc::new(Loopback::join(&net))]).expect("a backend");
     let (mine, yours) = (engine(), engine());
     let all = PeerNumbers::new(&yours, table.len().div_ceil(EACH).max(1)).expect("memory");
-    let place = all.region().local(0, table.len()).expect("room");
-    // SAFETY:
-    // - within the region, which is live and has no other user yet.
-    unsafe {
-        place
-            .ptr
-            .copy_from_nonoverlapping(table.as_ptr(), table.len())
-    };
+    write(all.region(), table);
     let name = [7; NAME_LEN];
     let address = yours.address().expect("an address");
     let connection = mine.connect(&address).expect("a connection");

@@ -137,7 +137,7 @@ impl PortNetwork {
     /// Whether a process has ended with all its threads.
     #[cold]
     pub(super) fn has_ended(&self, pid: u32) -> bool {
-        unipgas_job::job::process_ended(pid)
+        unipgas_base::process::has_no_threads(pid)
     }
 
     /// Port `index` of the process at `place`. A few loads, except at the first time. Errors: [`Fault::Peer`]; [`Fault::Other`] if the system refuses access,

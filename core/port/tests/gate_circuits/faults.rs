@@ -11,6 +11,14 @@ fn start_all(circuit: &TestCircuit, gates: &GateArray, input: impl Fn(usize) -> 
     }
 }
 
+/// Settings of a gate that starts and ends rounds.
+fn start_end() -> Settings {
+    Settings {
+        role: Role::StartEnd,
+        ..Settings::default()
+    }
+}
+
 #[test]
 fn all_learn_of_a_mismatch_and_the_next_round_works() {
     let sum = |elements: &[u64], flags| Payload::integers(Operation::Sum, elements, flags).unwrap();
@@ -96,14 +104,12 @@ fn only_start_gates_with_settings_start() {
 fn one_way() -> GateArray {
     let gates = GateArray::new(2);
     let teller = Settings {
-        role: Role::StartEnd,
         dst_packet: Some(name(1)),
-        ..Settings::default()
+        ..start_end()
     };
     let told = Settings {
-        role: Role::StartEnd,
         src_packet: Some(name(0)),
-        ..Settings::default()
+        ..start_end()
     };
     gate::configure(gates.at(0), &teller);
     gate::configure(gates.at(1), &told);
@@ -128,11 +134,7 @@ fn masked_inputs_give_what_is_there() {
         }
     }
     // Neither input nor output: a round by itself.
-    let alone = Settings {
-        role: Role::StartEnd,
-        ..Settings::default()
-    };
-    gate::configure(gates.at(0), &alone);
+    gate::configure(gates.at(0), &start_end());
     gates.start(0, &Payload::barrier(5)).unwrap();
     assert_eq!(gates.poll(0).unwrap().unwrap().flags(), 5);
     // A relay without inputs never does anything.
@@ -206,9 +208,8 @@ fn inputs_from_elsewhere_are_refused() {
     let barrier = Payload::barrier(0);
     let gates = GateArray::new(3);
     let to_two = Settings {
-        role: Role::StartEnd,
         dst_signal: Some(name(2)),
-        ..Settings::default()
+        ..start_end()
     };
     let relay = Settings {
         src_signal: Some(name(0)),
@@ -309,15 +310,13 @@ fn a_comb_leaves_more_gates_than_are_kept_inline() {
         gate::configure(gates.at(tooth(n)), &relay(n, true, [None, end]));
     }
     let first = Settings {
-        role: Role::StartEnd,
         dst_packet: Some(name(1)),
-        ..Settings::default()
+        ..start_end()
     };
     gate::configure(gates.at(0), &first);
     let last = Settings {
-        role: Role::StartEnd,
         src_packet: Some(name(tooth(1))),
-        ..Settings::default()
+        ..start_end()
     };
     gate::configure(gates.at(2 * length), &last);
     for _ in 0..10 {

@@ -185,18 +185,15 @@ fn a_gate_tells_its_neighbours_by_its_bytes() {
         for place in 0..circuit.gates() {
             let gate = gates.at(place);
             // SAFETY:
-            // - the gate is longer, and nobody changes it.
-            let bytes = unsafe { std::ptr::from_ref(gate).cast::<[u8; SETTINGS]>().read() };
-            let mut seen: Vec<_> = gate::neighbours_in(&bytes);
+            // - the gate is longer, and nobody changes it meanwhile.
+            let bytes = || unsafe { std::ptr::from_ref(gate).cast::<[u8; SETTINGS]>().read() };
+            let mut seen: Vec<_> = gate::neighbours_in(&bytes());
             let mut expected: Vec<_> = gate::neighbours(gate).collect();
             seen.sort_unstable();
             expected.sort_unstable();
             assert_eq!(seen, expected);
             gate::clear(gate);
-            // SAFETY:
-            // - as above.
-            let bytes = unsafe { std::ptr::from_ref(gate).cast::<[u8; SETTINGS]>().read() };
-            assert!(gate::neighbours_in(&bytes).is_empty());
+            assert!(gate::neighbours_in(&bytes()).is_empty());
         }
     }
 }

@@ -19,7 +19,7 @@ use unipgas_engine::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_engine::op::{GetRequest, PutRequest, ReplyBuffer};
 use unipgas_engine::region::Memory;
 use unipgas_engine::transport::{Channel, Handler, Life, Limits, Transport};
-use unipgas_engine::{AtomicRequest, Flags, Local, Notice, Outcome, Remote, RemoteRegion};
+use unipgas_engine::{AtomicRequest, Flags, Local, Notice, Outcome, RemoteRegion};
 
 const LEN: usize = 1 << 16;
 /// The network's part of keys.
@@ -77,7 +77,7 @@ impl Node {
 
     fn put(&self, region: &RemoteRegion, len: usize, flags: Flags, context: u64) {
         assert!(len <= LEN);
-        let put = PutRequest::new(self.local(0), at(region, 0), len);
+        let put = PutRequest::new(self.local(0), region.at(0), len);
         // SAFETY:
         // - the source has this length, and outlives the operation: the owner waits for all completions before its drop.
         let posted = unsafe { self.channel.put(&put, flags, context) };
@@ -86,7 +86,7 @@ impl Node {
 
     fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
         assert!(len <= LEN);
-        let get = GetRequest::new(self.local(0), at(region, 0), len);
+        let get = GetRequest::new(self.local(0), region.at(0), len);
         // SAFETY:
         // - as for `put`.
         let posted = unsafe { self.channel.get(&get, Flags::empty(), context) };
@@ -118,10 +118,6 @@ fn pair(kind: WireKind) -> (Node, Node) {
     (Node::open(kind), Node::open(kind))
 }
 
-fn at(region: &RemoteRegion, offset: usize) -> Remote<'_> {
-    Remote { region, offset }
-}
-
 /// Waits until `done`, without a poll.
 fn wait_for(mut done: impl FnMut() -> bool) {
     let limit = limit();
@@ -137,7 +133,7 @@ fn requests_reach_memory_and_end_with_their_answers() {
     let region = node.import(&other);
     assert_eq!((region.len(), region.parts().rights), (LEN, Rights::FULL));
     assert_eq!(region.parts().detail[1], OWN);
-    let at = |offset| at(&region, offset);
+    let at = |offset| region.at(offset);
     node.word(0).store(77, Ordering::Relaxed);
     other.word(8).store(5, Ordering::Relaxed);
     let add = AtomicRequest {
@@ -198,11 +194,8 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     let put = |offset, nth: u32| {
         // Taken in the call, so it needs no registration.
         let bytes = nth.to_le_bytes().repeat(25);
-        let src = Local {
-            ptr: bytes.as_ptr().cast_mut(),
-            desc: 0,
-        };
-        let dst = at(&region, offset);
+        let src = Local::unregistered(bytes.as_ptr().cast_mut());
+        let dst = region.at(offset);
         let record = Record {
             value: nth.into(),
             ..Record::default()
@@ -300,7 +293,7 @@ fn messages_are_answered_over_streams_that_are_always_full() {
     let (node, other) = pair(kind);
     other.memory.handle_by(Arc::new(Echo)).unwrap();
     let region = node.import(&other);
-    let to = at(&region, 0);
+    let to = region.at(0);
     for round in 0..20 {
         // SAFETY:
         // - in bounds of memory that outlives the operation.
@@ -426,7 +419,7 @@ fn operations_to_who_is_lost_end_so() {
     let region = node.import(&other);
     other.streams.end_all();
     wait_for(|| !region.is_current());
-    let put = PutRequest::new(node.local(0), at(&region, 0), 8);
+    let put = PutRequest::new(node.local(0), region.at(0), 8);
     // SAFETY:
     // - as for `put`.
     let posted = unsafe { node.channel.put(&put, Flags::empty(), 1) };
@@ -446,7 +439,7 @@ fn memory_that_is_not_registered_is_refused_where_it_has_to_be() {
     };
     let (node, other) = pair(kind);
     let region = node.import(&other);
-    let to = at(&region, 0);
+    let to = region.at(0);
     let wrong = Local {
         desc: node.local(0).desc + 1,
         ..node.local(0)

@@ -212,7 +212,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
         if waits {
             // A request of another channel need not wait. Its answer comes first.
             let aside = node.streams.open_channel().unwrap();
-            let to = at(&region, 8);
+            let to = region.at(8);
             // SAFETY:
             // - in bounds of memory that outlives the operation.
             unsafe { aside.put(&PutRequest::new(node.local(8), to, 4), Flags::empty(), 9) }

@@ -9,12 +9,13 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::OWN;
-use crate::greeting::{SECRET, padded, random};
+use crate::greeting::{SECRET, padded};
 use crate::{
     Accepted, After, Begun, Link, Network, OwnPart, ProgressEvents, Stream, StreamBackend,
     StreamEnded,
 };
 use unipgas_base::descriptor::above;
+use unipgas_base::random::random;
 use unipgas_base::{Error, Result, Rights};
 use unipgas_engine::bundle::Tag;
 use unipgas_engine::transport::Limits;

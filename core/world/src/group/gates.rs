@@ -8,7 +8,7 @@ use super::{Arena, Combine, RankGroup, Walk};
 use unipgas_base::combine::{Combination, ElementType};
 use unipgas_base::{Deadline, Error, Result};
 use unipgas_engine::circuit::{Circuit, GateLinks, GateNetwork, butterfly};
-use unipgas_engine::op::{Flags, Local, Remote};
+use unipgas_engine::op::{Flags, Local};
 
 /// Maximum of gates of a member. Groups have fewer members than 2^16.
 const MOST: usize = 17;
@@ -87,14 +87,10 @@ impl Connecting {
         word: u64,
         deadline: Deadline,
     ) -> Result<()> {
-        let place = Remote {
-            region: group.peer(whom, deadline)?,
-            offset: self.place(gate as usize, about),
-        };
-        let source = Local {
-            ptr: (&raw const word).cast_mut().cast(),
-            desc: 0,
-        };
+        let place = group
+            .peer(whom, deadline)?
+            .at(self.place(gate as usize, about));
+        let source = Local::unregistered((&raw const word).cast_mut().cast());
         let flags = Flags::INLINE | Flags::WAKE;
         // SAFETY:
         // - the call takes the word.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::arena::{COUNTER, RELEASE};
 use super::{RankGroup, Walk, is_reached};
 use unipgas_base::{AtomicOp, Deadline, Error, Result};
-use unipgas_engine::op::Remote;
 use unipgas_schedule::{FEW, children};
 
 impl RankGroup {
@@ -47,10 +46,7 @@ impl RankGroup {
     /// True: this member was the last one.
     fn count_in(&self, walk: &mut Walk, deadline: Deadline) -> Result<bool> {
         let n = u64::from(self.size());
-        let counter = Remote {
-            region: self.peer(0, deadline)?,
-            offset: COUNTER,
-        };
+        let counter = self.peer(0, deadline)?.at(COUNTER);
         let engine = self.world.engine();
         if let Some(at) = self.endpoint.fast_path().value(counter) {
             return Ok(at.fetch_add(1, Ordering::AcqRel) % n == n - 1);
@@ -81,10 +77,7 @@ impl RankGroup {
             0 => self.arena.word(RELEASE)?,
             _ => self.arena.word(flag)?,
         };
-        let release = Remote {
-            region: self.peer(0, deadline)?,
-            offset: RELEASE,
-        };
+        let release = self.peer(0, deadline)?.at(RELEASE);
         let mapped = release.region.is_direct();
         let mut since = None;
         engine.wait_for(deadline, &mut || self.check(&mut since), || {

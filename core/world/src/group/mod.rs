@@ -398,10 +398,7 @@ impl RankGroup {
     #[inline]
     fn signal(&self, to: u32, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         if let Some(region) = self.peers[to as usize].get() {
-            let slot = Remote {
-                region,
-                offset: flag,
-            };
+            let slot = region.at(flag);
             let notice = Notice {
                 slot,
                 value: number,
@@ -415,10 +412,7 @@ impl RankGroup {
 
     #[cold]
     fn signal_slowly(&self, to: u32, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
-        let slot = Remote {
-            region: self.peer(to, deadline)?,
-            offset: flag,
-        };
+        let slot = self.peer(to, deadline)?.at(flag);
         let notice = Notice {
             slot,
             value: number,
@@ -443,10 +437,7 @@ impl RankGroup {
             return (self.endpoint.fast_path()).put_line(&line, Remote { region, offset });
         }
         let (dst, notice) = sent(region, area, slot, number);
-        let source = Local {
-            ptr: held.as_ptr().cast_mut(),
-            desc: 0,
-        };
+        let source = Local::unregistered(held.as_ptr().cast_mut());
         // SAFETY:
         // - `held` belongs to the walk and is only read. The operation has ended when the call returns.
         unsafe { (self.endpoint.fast_path()).put_notify(source, dst, held.len(), notice) }

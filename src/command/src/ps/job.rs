@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use unipgas::core::descriptor;
 use unipgas::core::job::board::{Board, boards};
 use unipgas_launcher::job_snapshot::{JobSnapshot, ProcessState, RankEntry};
 
@@ -70,7 +71,7 @@ impl JobListing {
             id: format!("{:016x}", board.everywhere()),
             host: None,
             job: pid,
-            started_by: parent_of(pid).unwrap_or(0),
+            started_by: parent_of(pid).unwrap_or(0) as u32,
             size: board.size(),
             command: command_of(pid),
             deadlock: picture.cycle(),
@@ -233,10 +234,8 @@ fn command_of(pid: u32) -> String {
     words.join(" ").escape_debug().to_string()
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+fn parent_of(pid: u32) -> Option<u64> {
+    descriptor::field_in(&descriptor::stat_of(pid).ok()?, 4)
 }
 
 #[cfg(test)]

@@ -157,46 +157,45 @@ impl Connection {
             return Ok(None);
         }
         let space = self.space.clone();
-        let answer = match self.version {
-            Version::One => return published(key, self.get_one(key)?),
+        let wish = [
+            ("cmd", "kvs-get"),
+            ("jobid", space.as_str()),
+            ("srcid", "-1"),
+            ("key", key),
+        ];
+        let text = self.value(key, &wish, "kvs-get-response")?;
+        let value = text.map(|text| {
+            bytes(&text).ok_or_else(|| {
+                Error::Unreachable(format!(
+                    "the PMI server gives {text:?} for {key}, which is not ours"
+                ))
+            })
+        });
+        value.transpose()
+    }
+
+    /// The value of a key, by PMI-1's request for it, or by the request `two` of PMI-2 with this response.
+    fn value(&mut self, key: &str, two: &[(&str, &str)], response: &str) -> Result<Option<String>> {
+        let space = self.space.clone();
+        let one = [("cmd", "get"), ("kvsname", &*space), ("key", key)];
+        let (answer, found) = match self.version {
+            Version::One => (self.ask(&one, "get_result")?, true),
             Version::Two => {
-                let wish = [
-                    ("cmd", "kvs-get"),
-                    ("jobid", space.as_str()),
-                    ("srcid", "-1"),
-                    ("key", key),
-                ];
-                self.ask(&wish, "kvs-get-response")?
+                let answer = self.ask(two, response)?;
+                let found = answer.get("found") == Some("TRUE");
+                (answer, found)
             }
         };
-        published(key, found(&answer))
-    }
-
-    fn get_one(&mut self, key: &str) -> Result<Option<String>> {
-        let space = self.space.clone();
-        let wish = [("cmd", "get"), ("kvsname", &space), ("key", key)];
-        let answer = self.ask(&wish, "get_result")?;
-        if answer.check().is_err() {
-            return Ok(None);
-        }
-        Ok(answer.get("value").map(str::to_owned))
-    }
-
-    /// An attribute of the job.
-    fn attribute(&mut self, key: &str) -> Result<Option<String>> {
-        match self.version {
-            Version::One => self.get_one(key),
-            Version::Two => {
-                let wish = [("cmd", "info-getjobattr"), ("key", key)];
-                let answer = self.ask(&wish, "info-getjobattr-response")?;
-                Ok(found(&answer))
-            }
-        }
+        let value = answer.get("value");
+        let value = value.filter(|_| found && answer.check().is_ok());
+        Ok(value.map(str::to_owned))
     }
 
     /// The ranks on the host of `rank`, ascending, and the number of hosts, by the server's process mapping.
     pub(crate) fn neighbours(&mut self, rank: u32, size: u32) -> Result<(Vec<u32>, u32)> {
-        let map = self.attribute("PMI_process_mapping")?;
+        let key = "PMI_process_mapping";
+        let wish = [("cmd", "info-getjobattr"), ("key", key)];
+        let map = self.value(key, &wish, "info-getjobattr-response")?;
         let hosts = map.as_deref().and_then(|map| hosts(map, size));
         let Some(hosts) = hosts else {
             return Err(Error::Unreachable(format!(
@@ -292,23 +291,6 @@ fn named(answer: &Answer, key: &str) -> Result<String> {
         .get(key)
         .ok_or_else(|| refused(&format!("it tells no {key}")))?;
     Ok(name.to_owned())
-}
-
-/// The value of an answer of PMI-2, if any.
-fn found(answer: &Answer) -> Option<String> {
-    let there = answer.check().is_ok() && answer.get("found") == Some("TRUE");
-    there.then(|| answer.get("value").map(str::to_owned))?
-}
-
-fn published(key: &str, text: Option<String>) -> Result<Option<Vec<u8>>> {
-    let Some(text) = text else {
-        return Ok(None);
-    };
-    bytes(&text).map(Some).ok_or_else(|| {
-        Error::Unreachable(format!(
-            "the PMI server gives {text:?} for {key}, which is not ours"
-        ))
-    })
 }
 
 fn hex(bytes: &[u8]) -> String {

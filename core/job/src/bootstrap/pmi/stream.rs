@@ -101,10 +101,8 @@ impl Stream {
 
     /// Reads available bytes.
     fn more(&mut self, deadline: Deadline) -> Result<()> {
-        let limit = deadline.remaining().map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
+        let limit = deadline.remaining();
+        let limit = limit.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         match poll(&mut fds, limit.as_ref()) {
             Ok(0) => return Err(Error::Timeout),
