@@ -64,8 +64,6 @@ pub(crate) struct State {
     pub messages: Option<Messages>,
     /// Operations that were posted with FI_MORE.
     pub batch: MoreBatch,
-    /// Completions name the sender.
-    pub tells_sources: bool,
     /// Limits liveness checks while operations find no room.
     liveness: LivenessTimer,
     /// A liveness check is due.
@@ -93,7 +91,6 @@ impl State {
             _inbox_memory: inbox_memory,
             messages,
             batch: MoreBatch::default(),
-            tells_sources: false,
             liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,
@@ -373,7 +370,7 @@ impl State {
         }
         if let Some(messages) = &mut self.messages {
             messages.forget_busy();
-            messages.forget_the_dead(&self.domain, reports);
+            messages.forget_the_dead(reports);
         }
         self.make_room(reports);
         self.progress(reports);
