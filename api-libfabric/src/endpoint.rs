@@ -378,12 +378,13 @@ impl Endpoint {
             counter.waits.attached.add(self);
         }
         let mut state = bindings.state.take().ok_or(Errno::OPBADSTATE)?;
-        state.av = Some(av);
+        state.av = Some(av.clone());
         if let Some(messages) = &mut state.messages {
+            messages.av = Some(av);
+            messages.tells_sources = self.options.caps & FI_SOURCE != 0;
             let watched: Arc<dyn Watched> = self.clone();
             messages.endpoint = Arc::downgrade(&watched);
         }
-        state.tells_sources = self.options.caps & FI_SOURCE != 0;
         let reports = Reports {
             transmit: bindings.transmit.clone(),
             receive: bindings.receive.clone(),
@@ -478,12 +479,11 @@ impl Endpoint {
         let engine = self.domain.engine();
         let settled = || {
             self.progress();
-            let messages = |state: &mut State| match &mut state.messages {
-                Some(messages) => messages.settle(engine),
-                None => true,
-            };
-            self.live()
-                .map_or(true, |(_, mut state)| messages(&mut state))
+            let live = self.live().ok();
+            live.is_none_or(|(_, mut state)| {
+                let messages = state.messages.as_mut();
+                messages.is_none_or(Messages::settle)
+            })
         };
         if settled() {
             return;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::liveness_timer::LivenessTimer;
-use unipgas_core::operations::{Notice, Operation, Operations, Target as _};
+use unipgas_core::operations::{NoticeStage, Operations, OrderedOperation, Target as _};
 use unipgas_core::{Endpoint as Channel, MoreBatch, Outcome, Region, process};
 
 use crate::av::AddressVector;
@@ -64,8 +64,6 @@ pub(crate) struct State {
     pub messages: Option<Messages>,
     /// Operations that were posted with FI_MORE.
     pub batch: MoreBatch,
-    /// Completions name the sender.
-    pub tells_sources: bool,
     /// Limits liveness checks while operations find no room.
     liveness: LivenessTimer,
     /// A liveness check is due.
@@ -93,7 +91,6 @@ impl State {
             _inbox_memory: inbox_memory,
             messages,
             batch: MoreBatch::default(),
-            tells_sources: false,
             liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,
@@ -268,7 +265,12 @@ impl State {
 
     /// Posts the parts of an operation. Its notice may leave with a part.
     #[inline(always)]
-    fn post(&mut self, job: &Job, peer: u64, mut parts: impl Parts) -> Operation<Report, Errno> {
+    fn post(
+        &mut self,
+        job: &Job,
+        peer: u64,
+        mut parts: impl Parts,
+    ) -> OrderedOperation<Report, Errno> {
         let asynchronous = self.domain.engine().is_driven();
         let target = self.targets[job.to as usize].as_mut().expect("just found");
         let along = job.notice.filter(|_| asynchronous).and_then(|record| {
@@ -297,7 +299,7 @@ impl State {
         };
         let error = post_all().err();
         let has_left = target.along.take().is_none() && along.is_some();
-        Operation {
+        OrderedOperation {
             to: job.to as usize,
             peer,
             report: job.report,
@@ -305,9 +307,9 @@ impl State {
             error,
             counting: std::mem::take(&mut target.counting),
             notice: match job.notice {
-                None => Notice::None,
-                Some(record) if has_left => Notice::InFlight(record),
-                Some(record) => Notice::Waiting(record),
+                None => NoticeStage::None,
+                Some(record) if has_left => NoticeStage::InFlight(record),
+                Some(record) => NoticeStage::Waiting(record),
             },
         }
     }
@@ -373,7 +375,7 @@ impl State {
         }
         if let Some(messages) = &mut self.messages {
             messages.forget_busy();
-            messages.forget_the_dead(&self.domain, reports);
+            messages.forget_the_dead(reports);
         }
         self.make_room(reports);
         self.progress(reports);

@@ -291,7 +291,7 @@ impl State {
         if let Some(messages) = &mut self.messages {
             messages.unanswered += 1;
             messages.report_collectives(reports);
-            self.report_messages(reports);
+            messages.report(reports);
         }
     }
 

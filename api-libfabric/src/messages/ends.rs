@@ -1,7 +1,7 @@
 //! The ends of messages: results of sends and receives, and numbers of peers.
 
+use unipgas_core::Deadline;
 use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
-use unipgas_core::{Deadline, Engine};
 
 use super::shared::{Several, Taken};
 use super::{After, Awaited, AwaitedKind, Messages, errno};
@@ -61,7 +61,7 @@ impl Messages {
 
     /// Ends a receive that discards its message. A claimed message stays until a receive requests it.
     #[cold]
-    fn discard(&mut self, engine: &Engine, ticket: ReceiveTicket) {
+    fn discard(&mut self, ticket: ReceiveTicket) {
         let Some(at) = self.discarded.iter().position(|known| *known == ticket) else {
             return;
         };
@@ -69,7 +69,7 @@ impl Messages {
         if let Some(ended) = self.mailbox.test_receive(ticket) {
             self.discarded.swap_remove(at);
             if let (Some(request), Ok(received)) = (apart, ended) {
-                self.refuse(engine, received.source, &request, Errno::CANCELED);
+                self.refuse(received.source, &request, Errno::CANCELED);
             }
         }
     }
@@ -107,7 +107,7 @@ impl State {
         let (Some(messages), Some(av)) = (&mut self.messages, &self.av) else {
             return Err(Errno::OPNOTSUPP);
         };
-        messages.check_addresses(av);
+        messages.check_addresses();
         let at = from as usize;
         if let Some(Some(number)) = messages.numbers.get(at) {
             return Ok(Ok(*number));
@@ -156,11 +156,8 @@ impl State {
             messages.mailbox.bury(*number);
         }
         // The reports may need the names of these peers.
-        self.report_messages(reports);
+        messages.report(reports);
         for number in gone {
-            let Some(messages) = &mut self.messages else {
-                return;
-            };
             if !messages.mailbox.release(number) {
                 continue;
             }
@@ -209,17 +206,18 @@ impl State {
 
     #[inline(never)]
     fn take_messages(&mut self, reports: &Reports) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        messages.mailbox.progress_a_little(self.domain.engine());
+        let greetings = messages.mailbox.greetings();
+        let new = greetings != std::mem::replace(&mut messages.greetings, greetings);
+        messages.report(reports);
+        if new {
+            self.make_room(reports);
+        }
         if let Some(messages) = &mut self.messages {
-            messages.mailbox.progress_a_little(self.domain.engine());
-            let greetings = messages.mailbox.greetings();
-            let new = greetings != std::mem::replace(&mut messages.greetings, greetings);
-            self.report_messages(reports);
-            if new {
-                self.make_room(reports);
-            }
-            if let Some(messages) = &mut self.messages {
-                messages.keep_going();
-            }
+            messages.keep_going();
         }
     }
 
@@ -235,7 +233,9 @@ impl State {
             && messages.mailbox.grow(engine).is_ok()
         {}
     }
+}
 
+impl Messages {
     /// The completion queue entry of a message.
     pub(super) fn entry(&mut self, received: &Received) -> CqEntry {
         let marked = received.envelope.context & MARK != 0;
@@ -254,59 +254,50 @@ impl State {
     }
 
     fn source(&mut self, number: u32) -> u64 {
-        let (Some(messages), Some(av)) = (&mut self.messages, &self.av) else {
-            return FI_ADDR_NOTAVAIL;
-        };
         let at = number as usize;
-        messages.check_addresses(av);
-        if let Some(known) = messages.sources.get(at)
+        self.check_addresses();
+        if let Some(known) = self.sources.get(at)
             && *known != FI_ADDR_NOTAVAIL
         {
             return *known;
         }
-        let name = messages.acquaintances.name_of(number);
-        let address = name.map_or(FI_ADDR_NOTAVAIL, |name| av.address_of(name.id()));
-        if messages.sources.len() <= at {
-            messages.sources.resize(at + 1, FI_ADDR_NOTAVAIL);
+        let address = match (self.name_of(number), &self.av) {
+            (Some(name), Some(av)) => av.address_of(name.id()),
+            _ => FI_ADDR_NOTAVAIL,
+        };
+        if self.sources.len() <= at {
+            self.sources.resize(at + 1, FI_ADDR_NOTAVAIL);
         }
-        messages.sources[at] = address;
+        self.sources[at] = address;
         address
     }
 
     /// Reports the messages that have ended.
-    pub(crate) fn report_messages(&mut self, reports: &Reports) {
-        let Some(messages) = &mut self.messages else {
-            return;
-        };
-        messages.stale = false;
-        if messages.mailbox.sends() > 0 {
-            messages.report_sends(reports);
-            if messages.collectives.destinations().next().is_some() {
-                messages.report_collectives(reports);
+    pub(crate) fn report(&mut self, reports: &Reports) {
+        self.stale = false;
+        if self.mailbox.sends() > 0 {
+            self.report_sends(reports);
+            if self.collectives.destinations().next().is_some() {
+                self.report_collectives(reports);
             }
         }
-        while let Some(messages) = &mut self.messages
-            && let Some(ticket) = messages.mailbox.take_ended()
-        {
+        while let Some(ticket) = self.mailbox.take_ended() {
             self.report_receive(reports, ticket);
         }
     }
 
     /// Reports a receive if it has ended and a caller waits for it.
     pub(super) fn report_receive(&mut self, reports: &Reports, ticket: ReceiveTicket) {
-        let Some(messages) = &mut self.messages else {
-            return;
-        };
-        let place = messages.awaited.get_mut(ticket.index());
+        let place = self.awaited.get_mut(ticket.index());
         let Some((place, awaited)) = place.and_then(|place| place.take().map(|it| (place, it)))
         else {
-            return match messages.mailbox.share(ticket) {
+            return match self.mailbox.share(ticket) {
                 Some(share) => self.report_share(reports, ticket, &share),
                 None => self.report_drawn(reports, ticket),
             };
         };
-        let apart = messages.mailbox.take_apart(ticket);
-        match messages.mailbox.test_receive(ticket) {
+        let apart = self.mailbox.take_apart(ticket);
+        match self.mailbox.test_receive(ticket) {
             Some(result) if awaited.kind == AwaitedKind::Answer => {
                 self.answered(reports, &awaited, result)
             }
@@ -342,19 +333,16 @@ impl State {
     /// Reports a message that has taken a shared receive, if the ticket belongs to one.
     #[cold]
     fn report_drawn(&mut self, reports: &Reports, ticket: ReceiveTicket) {
-        let Some(messages) = &mut self.messages else {
-            return;
-        };
-        let drawn = messages.mailbox.drawn(ticket);
-        let (Some(drawn), Some(shared)) = (drawn, &messages.shared) else {
-            match messages.groups().received(ticket) {
-                true => messages.report_collectives(reports),
-                false => messages.discard(self.domain.engine(), ticket),
+        let drawn = self.mailbox.drawn(ticket);
+        let (Some(drawn), Some(shared)) = (drawn, &self.shared) else {
+            match self.groups().received(ticket) {
+                true => self.report_collectives(reports),
+                false => self.discard(ticket),
             }
             return;
         };
-        let apart = messages.mailbox.take_apart(ticket);
-        let Some(result) = messages.mailbox.test_receive(ticket) else {
+        let apart = self.mailbox.take_apart(ticket);
+        let Some(result) = self.mailbox.test_receive(ticket) else {
             return;
         };
         match shared.taken(drawn.of, reports.selective[1]) {
@@ -382,7 +370,7 @@ impl State {
         awaited.to.fill(received.len);
         let mut entry = self.entry(received);
         if received.len <= capacity || awaited.to.is_nowhere() {
-            let sender = || self.messages.as_ref()?.name_of(received.source);
+            let sender = || self.name_of(received.source);
             reports.succeed_from(&awaited.report, entry, sender);
         } else {
             entry.len = capacity;
@@ -394,14 +382,11 @@ impl State {
     /// Reports a message for a buffer for several messages, or its failure.
     #[inline(never)]
     fn report_share(&mut self, reports: &Reports, ticket: ReceiveTicket, share: &Share) {
-        let Some(messages) = &mut self.messages else {
+        let apart = self.mailbox.take_apart(ticket);
+        let Some(result) = self.mailbox.test_receive(ticket) else {
             return;
         };
-        let apart = messages.mailbox.take_apart(ticket);
-        let Some(result) = messages.mailbox.test_receive(ticket) else {
-            return;
-        };
-        let place = messages.awaited.get_mut(share.of.index());
+        let place = self.awaited.get_mut(share.of.index());
         let Some(place) = place else { return };
         let Some(awaited) = place else { return };
         let several = Several {
@@ -425,9 +410,6 @@ impl State {
         apart: Option<Box<[u8]>>,
         result: std::result::Result<Received, unipgas_core::Error>,
     ) {
-        let Some(messages) = &mut self.messages else {
-            return;
-        };
         let Several {
             mut report,
             last,
@@ -441,8 +423,7 @@ impl State {
         match result {
             Ok(received) if received.envelope.context & APART != 0 => {
                 let request = apart.unwrap_or_default();
-                let engine = self.domain.engine();
-                messages.refuse(engine, received.source, &request, Errno::OPNOTSUPP);
+                self.refuse(received.source, &request, Errno::OPNOTSUPP);
                 by_itself = told;
             }
             Ok(received) => {
@@ -453,7 +434,7 @@ impl State {
                     if told && !by_itself {
                         entry.flags |= FI_MULTI_RECV;
                     }
-                    let sender = || self.messages.as_ref()?.name_of(received.source);
+                    let sender = || self.name_of(received.source);
                     reports.succeed_from(&report, entry, sender);
                 } else {
                     by_itself = told;

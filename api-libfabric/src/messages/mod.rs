@@ -19,7 +19,7 @@ use unipgas_core::message::{
 use unipgas_core::peer_numbers::{PeerNumbers, number_there};
 use unipgas_core::transport::Life;
 use unipgas_core::watcher::{Beats, Watched};
-use unipgas_core::{Deadline, Engine, Error, RegionKey, Remote, RemoteRegion};
+use unipgas_core::{Deadline, Error, RegionKey, Remote, RemoteRegion};
 
 use ends::scatter;
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
@@ -259,8 +259,11 @@ pub(crate) struct Messages {
     pub(crate) mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     pub(crate) sent: Vec<Sent>,
-    /// The endpoint, from its enabling on.
+    /// The endpoint and its address vector, from its enabling on.
     pub(crate) endpoint: Weak<dyn Watched>,
+    pub(crate) av: Option<Arc<AddressVector>>,
+    /// Completions name the sender.
+    pub(crate) tells_sources: bool,
     /// Set once the mailbox has owed something.
     driver: Option<Arc<Driver>>,
     /// Present while the mailbox owes something: the program may make no further call.
@@ -366,6 +369,8 @@ impl Messages {
             collectives: Collectives::new(CONTEXT),
             shared: None,
             endpoint: Weak::<Endpoint>::new(),
+            av: None,
+            tells_sources: false,
             driver: None,
             beats: None,
         })
@@ -420,9 +425,10 @@ impl Messages {
 
     /// Clears the caches if an address has been removed.
     #[inline]
-    fn check_addresses(&mut self, av: &AddressVector) {
-        if self.removals != av.removals() {
-            self.removals = av.removals();
+    fn check_addresses(&mut self) {
+        let removals = self.av.as_ref().map_or(0, |av| av.removals());
+        if self.removals != removals {
+            self.removals = removals;
             self.sources.clear();
             self.numbers.clear();
         }
@@ -444,13 +450,13 @@ impl Messages {
     }
 
     /// See [`Mailbox::settle`](unipgas_core::message::Mailbox::settle).
-    pub fn settle(&mut self, engine: &Engine) -> bool {
-        self.mailbox.settle(engine)
+    pub fn settle(&mut self) -> bool {
+        self.mailbox.settle(self.acquaintances.domain.engine())
     }
 
     /// Makes progress. The next poll reports the operations that end here.
-    fn move_on(&mut self, engine: &Engine) {
-        self.mailbox.progress(engine);
+    fn move_on(&mut self) {
+        self.mailbox.progress(self.acquaintances.domain.engine());
         self.stale = true;
     }
 
@@ -473,7 +479,8 @@ impl Messages {
     }
 
     /// Forgets dead peers from which receives or collective operations await messages. Such peers may have no lane.
-    pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
+    pub fn forget_the_dead(&mut self, reports: &Reports) {
+        let domain = self.acquaintances.domain.clone();
         let awaited = self.awaited.iter().flatten();
         let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();
         waited_for.extend(self.collectives.sources());

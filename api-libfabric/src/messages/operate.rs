@@ -7,7 +7,7 @@ pub(crate) mod fuzz;
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::atomic::apply_vector;
 use unipgas_core::message::{APART, Envelope, Mode, Pattern, Received};
-use unipgas_core::{AtomicOp, Engine, Error};
+use unipgas_core::{AtomicOp, Error};
 
 use super::ends::scatter;
 use super::post::gathered;
@@ -18,7 +18,6 @@ use crate::endpoint::{Endpoint, PostOptions};
 use crate::name::EndpointName;
 use crate::operation::{Report, Reports};
 use crate::rma::LocalRange;
-use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ATOMIC, FI_TAGGED};
 
@@ -118,8 +117,7 @@ impl Endpoint {
             tag: remote.key,
             extra: 0,
         };
-        let engine = self.domain().engine();
-        let sent = messages.dispatch(engine, number, envelope, bytes.into(), After::Nothing);
+        let sent = messages.dispatch(number, envelope, bytes.into(), After::Nothing);
         if let Err(error) = sent {
             return reports.fail(&report, errno(error));
         }
@@ -148,22 +146,22 @@ impl Endpoint {
             to,
             kind: AwaitedKind::Answer,
         });
-        state.report_messages(reports);
+        messages.report(reports);
         Ok(())
     }
 }
 
 impl Messages {
     /// Sends a message. Its end has the effect `after`; if it has ended already, the result is `after`.
-    pub(crate) fn dispatch(
+    fn dispatch(
         &mut self,
-        engine: &Engine,
         to: u32,
         envelope: Envelope,
         bytes: Box<[u8]>,
         after: After,
     ) -> std::result::Result<Option<After>, Error> {
         let place = (bytes.as_ptr(), bytes.len());
+        let engine = self.acquaintances.domain.engine();
         // SAFETY:
         // - `Sent` keeps the bytes until the send has ended. A move of the box does not move its content.
         let sent = unsafe {
@@ -186,7 +184,6 @@ impl Messages {
     /// Answers a request. False: the answer waits for room, and its end has the effect `after`.
     fn answer(
         &mut self,
-        engine: &Engine,
         (to, serial): (u32, u64),
         errno: i32,
         results: Box<[u8]>,
@@ -198,17 +195,14 @@ impl Messages {
             extra: errno as u64,
         };
         // A peer that has gone needs no answer.
-        !matches!(
-            self.dispatch(engine, to, envelope, results, after),
-            Ok(None)
-        )
+        !matches!(self.dispatch(to, envelope, results, after), Ok(None))
     }
 
     /// Rejects a request.
-    pub(super) fn refuse(&mut self, engine: &Engine, to: u32, request: &[u8], errno: Errno) {
+    pub(super) fn refuse(&mut self, to: u32, request: &[u8], errno: Errno) {
         if let Some((request, _)) = read(request) {
             let to = (to, request.serial);
-            self.answer(engine, to, errno.0, Box::default(), After::Nothing);
+            self.answer(to, errno.0, Box::default(), After::Nothing);
         }
     }
 }
@@ -274,7 +268,7 @@ fn carry_out(request: &Request, data: &[u8], buffer: &mut [u8]) -> Result<(Box<[
     Ok((results, len))
 }
 
-impl State {
+impl Messages {
     /// Carries out a request that has arrived for a buffer.
     #[cold]
     pub(super) fn operate(
@@ -285,13 +279,9 @@ impl State {
         request: &[u8],
     ) {
         let mut entry = self.entry(received);
-        let Some(messages) = &mut self.messages else {
-            return;
-        };
-        let engine = self.domain.engine();
         let source = received.source;
         if awaited.to.is_nowhere() {
-            messages.refuse(engine, source, request, Errno::CANCELED);
+            self.refuse(source, request, Errno::CANCELED);
             return reports.succeed_with(&awaited.report, entry);
         }
         let Some((head, data)) = read(request) else {
@@ -322,8 +312,8 @@ impl State {
         }
         let after = After::Receive(awaited.report, entry, failure);
         let (to, code) = ((source, head.serial), failure.map_or(0, |errno| errno.0));
-        if messages.answer(engine, to, code, results, after) {
-            reports.operated(&awaited.report, entry, failure, || messages.name_of(source));
+        if self.answer(to, code, results, after) {
+            reports.operated(&awaited.report, entry, failure, || self.name_of(source));
         }
     }
 
@@ -335,9 +325,7 @@ impl State {
         awaited: &Awaited,
         result: std::result::Result<Received, Error>,
     ) {
-        if let Some(messages) = &mut self.messages {
-            messages.unanswered -= 1;
-        }
+        self.unanswered -= 1;
         let failure = match result {
             Ok(received) => received.envelope.extra as i32,
             Err(error) => errno(error).0,

@@ -3,12 +3,11 @@
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
 use super::ends::GIVEN_BACK;
-use super::{After, Awaited, AwaitedKind, Claimed, Destination, MatchTag, Sent, errno};
+use super::{After, Awaited, AwaitedKind, Claimed, Destination, MatchTag, Messages, Sent, errno};
 use crate::completion::CqEntry;
 use crate::endpoint::{Endpoint, PostOptions, RECEIVES, fence};
 use crate::operation::{CounterEvent, Report, Reports};
 use crate::rma::{LONGEST, LocalRange, TRANSMIT_FLAGS, bytes_of, check_local, check_parts};
-use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_DISCARD,
@@ -183,20 +182,20 @@ impl Endpoint {
             None
         };
         let pattern = tag.pattern(source);
+        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         if flags & FI_PEEK != 0 {
-            let found = state.peek(reports, pattern, &report, flags)?;
+            let found = messages.peek(reports, pattern, &report, flags)?;
             return match found {
                 true => Ok(()),
                 false => reports.fail(&report, Errno::NOMSG),
             };
         }
         if flags & FI_CLAIM != 0 {
-            return match state.claim(reports, &report, parts, flags)? {
+            return match messages.claim(reports, &report, parts, flags)? {
                 true => Ok(()),
                 false => Err(Errno::INVAL),
             };
         }
-        let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         if messages.receives() >= RECEIVES {
             state.progress(reports);
             return Err(Errno::AGAIN);
@@ -226,7 +225,7 @@ impl Endpoint {
             to,
             kind,
         });
-        state.report_messages(reports);
+        messages.report(reports);
         Ok(())
     }
 
@@ -273,7 +272,7 @@ impl Endpoint {
     }
 }
 
-impl State {
+impl Messages {
     /// Looks for a message. Returns whether there is one. FI_CLAIM keeps it, FI_DISCARD discards it.
     #[cold]
     pub(super) fn peek(
@@ -283,11 +282,9 @@ impl State {
         report: &Report,
         flags: u64,
     ) -> Result<bool> {
-        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        messages.move_on(self.domain.engine());
-        self.report_messages(reports);
-        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        let Some(found) = messages.mailbox.probe(pattern) else {
+        self.move_on();
+        self.report(reports);
+        let Some(found) = self.mailbox.probe(pattern) else {
             return Ok(false);
         };
         if flags & (FI_CLAIM | FI_DISCARD) != 0 {
@@ -295,20 +292,20 @@ impl State {
             let mut bytes = vec![0u8; len].into_boxed_slice();
             // SAFETY:
             // - for a claim, `Claimed` or `Awaited` keeps the bytes until the receive has ended. Otherwise the length is 0.
-            let ticket = unsafe { messages.mailbox.receive(pattern, bytes.as_mut_ptr(), len) };
+            let ticket = unsafe { self.mailbox.receive(pattern, bytes.as_mut_ptr(), len) };
             if flags & FI_CLAIM != 0 {
-                messages.claimed.push(Claimed {
+                self.claimed.push(Claimed {
                     context: report.context,
                     ticket,
                     bytes,
                 });
             } else {
-                messages.discarded.push(ticket);
+                self.discarded.push(ticket);
             }
         }
         let entry = self.entry(&found);
         // No counter counts a peek.
-        let sender = || self.messages.as_ref()?.name_of(found.source);
+        let sender = || self.name_of(found.source);
         reports.tell_from(report, entry, sender);
         Ok(true)
     }
@@ -322,18 +319,17 @@ impl State {
         parts: &[LocalRange],
         flags: u64,
     ) -> Result<bool> {
-        let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        let mut claimed = messages.claimed.iter();
+        let mut claimed = self.claimed.iter();
         let Some(at) = claimed.position(|claim| claim.context == report.context) else {
             return Ok(false);
         };
-        let claim = messages.claimed.swap_remove(at);
+        let claim = self.claimed.swap_remove(at);
         // The bytes of a discarded message may still be in flight, so they keep their buffer.
         let parts = match flags & FI_DISCARD {
             0 => parts,
             _ => &[],
         };
-        messages.keep(Awaited {
+        self.keep(Awaited {
             ticket: claim.ticket,
             report: *report,
             source: None,

@@ -218,11 +218,11 @@ impl SharedReceives {
             keeping.filter_map(|(_, known)| known.upgrade()).collect()
         };
         for endpoint in endpoints {
-            if let Ok((reports, mut state)) = endpoint.live() {
-                if let Some(messages) = &mut state.messages {
-                    messages.mailbox.draw_kept();
-                }
-                state.report_messages(reports);
+            if let Ok((reports, mut state)) = endpoint.live()
+                && let Some(messages) = &mut state.messages
+            {
+                messages.mailbox.draw_kept();
+                messages.report(reports);
             }
         }
     }
@@ -241,15 +241,12 @@ impl SharedReceives {
         for endpoint in &endpoints {
             let (reports, mut state) = endpoint.live()?;
             let report = wanted_at(report, reports.selective[1]);
+            let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
             let found = if flags & FI_PEEK == 0 {
-                state.claim(reports, &report, parts, flags)?
+                messages.claim(reports, &report, parts, flags)?
             } else {
-                let messages = state.messages.as_ref();
-                let source = match (from, messages) {
-                    (Some(name), Some(messages)) => Some(messages.number(&name)?),
-                    _ => None,
-                };
-                state.peek(reports, tag.pattern(source), &report, flags)?
+                let source = from.map(|name| messages.number(&name)).transpose()?;
+                messages.peek(reports, tag.pattern(source), &report, flags)?
             };
             if found {
                 return Ok(());

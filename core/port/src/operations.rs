@@ -41,7 +41,7 @@ pub type Targets<T> = [Option<Box<T>>];
 
 /// Delivery of an operation's notice.
 #[derive(Clone, Copy)]
-pub enum Notice {
+pub enum NoticeStage {
     /// The operation has no notice, or the target has it.
     None,
     /// It is sent behind the parts, and earlier notices to the target.
@@ -52,19 +52,19 @@ pub enum Notice {
     Refused(Record),
 }
 
-impl Notice {
+impl NoticeStage {
     fn record(self) -> Option<Record> {
         match self {
-            Notice::None => None,
-            Notice::Waiting(record) | Notice::InFlight(record) | Notice::Refused(record) => {
-                Some(record)
-            }
+            NoticeStage::None => None,
+            NoticeStage::Waiting(record)
+            | NoticeStage::InFlight(record)
+            | NoticeStage::Refused(record) => Some(record),
         }
     }
 }
 
 /// An operation that has not ended. Its parts have been posted.
-pub struct Operation<R, F> {
+pub struct OrderedOperation<R, F> {
     /// Index of its peer.
     pub to: usize,
     /// Id of its peer.
@@ -78,10 +78,10 @@ pub struct Operation<R, F> {
     /// The peer's words that count it, once its effects are visible and its notice has been delivered.
     pub counting: Vec<NonZeroU32>,
     /// For the peer.
-    pub notice: Notice,
+    pub notice: NoticeStage,
 }
 
-impl<R, F: Copy> Operation<R, F> {
+impl<R, F: Copy> OrderedOperation<R, F> {
     /// Whether all parts must end before the next step. Only a notice can be posted behind parts in flight.
     fn has_to_end_first(&self) -> bool {
         self.left > 0 && (self.notice.record().is_none() || self.error.is_some())
@@ -90,9 +90,9 @@ impl<R, F: Copy> Operation<R, F> {
     /// Whether it waits to send its notice or counts.
     fn waits_to_tell(&self) -> bool {
         match self.notice {
-            Notice::None => !self.counting.is_empty(),
-            Notice::Waiting(_) | Notice::Refused(_) => true,
-            Notice::InFlight(_) => false,
+            NoticeStage::None => !self.counting.is_empty(),
+            NoticeStage::Waiting(_) | NoticeStage::Refused(_) => true,
+            NoticeStage::InFlight(_) => false,
         }
     }
 
@@ -135,7 +135,7 @@ pub type Ends<'a, R, F> = &'a mut dyn FnMut(R, Option<F>);
 pub struct Operations<R, F> {
     channel: Arc<Endpoint>,
     /// By number, in the order of posting. The contexts of parts are numbers.
-    all: BTreeMap<u64, Operation<R, F>>,
+    all: BTreeMap<u64, OrderedOperation<R, F>>,
     /// Number of the last operation.
     last: u64,
     /// Operations with a notice or counts to send.
@@ -195,7 +195,7 @@ impl<R: Copy, F: Copy> Operations<R, F> {
     }
 
     /// Operations to this peer that wait to send a notice or counts.
-    fn to_be_told(&self, peer: u64) -> impl Iterator<Item = &Operation<R, F>> {
+    fn to_be_told(&self, peer: u64) -> impl Iterator<Item = &OrderedOperation<R, F>> {
         let waiting = self.untold.iter().filter_map(|number| self.all.get(number));
         waiting.filter(move |one| one.peer == peer)
     }
@@ -205,7 +205,7 @@ impl<R: Copy, F: Copy> Operations<R, F> {
     pub fn add<T: Target<Failure = F>>(
         &mut self,
         targets: &mut Targets<T>,
-        mut operation: Operation<R, F>,
+        mut operation: OrderedOperation<R, F>,
         ends: Ends<'_, R, F>,
     ) -> Option<Option<F>> {
         if operation.left == 0 && operation.notice.record().is_none() {
@@ -221,7 +221,7 @@ impl<R: Copy, F: Copy> Operations<R, F> {
     fn keep<T: Target<Failure = F>>(
         &mut self,
         targets: &mut Targets<T>,
-        operation: Operation<R, F>,
+        operation: OrderedOperation<R, F>,
         ends: Ends<'_, R, F>,
     ) {
         self.last += 1;
@@ -231,7 +231,7 @@ impl<R: Copy, F: Copy> Operations<R, F> {
             target.is_some_and(|target| self.order_of_notice(target).is_some())
         };
         let leaves = waits && (operation.left == 0 || leaves());
-        if let Notice::InFlight(_) = operation.notice {
+        if let NoticeStage::InFlight(_) = operation.notice {
             self.told.push(operation.peer);
         }
         self.all.insert(self.last, operation);
@@ -252,7 +252,8 @@ impl<R: Copy, F: Copy> Operations<R, F> {
     /// Sends notices in the order of posting, behind the parts in flight. Without room for one, later notices to this target wait.
     #[cold]
     pub fn tell<T: Target<Failure = F>>(&mut self, targets: &mut Targets<T>, ends: Ends<'_, R, F>) {
-        let is_refused = |one: &Operation<R, F>| matches!(one.notice, Notice::Refused(_));
+        let is_refused =
+            |one: &OrderedOperation<R, F>| matches!(one.notice, NoticeStage::Refused(_));
         let mut stuck = self.told.clone();
         stuck.retain(|peer| self.to_be_told(*peer).any(is_refused));
         let mut next = 0;
@@ -313,17 +314,17 @@ impl<R: Copy, F: Copy> Operations<R, F> {
                 Ok(Some(Outcome::Complete)) => {}
                 Ok(Some(Outcome::Pending)) => operation.left += 1,
                 Ok(None) => {
-                    operation.notice = Notice::Waiting(record);
+                    operation.notice = NoticeStage::Waiting(record);
                     return false;
                 }
                 Err(failure) => operation.error = Some(failure),
             }
             if operation.left > 0 {
-                operation.notice = Notice::InFlight(record);
+                operation.notice = NoticeStage::InFlight(record);
                 self.told.push(operation.peer);
                 return true;
             }
-            operation.notice = Notice::None;
+            operation.notice = NoticeStage::None;
         }
         self.count_or_end(targets, number, ends);
         true
@@ -376,8 +377,11 @@ impl<R: Copy, F: Copy> Operations<R, F> {
         operation.left -= 1;
         match (completion.result, operation.notice) {
             (Ok(()), _) => {}
-            (Err(Error::InboxFull), Notice::InFlight(record) | Notice::Refused(record)) => {
-                operation.notice = Notice::Refused(record);
+            (
+                Err(Error::InboxFull),
+                NoticeStage::InFlight(record) | NoticeStage::Refused(record),
+            ) => {
+                operation.notice = NoticeStage::Refused(record);
             }
             (Err(error), _) => {
                 let failure = match operation.target(targets) {
@@ -392,12 +396,12 @@ impl<R: Copy, F: Copy> Operations<R, F> {
         }
         let peer = operation.peer;
         match operation.notice {
-            Notice::Refused(_) if operation.error.is_none() => {
+            NoticeStage::Refused(_) if operation.error.is_none() => {
                 self.note_told(peer);
                 self.untold.insert(number);
             }
-            Notice::InFlight(_) | Notice::Refused(_) => {
-                operation.notice = Notice::None;
+            NoticeStage::InFlight(_) | NoticeStage::Refused(_) => {
+                operation.notice = NoticeStage::None;
                 self.note_told(peer);
                 self.count_or_end(targets, number, ends);
             }
