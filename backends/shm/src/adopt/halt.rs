@@ -423,7 +423,6 @@ const FLAGS: i64 =
 /// # Safety
 /// - `top` is the end of an unused stack, aligned to 16 bytes, and stays unused until the task has ended
 /// - `body` does not unwind, and `argument` is what it expects
-#[cfg(target_arch = "x86_64")]
 unsafe fn start(
     top: usize,
     body: extern "C" fn(*const Order<'static>) -> i64,
@@ -431,8 +430,9 @@ unsafe fn start(
 ) -> i64 {
     let answer: i64;
     // SAFETY:
-    // - the kernel changes rax, rcx and r11 alone; the new task never leaves this block
+    // - the kernel changes rax, rcx and r11 (x0 on aarch64) alone; the new task never leaves this block
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
             "syscall",
             "test rax, rax",
@@ -456,25 +456,7 @@ unsafe fn start(
             lateout("rcx") _,
             lateout("r11") _,
         );
-    }
-    answer
-}
-
-/// Starts a task that calls `body(argument)` on the stack that ends at `top`; its id, or the negative error.
-///
-/// # Safety
-/// - `top` is the end of an unused stack, aligned to 16 bytes, and stays unused until the task has ended
-/// - `body` does not unwind, and `argument` is what it expects
-#[cfg(target_arch = "aarch64")]
-unsafe fn start(
-    top: usize,
-    body: extern "C" fn(*const Order<'static>) -> i64,
-    argument: *const Order<'static>,
-) -> i64 {
-    let answer: i64;
-    // SAFETY:
-    // - the kernel changes x0 alone; the new task never leaves this block
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         core::arch::asm!(
             "svc #0",
             "cbnz x0, 2f",
@@ -498,28 +480,24 @@ unsafe fn start(
             in("x21") argument,
         );
     }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = (top, body, argument);
+        answer = -i64::from(libc::ENOSYS);
+    }
     answer
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn start(
-    _: usize,
-    _: extern "C" fn(*const Order<'static>) -> i64,
-    _: *const Order<'static>,
-) -> i64 {
-    -i64::from(libc::ENOSYS)
 }
 
 /// A system call as it is: the C library's would write the thread's errno.
 ///
 /// # Safety
 /// - of the call
-#[cfg(target_arch = "x86_64")]
 unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
     let answer: i64;
     // SAFETY:
-    // - the caller's word; the kernel changes rax, rcx and r11, and memory
+    // - the caller's word; the kernel changes rax, rcx and r11 (x0 on aarch64), and memory
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
             "syscall",
             inlateout("rax") number => answer,
@@ -531,20 +509,7 @@ unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
             lateout("r11") _,
             options(nostack),
         );
-    }
-    answer
-}
-
-/// A system call as it is: the C library's would write the thread's errno.
-///
-/// # Safety
-/// - of the call
-#[cfg(target_arch = "aarch64")]
-unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
-    let answer: i64;
-    // SAFETY:
-    // - the caller's word; the kernel changes x0, and memory
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         core::arch::asm!(
             "svc #0",
             inlateout("x0") arguments[0] => answer,
@@ -555,10 +520,10 @@ unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
             options(nostack),
         );
     }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = (number, arguments);
+        answer = -i64::from(libc::ENOSYS);
+    }
     answer
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn raw(_: libc::c_long, _: [i64; 4]) -> i64 {
-    -i64::from(libc::ENOSYS)
 }

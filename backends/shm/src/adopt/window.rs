@@ -382,7 +382,6 @@ fn exchange(swap: &Swap<'_>) -> Result<(), Errno> {
 /// # Safety
 /// - `top` is the end of an unused stack, aligned to 16 bytes
 /// - `body` does not unwind
-#[cfg(target_arch = "x86_64")]
 unsafe fn call_on(
     top: usize,
     body: extern "C" fn(*const Swap<'static>) -> i64,
@@ -390,9 +389,10 @@ unsafe fn call_on(
 ) -> i64 {
     let answer: i64;
     // SAFETY:
-    // - r12 survives the call by the C convention, so that the old stack pointer is found again
+    // - r12 (x20 on aarch64) survives the call by the C convention, so that the old stack pointer is found again
     // - everything else that a C function may change is declared as changed
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
             "mov r12, rsp",
             "mov rsp, {top}",
@@ -405,26 +405,7 @@ unsafe fn call_on(
             out("r12") _,
             clobber_abi("C"),
         );
-    }
-    answer
-}
-
-/// Calls `body(argument)` with the stack pointer at `top`.
-///
-/// # Safety
-/// - `top` is the end of an unused stack, aligned to 16 bytes
-/// - `body` does not unwind
-#[cfg(target_arch = "aarch64")]
-unsafe fn call_on(
-    top: usize,
-    body: extern "C" fn(*const Swap<'static>) -> i64,
-    argument: *const Swap<'static>,
-) -> i64 {
-    let answer: i64;
-    // SAFETY:
-    // - x20 survives the call by the C convention, so that the old stack pointer is found again
-    // - everything else that a C function may change is declared as changed
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         core::arch::asm!(
             "mov x20, sp",
             "mov sp, {top}",
@@ -437,18 +418,14 @@ unsafe fn call_on(
             clobber_abi("C"),
         );
     }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = top;
+        answer = body(argument);
+    }
     answer
 }
 
 /// Whether this architecture has a [`call_on`].
 pub(super) const BUILT_FOR_THIS_MACHINE: bool =
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn call_on(
-    _: usize,
-    body: extern "C" fn(*const Swap<'static>) -> i64,
-    argument: *const Swap<'static>,
-) -> i64 {
-    body(argument)
-}
