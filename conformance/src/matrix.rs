@@ -36,6 +36,17 @@ pub struct Column {
     pub seeded: bool,
 }
 
+/// Ranks that are processes of this host.
+const PLAIN: Column = Column {
+    name: "",
+    backend: "",
+    pins: &[],
+    env: &[],
+    threads: false,
+    hosts: false,
+    seeded: false,
+};
+
 /// The modes that need their own environment or pins.
 const MODES: &[Column] = &[
     Column {
@@ -43,54 +54,44 @@ const MODES: &[Column] = &[
         backend: "shm",
         pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "shm-copy",
         backend: "shm",
         pins: &["shm"],
         env: &[("UNIPGAS_SHM_ADOPT", "0")],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "chaos",
         backend: "chaos",
         pins: &["chaos"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
-        threads: false,
-        hosts: false,
         seeded: true,
+        ..PLAIN
     },
     Column {
         name: "streams-chaos",
         backend: "chaos",
         pins: &["chaos", "streams"],
         env: &[("UNIPGAS_CHAOS", "over=streams"), ("UNIPGAS_STREAMS", "")],
-        threads: false,
-        hosts: false,
         seeded: true,
+        ..PLAIN
     },
     Column {
         name: "streams",
         backend: "streams",
         pins: &["streams"],
         env: &[("UNIPGAS_STREAMS", "")],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "streams-tcp",
         backend: "streams",
         pins: &["streams"],
         env: &[("UNIPGAS_STREAMS", "tcp")],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "streams-poor",
@@ -100,18 +101,14 @@ const MODES: &[Column] = &[
             "UNIPGAS_STREAMS",
             "unordered,no-lines,no-atomics,registered,inline=8,largest=4096,depth=4",
         )],
-        threads: false,
-        hosts: false,
         seeded: true,
+        ..PLAIN
     },
     Column {
         name: "tofu-mock",
         backend: "tofu",
         pins: &["streams", "tofu", "tofu-mock"],
-        env: &[],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "mixed",
@@ -122,27 +119,22 @@ const MODES: &[Column] = &[
             ("UNIPGAS_TEST_HOSTS", "2"),
             ("UNIPGAS_STREAMS", "registered,no-atomics"),
         ],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "hosts",
         backend: "shm",
         pins: &["streams", "mixed", "hosts"],
         env: &[("UNIPGAS_SHM_ADOPT", "1")],
-        threads: false,
         hosts: true,
-        seeded: false,
+        ..PLAIN
     },
     Column {
         name: "loopback",
         backend: "loopback",
         pins: &["loopback"],
-        env: &[],
         threads: true,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     },
 ];
 
@@ -165,10 +157,7 @@ fn columns_of(network: &'static str) -> [Column; 3] {
         name: network,
         backend: network,
         pins: vec!["streams", network].leak(),
-        env: &[],
-        threads: false,
-        hosts: false,
-        seeded: false,
+        ..PLAIN
     };
     let chaos: &str = format!("{network}-chaos").leak();
     let over = ("UNIPGAS_CHAOS", &*format!("over={network}").leak());
@@ -234,40 +223,26 @@ impl Column {
 
     /// A need of the law beyond the backend that is missing here.
     fn has_no_place_for(&self, law: &Law, plan: &SeedPlan) -> Option<&'static str> {
-        match law {
-            Law {
-                needs_cut: true, ..
-            } if !self.hosts => Some("there is no link between hosts"),
-            Law {
-                needs_cut: true, ..
-            } if !plan.cuts => Some("no command takes the link down (HOSTS_LINK is not set)"),
-            Law {
-                kills_launcher: true,
-                ..
-            } if !self.hosts => Some("all its ranks have one launcher"),
-            Law { processes: 1, .. } if self.hosts => {
-                Some("one rank is on one host, as in the column shm")
+        let cut = law.needs_cut;
+        let why = match law.api {
+            _ if cut && !self.hosts => "there is no link between hosts",
+            _ if cut && !plan.cuts => "no command takes the link down (HOSTS_LINK is not set)",
+            _ if law.kills_launcher && !self.hosts => "all its ranks have one launcher",
+            _ if law.processes == 1 && self.hosts => {
+                "one rank is on one host, as in the column shm"
             }
-            Law { one_host: true, .. } if self.hosts => Some("its ranks need one host"),
-            _ if !self.threads => None,
-            Law {
-                needs_kill: true, ..
-            } => Some("its ranks are threads, which cannot be killed one by one"),
-            Law {
-                api: Api::Gaspi, ..
-            } => Some("its ranks are threads, and GASPI has one process a process"),
-            Law {
-                api: Api::Utofu, ..
-            } => Some("its ranks are threads, and uTofu has one process a process"),
-            Law { api: Api::Rcce, .. } => {
-                Some("its ranks are threads, and RCCE has one UE a process")
+            _ if law.one_host && self.hosts => "its ranks need one host",
+            _ if !self.threads => return None,
+            _ if law.needs_kill => "its ranks are threads, which cannot be killed one by one",
+            Api::Core => return None,
+            Api::Gaspi => "its ranks are threads, and GASPI has one process a process",
+            Api::Utofu => "its ranks are threads, and uTofu has one process a process",
+            Api::Rcce => "its ranks are threads, and RCCE has one UE a process",
+            Api::Libfabric => {
+                "its ranks are threads, and a provider opens the backend once a process"
             }
-            Law {
-                api: Api::Libfabric,
-                ..
-            } => Some("its ranks are threads, and a provider opens the backend once a process"),
-            _ => None,
-        }
+        };
+        Some(why)
     }
 }
 

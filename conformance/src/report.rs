@@ -28,9 +28,7 @@ pub fn counts(cells: &[Cell]) -> ResultCounts {
         match cell.ran.verdict {
             LawResult::Pass => counts.passed += 1,
             LawResult::Fail(_) => counts.failed += 1,
-            LawResult::NotOffered(_) | LawResult::NotApplicable(_) | LawResult::KnownBroken(_) => {
-                counts.skipped += 1;
-            }
+            _ => counts.skipped += 1,
         }
     }
     counts
@@ -39,12 +37,7 @@ pub fn counts(cells: &[Cell]) -> ResultCounts {
 /// A row for each law and a column for each backend. Below: the failures with the commands that repeat them, and the reasons of laws that did not run.
 pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell]) -> String {
     let mut text = String::new();
-    let width = laws
-        .iter()
-        .map(|law| law.id.len())
-        .max()
-        .unwrap_or(0)
-        .max(3);
+    let width = laws.iter().map(|law| law.id.len()).fold(3, usize::max);
     let _ = write!(text, "{:width$}  n", "law");
     for column in columns {
         let _ = write!(text, "  {:9}", column.name);
@@ -58,18 +51,9 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
     for law in laws {
         let mut row = format!("{:width$}  {}", law.id, law.processes);
         for column in columns {
-            let cell = match by_place.get(&(law.id, column.name)).map(|c| &c.ran) {
-                None => String::new(),
-                Some(ran) => match &ran.verdict {
-                    LawResult::Pass if ran.seeds > 1 => format!("pass x{}", ran.seeds),
-                    LawResult::Pass => "pass".into(),
-                    LawResult::Fail(failure) => failure.kind.name().to_uppercase(),
-                    LawResult::NotOffered(_) => "-".into(),
-                    LawResult::NotApplicable(_) => "n/a".into(),
-                    LawResult::KnownBroken(_) => "broken".into(),
-                },
-            };
-            let _ = write!(row, "  {cell:9}");
+            let cell = by_place.get(&(law.id, column.name));
+            let mark = cell.map_or(String::new(), |cell| cell.ran.mark());
+            let _ = write!(row, "  {mark:9}");
         }
         text.push_str(row.trim_end());
         text.push('\n');
@@ -97,20 +81,17 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
             }
         }
     }
-    let mut reasons: BTreeMap<&str, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();
+    let mut reasons: BTreeMap<_, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();
     for cell in cells {
-        let (what, reason) = match &cell.ran.verdict {
-            LawResult::NotOffered(reason) => ("not offered (-)", reason),
-            LawResult::NotApplicable(reason) => ("not applicable (n/a)", reason),
-            LawResult::KnownBroken(reason) => ("known to be broken (broken)", reason),
-            LawResult::Pass | LawResult::Fail(_) => continue,
+        let Some((what, mark, reason)) = cell.ran.verdict.skipped() else {
+            continue;
         };
-        let reasons = reasons.entry(what).or_default();
+        let reasons = reasons.entry((what, mark)).or_default();
         let laws = reasons.entry((cell.column.name, reason)).or_default();
         laws.push(cell.ran.law.id);
     }
-    for (what, reasons) in reasons {
-        let _ = write!(text, "\n{what}:\n");
+    for ((what, mark), reasons) in reasons {
+        let _ = write!(text, "\n{what} ({mark}):\n");
         for ((column, reason), laws) in reasons {
             let which = match laws.as_slice() {
                 [one] => (*one).to_string(),
@@ -163,16 +144,14 @@ struct Record<'a> {
 pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
     for cell in cells {
         let ran = &cell.ran;
-        let (verdict, text, seed) = match &ran.verdict {
-            LawResult::Pass => ("pass", None, None),
-            LawResult::Fail(failure) => (
-                failure.kind.name(),
-                Some(failure.text.as_str()),
-                Some(failure.seed),
-            ),
-            LawResult::NotOffered(reason) => ("not offered", Some(reason.as_str()), None),
-            LawResult::NotApplicable(reason) => ("not applicable", Some(reason.as_str()), None),
-            LawResult::KnownBroken(reason) => ("known broken", Some(reason.as_str()), None),
+        let (verdict, text, seed) = match (&ran.verdict, ran.verdict.skipped()) {
+            (LawResult::Fail(failure), _) => {
+                let (text, seed) = (failure.text.as_str(), failure.seed);
+                (failure.kind.name(), Some(text), Some(seed))
+            }
+            (LawResult::KnownBroken(reason), _) => ("known broken", Some(reason.as_str()), None),
+            (_, Some((what, _, reason))) => (what, Some(reason), None),
+            (_, None) => ("pass", None, None),
         };
         let record = Record {
             law: ran.law.id,

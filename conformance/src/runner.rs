@@ -28,6 +28,18 @@ pub enum LawResult {
     KnownBroken(String),
 }
 
+impl LawResult {
+    /// For a law that did not run or whose subject the backend does not offer: the kind of reason, its mark in tables, and the reason.
+    pub fn skipped(&self) -> Option<(&'static str, &'static str, &str)> {
+        match self {
+            LawResult::Pass | LawResult::Fail(_) => None,
+            LawResult::NotOffered(reason) => Some(("not offered", "-", reason)),
+            LawResult::NotApplicable(reason) => Some(("not applicable", "n/a", reason)),
+            LawResult::KnownBroken(reason) => Some(("known to be broken", "broken", reason)),
+        }
+    }
+}
+
 /// The failure of a law.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LawFailure {
@@ -77,6 +89,18 @@ pub struct Ran {
     pub seeds: u64,
     /// Its run time, with its share of the job's start.
     pub took: Duration,
+}
+
+impl Ran {
+    /// The result in a cell of a table.
+    pub fn mark(&self) -> String {
+        match (&self.verdict, self.verdict.skipped()) {
+            (LawResult::Fail(failure), _) => failure.kind.name().to_uppercase(),
+            (_, Some((_, mark, _))) => mark.into(),
+            _ if self.seeds > 1 => format!("pass x{}", self.seeds),
+            _ => "pass".into(),
+        }
+    }
 }
 
 /// The way to start jobs.

@@ -3,6 +3,9 @@
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Duration;
 
+use unipgas_conformance::runner::{LawResult, Runner};
+use unipgas_conformance::{laws, matrix};
+
 const CONFORM: &str = env!("CARGO_BIN_EXE_unipgas-conform");
 
 fn conform(args: &[&str]) -> Output {
@@ -20,6 +23,18 @@ fn law(id: &str, more: &[&str]) -> (String, Option<i32>) {
     (text, output.status.code())
 }
 
+/// Runs one law, whose output has this part and whose exit status is this one.
+fn says(id: &str, more: &[&str], part: &str, status: i32) -> String {
+    let (text, code) = law(id, more);
+    has(&text, part);
+    assert_eq!(code, Some(status), "{text}");
+    text
+}
+
+fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} in: {text}");
+}
+
 /// Output of one law that is not tried: where nothing is, nothing is right.
 fn nothing_applies(id: &str, more: &[&str]) -> String {
     let output = conform(&[&["--law", id], more].concat());
@@ -32,173 +47,99 @@ fn nothing_applies(id: &str, more: &[&str]) -> String {
 
 fn a_law_that_holds() {
     for backend in ["shm", "loopback", "chaos"] {
-        let (text, code) = law("selftest.holds", &["--backend", backend]);
-        assert!(
-            text.ends_with("\n1 passed, 0 failed, 0 skipped\n"),
-            "{text}"
-        );
-        assert_eq!(code, Some(0), "{text}");
+        let end = "\n1 passed, 0 failed, 0 skipped\n";
+        says("selftest.holds", &["--backend", backend], end, 0);
     }
 }
 
 fn a_law_that_lies() {
     for backend in ["shm", "loopback"] {
-        let (text, code) = law("selftest.lies", &["--backend", backend]);
-        assert!(text.contains("FAILS"), "{text}");
-        assert!(
-            text.contains("seen:   rank 1: rank: 1 instead of 0\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains(&format!(
-                "repeat: unipgas conform --law selftest.lies --backend {backend} --seed 1\n"
-            )),
-            "{text}"
-        );
-        assert!(
-            text.ends_with("\n0 passed, 1 failed, 0 skipped\n"),
-            "{text}"
-        );
-        assert_eq!(code, Some(1));
-        let (text, _) = law("selftest.panics", &["--backend", backend]);
-        assert!(text.contains("rank 0: panicked: rank 0 panics"), "{text}");
+        let text = says("selftest.lies", &["--backend", backend], "FAILS", 1);
+        has(&text, "seen:   rank 1: rank: 1 instead of 0\n");
+        let again = "repeat: unipgas conform --law selftest.lies";
+        has(&text, &format!("{again} --backend {backend} --seed 1\n"));
+        has(&text, "\n0 passed, 1 failed, 0 skipped\n");
+        let panics = "rank 0: panicked: rank 0 panics";
+        says("selftest.panics", &["--backend", backend], panics, 1);
     }
 }
 
 fn the_seed_is_the_one_that_failed() {
-    let (text, code) = law("selftest.lies-at-seed-3", &["--backend", "chaos"]);
-    assert!(text.contains("fails on chaos (seed 3)"), "{text}");
-    assert_eq!(code, Some(1));
-    let one = ["--backend", "chaos", "--seed", "3"];
-    assert!(law("selftest.lies-at-seed-3", &one).0.contains("FAILS"));
-    let other = ["--backend", "chaos", "--seed", "4"];
-    assert!(
-        law("selftest.lies-at-seed-3", &other)
-            .0
-            .contains("1 passed")
-    );
+    let id = "selftest.lies-at-seed-3";
+    says(id, &["--backend", "chaos"], "fails on chaos (seed 3)", 1);
+    says(id, &["--backend", "chaos", "--seed", "3"], "FAILS", 1);
+    says(id, &["--backend", "chaos", "--seed", "4"], "1 passed", 0);
 }
 
 fn a_law_that_hangs() {
     for backend in ["shm", "loopback"] {
-        let (text, code) = law("selftest.hangs", &["--backend", backend]);
-        assert!(text.contains("HANGS"), "{text}");
-        assert!(text.contains("seen:   rank 1: nothing moves"), "{text}");
-        assert_eq!(code, Some(1));
+        let text = says("selftest.hangs", &["--backend", backend], "HANGS", 1);
+        has(&text, "seen:   rank 1: nothing moves");
     }
 }
 
 fn a_law_that_does_not_even_wait() {
-    let args = [
-        "--law",
-        "selftest.sleeps",
-        "--backend",
-        "shm",
-        "--limit",
-        "1",
-    ];
-    let output = conform(&args);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("HANGS"), "{text}");
-    assert!(
-        text.contains("seen:   rank 1: nothing moves for 10s"),
-        "{text}"
-    );
+    // The later limit counts.
+    let more = ["--backend", "shm", "--limit", "1"];
+    let text = says("selftest.sleeps", &more, "HANGS", 1);
+    has(&text, "seen:   rank 1: nothing moves for 10s");
 }
 
 fn a_law_that_takes_its_time() {
     for backend in ["shm", "loopback"] {
-        let (text, code) = law("selftest.takes-its-time", &["--backend", backend]);
-        assert!(text.contains("1 passed"), "{text}");
-        assert_eq!(code, Some(0));
+        let id = "selftest.takes-its-time";
+        says(id, &["--backend", backend], "1 passed", 0);
     }
 }
 
 fn a_law_that_crashes() {
     for (backend, who) in [("shm", "rank 1"), ("loopback", "the process of all ranks")] {
-        let (text, code) = law("selftest.crashes", &["--backend", backend]);
-        assert!(text.contains("CRASHES"), "{text}");
-        assert!(
-            text.contains(&format!("seen:   {who} was killed by signal 6")),
-            "{text}"
-        );
-        assert_eq!(code, Some(1));
-        let (text, code) = law("selftest.exits", &["--backend", backend]);
-        assert!(text.contains("CRASHES"), "{text}");
-        assert_eq!(code, Some(1));
+        let text = says("selftest.crashes", &["--backend", backend], "CRASHES", 1);
+        has(&text, &format!("seen:   {who} was killed by signal 6"));
+        says("selftest.exits", &["--backend", backend], "CRASHES", 1);
     }
 }
 
 fn a_law_that_crashes_in_the_place_of_another_process() {
-    let (text, code) = law("selftest.crashes-in-its-place", &["--backend", "shm"]);
-    assert!(text.contains("CRASHES"), "{text}");
     let seen = "seen:   rank 1 has had 3 processes, and 1 of them killed themselves";
-    assert!(text.contains(seen), "{text}");
-    assert_eq!(code, Some(1));
+    let id = "selftest.crashes-in-its-place";
+    has(&says(id, &["--backend", "shm"], "CRASHES", 1), seen);
 }
 
 fn order_is_what_chaos_breaks() {
     let id = "selftest.notice-without-order";
     // Which seed breaks it depends on who runs when.
-    let (text, code) = law(id, &["--backend", "chaos", "--seeds", "300"]);
-    assert!(text.contains("the notice of round"), "{text}");
-    assert!(text.contains("overtook put"), "{text}");
-    assert_eq!(code, Some(1));
-    let (text, code) = law(id, &["--backend", "shm"]);
-    assert!(text.contains("pass x20"), "{text}");
-    assert_eq!(code, Some(0));
+    let many = ["--backend", "chaos", "--seeds", "300"];
+    has(&says(id, &many, "the notice of round", 1), "overtook put");
+    says(id, &["--backend", "shm"], "pass x20", 0);
 }
 
 fn a_law_that_kills() {
     let shm = ["--backend", "shm"];
-    let (text, code) = law("selftest.kills", &shm);
-    assert!(text.contains("1 passed"), "{text}");
-    assert_eq!(code, Some(0));
-    let (text, code) = law("selftest.kills-and-lies", &shm);
-    assert!(
-        text.contains("rank 0: the survivor has seen something"),
-        "{text}"
-    );
-    assert_eq!(code, Some(1));
-    let (text, code) = law("selftest.dies-of-something-else", &shm);
-    assert!(
-        text.contains("CRASHES") && text.contains("rank 1 was killed by signal 6"),
-        "{text}"
-    );
-    assert_eq!(code, Some(1));
+    says("selftest.kills", &shm, "1 passed", 0);
+    let seen = "rank 0: the survivor has seen something";
+    says("selftest.kills-and-lies", &shm, seen, 1);
+    let text = says("selftest.dies-of-something-else", &shm, "CRASHES", 1);
+    has(&text, "rank 1 was killed by signal 6");
     let text = nothing_applies("selftest.kills", &["--backend", "loopback"]);
-    assert!(text.contains("cannot be killed one by one"), "{text}");
+    has(&text, "cannot be killed one by one");
 }
 
 fn what_is_not_offered() {
-    let (text, code) = law("selftest.not-offered", &["--backend", "shm"]);
-    assert!(
-        text.contains("shm: selftest.not-offered: nobody has it"),
-        "{text}"
-    );
-    assert!(
-        text.ends_with("\n0 passed, 0 failed, 1 skipped\n"),
-        "{text}"
-    );
-    assert_eq!(code, Some(0));
+    let (id, why) = ("selftest.not-offered", "nobody has it");
+    let text = says(id, &["--backend", "shm"], &format!("shm: {id}: {why}"), 0);
+    has(&text, "\n0 passed, 0 failed, 1 skipped\n");
 }
 
 fn what_is_pinned() {
     let id = "selftest.holds-against-its-pin";
-    let (text, code) = law(id, &["--backend", "shm"]);
-    let broken =
-        "known to be broken (broken):\n  shm: selftest.holds-against-its-pin: so somebody said\n";
-    assert!(text.contains(broken), "{text}");
-    assert_eq!(code, Some(0));
-    let (text, code) = law(id, &["--backend", "shm", "--pinned"]);
+    let broken = format!("known to be broken (broken):\n  shm: {id}: so somebody said\n");
+    says(id, &["--backend", "shm"], &broken, 0);
     let said = "an unexpected pass: it is pinned as broken (so somebody said)";
-    assert!(text.contains(said), "{text}");
-    assert_eq!(code, Some(1), "{text}");
+    says(id, &["--backend", "shm", "--pinned"], said, 1);
     let text = nothing_applies(id, &["--backend", "chaos", "--pinned"]);
-    assert!(text.contains("not applicable (n/a):\n  chaos: "), "{text}");
-    let (text, code) = law(id, &["--backend", "loopback", "--pinned"]);
-    assert!(text.contains("1 passed"), "{text}");
-    assert_eq!(code, Some(0), "{text}");
+    has(&text, "not applicable (n/a):\n  chaos: ");
+    says(id, &["--backend", "loopback", "--pinned"], "1 passed", 0);
 }
 
 /// Where files may not grow, nothing can be shared.
@@ -221,7 +162,7 @@ fn a_column_that_cannot_run_here() {
 fn records() {
     let output = conform(&["--law", "selftest.lies", "--json", "-"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let columns = unipgas_conformance::matrix::columns().iter();
+    let columns = matrix::columns().iter();
     let columns: Vec<_> = columns.filter(|column| !column.hosts).collect();
     assert_eq!(text.lines().count(), columns.len(), "{text}");
     for line in text.lines() {
@@ -256,26 +197,22 @@ fn wrong_arguments() {
 /// A failure in a job of several laws: the others are run in another job.
 fn the_others_are_not_spoiled() {
     // Laws of the engine need no library.
-    let runner = unipgas_conformance::runner::Runner::new(Duration::from_secs(2), "".into());
+    let runner = Runner::new(Duration::from_secs(2), "".into());
     let mut runner = runner.expect("own path");
     runner.program = CONFORM.into();
     let ids = [
-        "selftest.holds",
-        "selftest.crashes",
-        "selftest.not-offered",
-        "selftest.hangs",
-        "selftest.lies",
-        "selftest.lies-at-seed-3",
+        "holds",
+        "crashes",
+        "not-offered",
+        "hangs",
+        "lies",
+        "lies-at-seed-3",
     ];
-    let laws: Vec<_> = ids
-        .iter()
-        .filter_map(|id| unipgas_conformance::laws::find(id))
-        .collect();
-    let columns: Vec<_> = unipgas_conformance::matrix::columns()
-        .iter()
-        .filter(|column| column.name == "shm")
-        .collect();
-    let seeds = unipgas_conformance::matrix::SeedPlan {
+    let find = |id: &&str| laws::find(&format!("selftest.{id}"));
+    let laws: Vec<_> = ids.iter().filter_map(find).collect();
+    let columns = matrix::columns().iter();
+    let columns: Vec<_> = columns.filter(|column| column.name == "shm").collect();
+    let seeds = matrix::SeedPlan {
         first: 1,
         count: 2,
         all: true,
@@ -284,15 +221,15 @@ fn the_others_are_not_spoiled() {
     };
     // One job after the other, and beside each other: the same, in the same order.
     for at_a_time in [1, 4] {
-        let matrix = unipgas_conformance::matrix::Matrix::new(&runner, &laws, &columns, &seeds);
+        let matrix = matrix::Matrix::new(&runner, &laws, &columns, &seeds);
         matrix.run(at_a_time, &|_, _| ()).expect("jobs start");
         let cells = matrix.cells();
         let seen: Vec<String> = cells
             .iter()
             .map(|cell| match &cell.ran.verdict {
-                unipgas_conformance::runner::LawResult::NotOffered(_) => "-".into(),
-                unipgas_conformance::runner::LawResult::Pass => format!("pass {}", cell.ran.seeds),
-                unipgas_conformance::runner::LawResult::Fail(failure) => failure.kind.name().into(),
+                LawResult::NotOffered(_) => "-".into(),
+                LawResult::Pass => format!("pass {}", cell.ran.seeds),
+                LawResult::Fail(failure) => failure.kind.name().into(),
                 other => format!("{other:?}"),
             })
             .collect();
@@ -318,35 +255,18 @@ fn on_two_hosts(id: &str) -> Option<(String, Option<i32>)> {
 }
 
 fn several_hosts() {
+    let (lies, shown) = ("selftest.lies", "rank 1 was killed by signal 6");
+    let again = format!("repeat: unipgas conform --law {lies} --hosts 2 --seed 1\n");
+    let survivor = "rank 0: the survivor has seen something";
     for (id, word, part, status) in [
         ("selftest.holds", "pass", "1 passed", 0),
-        (
-            "selftest.lies",
-            "FAILS",
-            "repeat: unipgas conform --law selftest.lies --hosts 2 --seed 1\n",
-            1,
-        ),
-        (
-            "selftest.hangs",
-            "HANGS",
-            "seen:   rank 1: nothing moves",
-            1,
-        ),
-        (
-            "selftest.crashes",
-            "CRASHES",
-            "seen:   rank 1 was killed by signal 6",
-            1,
-        ),
+        (lies, "FAILS", &again, 1),
+        ("selftest.hangs", "HANGS", "rank 1: nothing moves", 1),
+        ("selftest.crashes", "CRASHES", shown, 1),
         ("selftest.exits", "CRASHES", "said nothing", 1),
         ("selftest.takes-its-time", "pass", "1 passed", 0),
         ("selftest.kills", "pass", "1 passed", 0),
-        (
-            "selftest.kills-and-lies",
-            "FAILS",
-            "rank 0: the survivor has seen something",
-            1,
-        ),
+        ("selftest.kills-and-lies", "FAILS", survivor, 1),
         ("selftest.dies-of-something-else", "CRASHES", "signal 6", 1),
         ("selftest.two-hosts", "pass", "1 passed", 0),
     ] {
@@ -401,48 +321,22 @@ fn no_descriptor_of_the_library_takes_the_number_of_a_standard_one() {
     }
 }
 
+macro_rules! tests {
+    ($($test:ident),*) => {
+        [$((stringify!($test), $test as fn())),*]
+    };
+}
+
 fn main() -> ExitCode {
     unipgas_backends::init();
     let mut args = std::env::args().skip(1);
-    let tests: &[(&str, fn())] = &[
-        ("a_law_that_holds", a_law_that_holds),
-        ("a_law_that_lies", a_law_that_lies),
-        (
-            "the_seed_is_the_one_that_failed",
-            the_seed_is_the_one_that_failed,
-        ),
-        ("a_law_that_hangs", a_law_that_hangs),
-        (
-            "a_law_that_does_not_even_wait",
-            a_law_that_does_not_even_wait,
-        ),
-        ("a_law_that_takes_its_time", a_law_that_takes_its_time),
-        ("a_law_that_crashes", a_law_that_crashes),
-        (
-            "a_law_that_crashes_in_the_place_of_another_process",
-            a_law_that_crashes_in_the_place_of_another_process,
-        ),
-        ("order_is_what_chaos_breaks", order_is_what_chaos_breaks),
-        ("a_law_that_kills", a_law_that_kills),
-        ("what_is_not_offered", what_is_not_offered),
-        ("what_is_pinned", what_is_pinned),
-        (
-            "a_column_that_cannot_run_here",
-            a_column_that_cannot_run_here,
-        ),
-        ("records", records),
-        ("wrong_arguments", wrong_arguments),
-        ("the_others_are_not_spoiled", the_others_are_not_spoiled),
-        ("several_hosts", several_hosts),
-        (
-            "lists_on_a_full_device_and_a_closed_pipe",
-            lists_on_a_full_device_and_a_closed_pipe,
-        ),
-        (
-            "no_descriptor_of_the_library_takes_the_number_of_a_standard_one",
-            no_descriptor_of_the_library_takes_the_number_of_a_standard_one,
-        ),
-    ];
+    let tests = tests! {
+        a_law_that_holds, a_law_that_lies, the_seed_is_the_one_that_failed, a_law_that_hangs, a_law_that_does_not_even_wait,
+        a_law_that_takes_its_time, a_law_that_crashes, a_law_that_crashes_in_the_place_of_another_process, order_is_what_chaos_breaks,
+        a_law_that_kills, what_is_not_offered, what_is_pinned, a_column_that_cannot_run_here, records, wrong_arguments,
+        the_others_are_not_spoiled, several_hosts, lists_on_a_full_device_and_a_closed_pipe,
+        no_descriptor_of_the_library_takes_the_number_of_a_standard_one
+    };
     let wish = args.find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let wanted = tests.iter().filter(|(name, _)| name.contains(&wish));
     // Beside each other: most of them wait.

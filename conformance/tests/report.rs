@@ -25,21 +25,15 @@ impl Folder {
 
     fn pages(&self) -> BTreeMap<String, Html> {
         let entries = std::fs::read_dir(&self.0).expect("readable");
-        let names = entries.map(|entry| {
-            entry
-                .expect("readable")
-                .file_name()
-                .into_string()
-                .expect("text")
-        });
-        let names: BTreeSet<String> = names.collect();
-        let others: Vec<_> = names
-            .iter()
-            .filter(|name| !name.ends_with(".html"))
+        let names = entries.map(|entry| entry.expect("readable").file_name());
+        let names: BTreeSet<_> = names
+            .map(|name| name.into_string().expect("text"))
             .collect();
+        let (pages, others): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| name.ends_with(".html"));
         assert_eq!(others, ["report.json", "style.css"]);
-        let pages = names.into_iter().filter(|name| name.ends_with(".html"));
         pages
+            .into_iter()
             .map(|name| {
                 let text = std::fs::read_to_string(self.0.join(&name)).expect("text");
                 let page = Html::parse_document(&text);
@@ -55,13 +49,13 @@ impl Drop for Folder {
     }
 }
 
-fn command(args: &[&str], report: &Path) -> Command {
+fn command(args: &str, report: &Path) -> Command {
     let mut command = Command::new(CONFORM);
-    command.args(args).arg("--report").arg(report);
+    command.args(args.split(' ')).arg("--report").arg(report);
     command
 }
 
-fn conform(args: &[&str], report: &Path) -> Output {
+fn conform(args: &str, report: &Path) -> Output {
     command(args, report).output().expect("starts")
 }
 
@@ -181,15 +175,8 @@ fn row(index: &Html, law: &str) -> Vec<String> {
 
 fn laws_that_hold() {
     let folder = Folder::new("holds");
-    let args = [
-        "--law",
-        "gaspi.write.s,core.put.contents",
-        "--backend",
-        "shm,loopback",
-        "--seed",
-        "7",
-    ];
-    let output = conform(&args, &folder.0);
+    let args = "--law gaspi.write.s,core.put.contents --backend shm,loopback --seed 7";
+    let output = conform(args, &folder.0);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.ends_with("4 passed, 0 failed, 2 skipped\n"), "{said}");
@@ -212,13 +199,8 @@ fn laws_that_hold() {
     assert_eq!(all(index, ".note").len(), 0);
     let law = by_id(&pages["gaspi-laws.html"], "gaspi.write.sizes");
     let told = text(law);
-    for part in [
-        "2 processes",
-        "gaspi_write",
-        "8.2.1",
-        "pass",
-        "not applicable: ",
-    ] {
+    let words = ["2 processes", "gaspi_write", "8.2.1", "pass"];
+    for part in words.into_iter().chain(["not applicable: "]) {
         assert!(told.contains(part), "{part}: {told}");
     }
     // A sentence that another law decides as well, one that these alone decide, and one that none of them does.
@@ -237,7 +219,7 @@ fn laws_that_hold() {
 /// Every sentence is on its page, with what decides it, and every law with its sentences.
 fn sentences_and_laws_lead_to_each_other() {
     let folder = Folder::new("sentences");
-    let output = conform(&["--law", "utofu.put", "--backend", "loopback"], &folder.0);
+    let output = conform("--law utofu.put --backend loopback", &folder.0);
     // The pages are written even where no law applies.
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let pages = folder.pages();
@@ -301,17 +283,8 @@ fn a_law_that_fails() {
     let folder = Folder::new("fails");
     // What is no part of HTML is shown as it is.
     let folder = Folder(folder.0.join("<b>&amp; \"it\" 's"));
-    let output = conform(
-        &[
-            "--law",
-            "selftest.lies",
-            "--backend",
-            "shm,loopback",
-            "--seed",
-            "5",
-        ],
-        &folder.0,
-    );
+    let args = "--law selftest.lies --backend shm,loopback --seed 5";
+    let output = conform(args, &folder.0);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     check_whole(&folder);
     let pages = folder.pages();
@@ -351,40 +324,23 @@ fn a_law_that_fails() {
 
 fn what_is_pinned() {
     let folder = Folder::new("pinned");
-    let args = [
-        "--law",
-        "selftest.holds-against-its-pin",
-        "--backend",
-        "shm,chaos",
-    ];
+    let law = "selftest.holds-against-its-pin";
+    let args = format!("--law {law} --backend shm,chaos");
     assert!(conform(&args, &folder.0).status.success());
     check_whole(&folder);
     let pages = folder.pages();
     let index = &pages["index.html"];
-    assert_eq!(row(index, args[1])[2..], ["broken", "n/a"]);
+    assert_eq!(row(index, law)[2..], ["broken", "n/a"]);
     let rows: Vec<Vec<String>> = all(index, "#skipped ~ .scrolled tbody tr")
         .into_iter()
         .map(|row| within(row, "th, td").into_iter().map(text).collect())
         .collect();
-    assert_eq!(
-        rows,
-        [
-            [
-                "so somebody said",
-                "known to be broken",
-                "broken",
-                "shm",
-                args[1]
-            ],
-            [
-                "nobody asks it",
-                "not applicable",
-                "not applicable",
-                "chaos",
-                args[1]
-            ],
-        ]
-    );
+    let (broken, not_about) = ("known to be broken", "not applicable");
+    let rows_of = [
+        ["so somebody said", broken, "broken", "shm", law],
+        ["nobody asks it", not_about, not_about, "chaos", law],
+    ];
+    assert_eq!(rows, rows_of);
 }
 
 /// The processes of the job that `parent` has started in this column.
@@ -409,16 +365,7 @@ fn what_is_known_when_it_is_stopped() {
         let folder = Folder::new(&format!("stopped-{signal}"));
         let law = "core.barrier.of-2";
         // More seeds than anybody waits for, where backends draw from them.
-        let args = [
-            "--law",
-            law,
-            "--backend",
-            "shm,chaos",
-            "--seeds",
-            "100000000",
-            "--jobs",
-            "1",
-        ];
+        let args = format!("--law {law} --backend shm,chaos --seeds 100000000 --jobs 1");
         let mut command = command(&args, &folder.0);
         // SAFETY:
         // - signal(2) may be called between fork and exec.
@@ -445,11 +392,7 @@ fn what_is_known_when_it_is_stopped() {
         };
         let index = &folder.pages()["index.html"];
         assert!(text(all(index, ".note")[0]).contains("The run goes on"));
-        let target = if to_all {
-            -(child.id() as i32)
-        } else {
-            child.id() as i32
-        };
+        let target = child.id() as i32 * if to_all { -1 } else { 1 };
         // SAFETY:
         // - a process that has not been waited for, or its group.
         assert_eq!(unsafe { libc::kill(target, signal) }, 0);
@@ -482,7 +425,7 @@ fn where_nothing_can_be_written() {
     let folder = Folder::new("unwritable");
     let file = folder.0.join("file");
     std::fs::write(&file, "").expect("a file");
-    let output = conform(&["--law", "selftest.holds", "--backend", "shm"], &file);
+    let output = conform("--law selftest.holds --backend shm", &file);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(
@@ -491,23 +434,19 @@ fn where_nothing_can_be_written() {
     );
 }
 
+macro_rules! tests {
+    ($($test:ident),*) => {
+        [$((stringify!($test), $test as fn())),*]
+    };
+}
+
 fn main() -> ExitCode {
     unipgas_backends::init();
     let mut args = std::env::args().skip(1);
-    let tests: &[(&str, fn())] = &[
-        ("laws_that_hold", laws_that_hold),
-        (
-            "sentences_and_laws_lead_to_each_other",
-            sentences_and_laws_lead_to_each_other,
-        ),
-        ("a_law_that_fails", a_law_that_fails),
-        ("what_is_pinned", what_is_pinned),
-        (
-            "what_is_known_when_it_is_stopped",
-            what_is_known_when_it_is_stopped,
-        ),
-        ("where_nothing_can_be_written", where_nothing_can_be_written),
-    ];
+    let tests = tests! {
+        laws_that_hold, sentences_and_laws_lead_to_each_other, a_law_that_fails, what_is_pinned, what_is_known_when_it_is_stopped,
+        where_nothing_can_be_written
+    };
     let wish = args.find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let mut failed = 0;
     for (name, test) in tests.iter().filter(|(name, _)| name.contains(&wish)) {

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::book::{Book, Outcome, SPECS, Spec, cell_link, law_link};
 use super::specification::{Tally, functions_with_laws, tally_cells};
 use super::{HtmlReport, RECORDS, Run, RunState};
-use super::{clause, count, document, law, mark, pin_of, scrolled, time, why_skipped};
+use super::{clause, count, document, law, mark, pin_of, scrolled, time};
 use crate::Law;
 use crate::matrix::{Cell, Column};
 use crate::report::counts;
@@ -215,7 +215,7 @@ type Reason<'a> = (&'a str, String, &'a str);
 fn reasons(cells: &[Cell]) -> Vec<(Reason<'_>, Vec<&'static str>, Vec<&'static Law>)> {
     let mut laws: BTreeMap<(Reason<'_>, &'static str), Vec<&'static Law>> = BTreeMap::new();
     for cell in cells {
-        if let Some((what, why)) = why_skipped(&cell.ran) {
+        if let Some((what, _, why)) = cell.ran.verdict.skipped() {
             let pinned = match pin_of(cell) {
                 None => "no".into(),
                 Some(pin) if pin.reason == why => pin.why.name().into(),
@@ -243,21 +243,10 @@ fn skipped(cells: &[Cell]) -> Markup {
     let table = html! {
         table .wide {
             caption .hidden { "What did not run" }
-            thead {
-                tr {
-                    th scope="col" { "Why" } th scope="col" { "What" } th scope="col" { "Pinned" } th scope="col" { "Backends" }
-                    th scope="col" { "Laws" }
-                }
-            }
+            thead { tr { @for title in ["Why", "What", "Pinned", "Backends", "Laws"] { th scope="col" { (title) } } } }
             tbody {
                 @for ((what, pinned, why), columns, laws) in &reasons {
-                    tr {
-                        th scope="row" { (why) }
-                        td { (what) }
-                        td { (pinned) }
-                        td { (columns.join(", ")) }
-                        td { (which(laws)) }
-                    }
+                    tr { th scope="row" { (why) } td { (what) } td { (pinned) } td { (columns.join(", ")) } td { (which(laws)) } }
                 }
             }
         }

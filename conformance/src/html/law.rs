@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::book::{Book, Spec, cell_anchor, sentence_anchor};
-use super::{badge, clause, count, document, mark, pin_of, scrolled, time, why_skipped};
+use super::{badge, clause, count, document, mark, pin_of, scrolled, time};
 use crate::Law;
 use crate::matrix::{Cell, Column};
 use crate::report;
@@ -111,7 +111,7 @@ pub(super) fn seen(cell: &Cell) -> Markup {
             p { "Seed " (failure.seed) ": " (failure.text) }
             pre { code { (report::repeat(cell, failure.seed)) } }
             @if let Some(pin) = pin { p { "Pinned as " (pin.why.name()) ": " (pin.reason) } }
-        } @else if let Some((what, reason)) = why_skipped(&cell.ran) {
+        } @else if let Some((what, _, reason)) = cell.ran.verdict.skipped() {
             (what) ": " (reason)
             @if let Some(pin) = pin { " (pinned" @if pin.reason != reason { ": " (pin.reason) } ")" }
         }

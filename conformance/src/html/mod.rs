@@ -160,30 +160,17 @@ fn mark(ran: Option<&Ran>) -> (&'static str, String) {
     let Some(ran) = ran else {
         return (Outcome::NotRun.class(), "not run".into());
     };
-    match &ran.verdict {
-        LawResult::Pass if ran.seeds > 1 => {
-            (Outcome::Holds.class(), format!("pass ×{}", ran.seeds))
-        }
-        LawResult::Pass => (Outcome::Holds.class(), "pass".into()),
-        LawResult::Fail(failure) => (Outcome::Fails.class(), failure.kind.name().to_uppercase()),
-        LawResult::NotOffered(_) => (Outcome::Skipped.class(), "–".into()),
-        LawResult::NotApplicable(_) => (Outcome::Skipped.class(), "n/a".into()),
-        LawResult::KnownBroken(_) => (Outcome::Skipped.class(), "broken".into()),
-    }
+    let outcome = match &ran.verdict {
+        LawResult::Pass => Outcome::Holds,
+        LawResult::Fail(_) => Outcome::Fails,
+        _ => Outcome::Skipped,
+    };
+    let text = ran.mark().replace("pass x", "pass ×");
+    (outcome.class(), if text == "-" { "–".into() } else { text })
 }
 
 fn badge(outcome: Outcome) -> Markup {
     html! { span class={ "badge " (outcome.class()) } { (outcome.name()) } }
-}
-
-/// For a law that did not run or that the backend does not offer: the kind of reason, and the reason.
-fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
-    match &ran.verdict {
-        LawResult::NotOffered(reason) => Some(("not offered", reason)),
-        LawResult::NotApplicable(reason) => Some(("not applicable", reason)),
-        LawResult::KnownBroken(reason) => Some(("known to be broken", reason)),
-        LawResult::Pass | LawResult::Fail(_) => None,
-    }
 }
 
 /// The pin that decided the result of a cell.

@@ -1,10 +1,11 @@
 //! The table of atomic operations, carried out across the network.
 
 use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Remote, Rights};
 
 use super::rank::{
-    Rank, Says, dawdle, is, on_ranks, other_than, read, refused, remote, untouched, update,
+    Rank, Says, cells, dawdle, is, on_ranks, out_of_bounds, read, read_word, refused, remote,
+    untouched, update,
 };
 use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};
@@ -71,16 +72,21 @@ pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Elements(pub(super) [u8; SIZE * COUNT]);
 
+/// The place of results, if there are any.
+pub(super) fn results(fetches: bool, place: &mut [u8]) -> *mut u8 {
+    match fetches {
+        true => place.as_mut_ptr(),
+        false => std::ptr::null_mut(),
+    }
+}
+
 fn table(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let there = rank.data_of(rank.other())?;
         let mut random = ctx.random(u64::from(ctx.rank));
         let mut mirror = Elements([0; SIZE * COUNT]);
         let dst = remote(&there, 128);
-        for (op, ty) in AtomicOp::ALL
-            .iter()
-            .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)))
-        {
+        for (op, ty) in cells() {
             for nth in 0..6 {
                 // A new target every third time; otherwise the result of the last operation.
                 if nth % 3 == 0 {
@@ -90,87 +96,45 @@ fn table(ctx: &Ctx) -> Verdict {
                 let (operand, compare) = (elements(ty, &mut random), elements(ty, &mut random));
                 let count = if nth % 2 == 0 { 1 } else { COUNT };
                 let fetches = op.form() == AtomicForm::FetchOnly || random.below(2) == 0;
-                cell(
-                    rank,
-                    dst,
-                    op,
-                    ty,
-                    count,
-                    fetches,
-                    &operand,
-                    &compare,
-                    &mut mirror,
-                )?;
+                let operands = (&operand[..], &compare[..]);
+                cell(rank, dst, (op, ty, count), fetches, operands, &mut mirror)?;
             }
         }
         ctx.sync();
-        untouched(
-            &rank.data,
-            (0, 128),
-            0,
-            "first byte changed before the elements",
-        )?;
+        untouched(&rank.data, (0, 128), 0, "before the elements")?;
         let behind = 128 + SIZE * COUNT;
-        untouched(
-            &rank.data,
-            (behind, 4096 - behind),
-            0,
-            "first byte changed behind the elements",
-        )?;
-        Ok(())
+        let rest = (behind, 4096 - behind);
+        untouched(&rank.data, rest, 0, "behind the elements")
     })
 }
 
-#[allow(clippy::too_many_arguments)]
 fn cell(
     rank: &Rank<'_>,
     dst: Remote<'_>,
-    op: AtomicOp,
-    ty: AtomicType,
-    count: usize,
+    (op, ty, count): (AtomicOp, AtomicType, usize),
     fetches: bool,
-    operand: &[u8],
-    compare: &[u8],
+    (operand, compare): (&[u8], &[u8]),
     mirror: &mut Elements,
 ) -> Verdict {
-    let mut fetched = [0x3cu8; SIZE * COUNT];
+    let (mut fetched, mut expected) = ([0x3cu8; SIZE * COUNT], [0x3cu8; SIZE * COUNT]);
     let request = AtomicRequest {
         compare: compare.as_ptr(),
-        result: if fetches {
-            fetched.as_mut_ptr()
-        } else {
-            std::ptr::null_mut()
-        },
+        result: results(fetches, &mut fetched),
         ..update(op, ty, count, operand.as_ptr())
     };
-    // SAFETY:
-    // - operands, comparands and results have room for COUNT elements of SIZE bytes, and outlive the operation.
-    let result = rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
+    // Operands, comparands and results have room for COUNT elements of SIZE bytes.
+    let result = rank.atomic(dst, &request);
     let what = format!("{op:?} on {count} {ty:?}");
     if !supported(op, ty) {
         refused(result, is(Error::Unsupported), &what)?;
     } else {
         result.says(&what)?;
-        let mut expected = [0x3cu8; SIZE * COUNT];
-        let place = if fetches {
-            expected.as_mut_ptr()
-        } else {
-            std::ptr::null_mut()
-        };
+        let (target, place) = (mirror.0.as_mut_ptr(), results(fetches, &mut expected));
+        let (operand, compare) = (operand.as_ptr(), compare.as_ptr());
         // SAFETY:
         // - as above; the mirror is aligned to 32 bytes and belongs to this call.
-        unsafe {
-            apply_vector(
-                op,
-                ty,
-                mirror.0.as_mut_ptr(),
-                count,
-                operand.as_ptr(),
-                compare.as_ptr(),
-                place,
-            )
-        }
-        .says("the mirror")?;
+        unsafe { apply_vector(op, ty, target, count, operand, compare, place) }
+            .says("the mirror")?;
         // SAFETY:
         // - a plain local; the operation has written it through a pointer.
         let fetched = unsafe { (&raw const fetched).read_volatile() };
@@ -192,51 +156,31 @@ fn misaligned(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         let there = rank.data_of(rank.other())?;
         let operand = [0xffu8; 64];
-        for ty in AtomicType::ALL
-            .iter()
-            .copied()
-            .filter(|ty| supported(AtomicOp::Write, *ty))
-        {
+        for &ty in AtomicType::ALL {
+            if !supported(AtomicOp::Write, ty) {
+                continue;
+            }
             for offset in (1..ty.alignment()).map(|at| 64 + at) {
                 for count in [1, 2] {
                     let request = update(AtomicOp::Write, ty, count, operand.as_ptr());
-                    let dst = remote(&there, offset);
-                    // SAFETY:
-                    // - the operand has room for two elements of 32 bytes.
-                    let result =
-                        rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
-                    let expected = Error::Misaligned(ty.alignment());
-                    refused(
-                        result,
-                        |e| *e == expected,
-                        &format!("{count} {ty:?} at offset {offset}"),
-                    )?;
+                    let result = rank.atomic(remote(&there, offset), &request);
+                    let what = format!("{count} {ty:?} at offset {offset}");
+                    refused(result, is(Error::Misaligned(ty.alignment())), &what)?;
                 }
             }
         }
         for offset in [1, 4, 7] {
             let dst = remote(&there, offset);
-            let result = rank.fetch_add(dst, 1).map(drop);
-            refused(
-                result,
-                is(Error::Misaligned(8)),
-                &format!("fetch-add at offset {offset}"),
-            )?;
-            let result = rank.compare_swap(dst, 0, 1).map(drop);
-            refused(
-                result,
-                is(Error::Misaligned(8)),
-                &format!("compare-swap at offset {offset}"),
-            )?;
+            for (what, result) in [
+                ("fetch-add", rank.fetch_add(dst, 1)),
+                ("compare-swap", rank.compare_swap(dst, 0, 1)),
+            ] {
+                let what = format!("{what} at offset {offset}");
+                refused(result, is(Error::Misaligned(8)), &what)?;
+            }
         }
         ctx.sync();
-        untouched(
-            &rank.data,
-            (0, 4096),
-            0,
-            "first byte that a refused operation changed",
-        )?;
-        Ok(())
+        untouched(&rank.data, (0, 4096), 0, "by a refused operation")
     })
 }
 
@@ -265,24 +209,19 @@ fn distinct(ctx: &Ctx) -> Verdict {
         rank.put(&bytes, at).says("put")?;
         ctx.sync();
         if ctx.rank == 0 {
-            let all = read(&rank.data, 1024, ctx.size as usize * ADDS * 8);
-            let mut all: Vec<u64> = all
-                .chunks_exact(8)
-                .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
-                .collect();
+            let all = 0..ctx.size as usize * ADDS;
+            let word = |nth| read_word(&rank.data, 1024 + 8 * nth);
+            let mut all: Vec<u64> = all.map(word).collect();
             all.sort_unstable();
-            let wrong = all
-                .iter()
-                .zip(0..)
-                .find(|(value, expected)| **value != *expected);
+            let mut numbered = all.iter().zip(0..);
+            let wrong = numbered.find(|(value, expected)| **value != *expected);
             ensure!(
                 wrong.is_none(),
                 "of the values 0..{} one is missing or fetched twice: {wrong:?}",
                 all.len()
             );
-            let sum = read(&rank.data, 64, 8);
-            let seen = u64::from_ne_bytes(sum.try_into().expect("8 bytes"));
-            ensure_eq!(seen, (ctx.size as usize * ADDS) as u64, "sum");
+            let sum = read_word(&rank.data, 64);
+            ensure_eq!(sum, (ctx.size as usize * ADDS) as u64, "sum");
         }
         Ok(())
     })
@@ -297,18 +236,13 @@ fn words(ctx: &Ctx) -> Verdict {
         for owner in [rank.other(), ctx.rank] {
             let there = rank.listed(owner, 7)?;
             let dst = |offset| remote(&there, offset);
-            let all = AtomicOp::ALL
-                .iter()
-                .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)));
-            for ((op, ty), count) in all.flat_map(|cell| [1, 2].map(|count| (cell, count))) {
+            for ((op, ty), count) in cells().flat_map(|cell| [1, 2].map(|count| (cell, count))) {
                 change_words(rank, dst(AT), (op, ty, count))?;
             }
-            let (engine, endpoint) = (rank.engine(), &rank.endpoint);
-            let misaligned = endpoint.fetch_add(engine, dst(AT + 4), 1);
+            let misaligned = rank.fetch_add(dst(AT + 4), 1);
             refused(misaligned, is(Error::Misaligned(8)), "half a word further")?;
-            let behind = endpoint.fetch_add(engine, dst(4096), 1);
-            let outside = |e: &Error| matches!(e, Error::OutOfBounds { .. });
-            refused(behind, outside, "behind the end")?;
+            let behind = rank.fetch_add(dst(4096), 1);
+            refused(behind, out_of_bounds, "behind the end")?;
             ctx.sync();
         }
         let changed = (AT..AT + 16).step_by(8);
@@ -339,11 +273,9 @@ fn change_words(
         result: fetched.as_mut_ptr().cast(),
         ..update(op, ty, count, operand.as_ptr())
     };
-    // SAFETY:
-    // - operands and results have room for two elements of the largest type. Comparands have 16 bytes: operations on more than one word are
-    //   refused before the comparands are read. All outlive the operation.
-    let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
-    let result = rank.end(posted);
+    // Operands and results have room for two elements of the largest type. Comparands have 16 bytes: operations on more than one word are
+    // refused before the comparands are read.
+    let result = rank.atomic(dst, &request);
     let expected = match op {
         _ if count != 1 || !matches!(ty, AtomicType::U64 | AtomicType::I64) => None,
         AtomicOp::Sum => Some(before[0] + 3),
@@ -351,21 +283,18 @@ fn change_words(
         AtomicOp::Cswap => Some(3),
         _ => None,
     };
+    let what = format!("{op:?} of {count} {ty:?}");
     match expected {
-        None => refused(
-            result,
-            is(Error::Unsupported),
-            &format!("{op:?} of {count} {ty:?}"),
-        )?,
+        None => refused(result, is(Error::Unsupported), &what)?,
         Some(_) => {
-            result.says(&format!("{op:?} of {ty:?}"))?;
+            result.says(&what)?;
             ensure_eq!(fetched[0], before[0], "what {op:?} has fetched");
         }
     }
     let after = rank.get(dst, 16).says("getting the words")?;
     let after = [0, 8].map(|at| u64::from_ne_bytes(after[at..at + 8].try_into().expect("8 bytes")));
     let wanted = [expected.unwrap_or(before[0]), before[1]];
-    ensure_eq!(after, wanted, "the words after {op:?} of {count} {ty:?}");
+    ensure_eq!(after, wanted, "the words after {what}");
     Ok(())
 }
 
@@ -383,15 +312,9 @@ fn exclusive(ctx: &Ctx) -> Verdict {
         let mut values = Vec::new();
         for _ in 0..ROUNDS {
             let request = update(AtomicOp::Sum, AtomicType::U64, ELEMENTS, ones.as_ptr());
-            let dst = remote(&there, AT);
-            // SAFETY:
-            // - the operands outlive the operation.
-            let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
-            rank.end(posted).says("a sum")?;
+            rank.atomic(remote(&there, AT), &request).says("a sum")?;
             dawdle(&mut random);
-            let (engine, endpoint) = (rank.engine(), &rank.endpoint);
-            let before = endpoint.fetch_add(engine, last, 1);
-            values.push(before.says("fetch-add")?);
+            values.push(rank.fetch_add(last, 1).says("fetch-add")?);
         }
         ensure!(
             values.is_sorted_by(|a, b| a < b),
@@ -400,19 +323,14 @@ fn exclusive(ctx: &Ctx) -> Verdict {
         ctx.sync();
         if ctx.rank == 0 {
             let all = u64::from(ctx.size) * ROUNDS;
-            let bytes = read(&region, AT, 8 * ELEMENTS);
-            for (nth, word) in bytes.chunks_exact(8).enumerate() {
+            for nth in 0..ELEMENTS {
                 let times = if nth == ELEMENTS - 1 { 2 } else { 1 };
-                let value = word.iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b));
+                let value = read_word(&region, AT + 8 * nth);
                 ensure_eq!(value, times * all, "element {nth}");
             }
-            let outside = other_than(&region, 0, AT, 0)
-                .or_else(|| other_than(&region, AT + 8 * ELEMENTS, 4096 - AT - 8 * ELEMENTS, 0));
-            ensure_eq!(
-                outside,
-                None,
-                "first byte beside the array that was changed"
-            );
+            untouched(&region, (0, AT), 0, "before the array")?;
+            let behind = AT + 8 * ELEMENTS;
+            untouched(&region, (behind, 4096 - behind), 0, "behind the array")?;
         }
         ctx.sync();
         Ok(())
@@ -443,20 +361,13 @@ fn lock(ctx: &Ctx) -> Verdict {
             let sum = u64::from_ne_bytes(sum.try_into().expect("8 bytes")) + 1;
             std::thread::yield_now();
             rank.put(&sum.to_ne_bytes(), at(256)).says("put")?;
-            let before = rank
-                .compare_swap(at(64), me, 0)
-                .says("giving the lock back")?;
-            ensure_eq!(
-                before,
-                me,
-                "holder of the lock that rank {} gives back",
-                ctx.rank
-            );
+            let before = rank.compare_swap(at(64), me, 0);
+            let before = before.says("giving the lock back")?;
+            ensure_eq!(before, me, "holder of the lock that is given back");
         }
         ctx.sync();
         if ctx.rank == 0 {
-            let sum = read(&rank.data, 256, 8);
-            let seen = u64::from_ne_bytes(sum.try_into().expect("8 bytes"));
+            let seen = read_word(&rank.data, 256);
             ensure_eq!(seen, TURNS * u64::from(ctx.size), "sum of all turns");
         }
         Ok(())

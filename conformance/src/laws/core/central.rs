@@ -17,14 +17,10 @@ const CLAUSE: &str = "unipgas core: CentralBarrier::meet";
 const NOBODY: &str = "nobody leaves the barrier before all have entered it, whoever has the counters, which are 0 in between";
 
 laws! {
-    "core.central.of-1", CLAUSE, 1,
-        NOBODY => meet;
-    "core.central.of-2", CLAUSE, 2 + ordering,
-        NOBODY => meet;
-    "core.central.of-3", CLAUSE, 3 + ordering,
-        NOBODY => meet;
-    "core.central.of-5", CLAUSE, 5 + ordering,
-        NOBODY => meet;
+    "core.central.of-1", CLAUSE, 1, NOBODY => meet;
+    "core.central.of-2", CLAUSE, 2 + ordering, NOBODY => meet;
+    "core.central.of-3", CLAUSE, 3 + ordering, NOBODY => meet;
+    "core.central.of-5", CLAUSE, 5 + ordering, NOBODY => meet;
     "core.central.resumes", CLAUSE, 4 + ordering,
         "a call that runs into its deadline counts once: the next one goes on" => resumes;
     "core.central.busy", CLAUSE, 2,

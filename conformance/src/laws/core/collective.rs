@@ -21,40 +21,23 @@ const ALL: &str = "a broadcast gives everybody the root's bytes, for every root"
 const RESUMED: &str = "an operation that runs into its deadline goes on in the next call";
 
 laws! {
-    "core.barrier.of-1", BARRIER, 1,
-        NOBODY => barrier;
-    "core.barrier.of-2", BARRIER, 2 + ordering,
-        NOBODY => barrier;
-    "core.barrier.of-3", BARRIER, 3 + ordering,
-        NOBODY => barrier;
-    "core.barrier.of-4", BARRIER, 4 + ordering,
-        NOBODY => barrier;
-    "core.barrier.of-5", BARRIER, 5 + ordering,
-        NOBODY => barrier;
-    "core.all-reduce.of-1", REDUCE, 1,
-        EVERYBODY => all_reduce;
-    "core.all-reduce.of-2", REDUCE, 2 + ordering,
-        EVERYBODY => all_reduce;
-    "core.all-reduce.of-3", REDUCE, 3 + ordering,
-        EVERYBODY => all_reduce;
-    "core.all-reduce.of-4", REDUCE, 4 + ordering,
-        EVERYBODY => all_reduce;
-    "core.all-reduce.of-5", REDUCE, 5 + ordering,
-        EVERYBODY => all_reduce;
-    "core.broadcast.of-1", BROADCAST, 1,
-        ALL => broadcast;
-    "core.broadcast.of-2", BROADCAST, 2 + ordering,
-        ALL => broadcast;
-    "core.broadcast.of-3", BROADCAST, 3 + ordering,
-        ALL => broadcast;
-    "core.broadcast.of-4", BROADCAST, 4 + ordering,
-        ALL => broadcast;
-    "core.broadcast.of-5", BROADCAST, 5 + ordering,
-        ALL => broadcast;
-    "core.collective.resumes-of-3", RESUME, 3 + ordering,
-        RESUMED => resumes;
-    "core.collective.resumes-of-5", RESUME, 5 + ordering,
-        RESUMED => resumes;
+    "core.barrier.of-1", BARRIER, 1, NOBODY => barrier;
+    "core.barrier.of-2", BARRIER, 2 + ordering, NOBODY => barrier;
+    "core.barrier.of-3", BARRIER, 3 + ordering, NOBODY => barrier;
+    "core.barrier.of-4", BARRIER, 4 + ordering, NOBODY => barrier;
+    "core.barrier.of-5", BARRIER, 5 + ordering, NOBODY => barrier;
+    "core.all-reduce.of-1", REDUCE, 1, EVERYBODY => all_reduce;
+    "core.all-reduce.of-2", REDUCE, 2 + ordering, EVERYBODY => all_reduce;
+    "core.all-reduce.of-3", REDUCE, 3 + ordering, EVERYBODY => all_reduce;
+    "core.all-reduce.of-4", REDUCE, 4 + ordering, EVERYBODY => all_reduce;
+    "core.all-reduce.of-5", REDUCE, 5 + ordering, EVERYBODY => all_reduce;
+    "core.broadcast.of-1", BROADCAST, 1, ALL => broadcast;
+    "core.broadcast.of-2", BROADCAST, 2 + ordering, ALL => broadcast;
+    "core.broadcast.of-3", BROADCAST, 3 + ordering, ALL => broadcast;
+    "core.broadcast.of-4", BROADCAST, 4 + ordering, ALL => broadcast;
+    "core.broadcast.of-5", BROADCAST, 5 + ordering, ALL => broadcast;
+    "core.collective.resumes-of-3", RESUME, 3 + ordering, RESUMED => resumes;
+    "core.collective.resumes-of-5", RESUME, 5 + ordering, RESUMED => resumes;
     "core.group.several", "GASPI 17.1 §6.1; unipgas core: Forming", 5 + ordering,
         "groups of some ranks, apart and overlapping, work beside each other" => several;
     "core.collective.bounds", "unipgas core: RankGroup::all_reduce", 2,

@@ -109,24 +109,6 @@ fn in_all_reduce(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Operations between survivors work.
-fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
-    let ctx = rank.ctx;
-    let other = 1 - ctx.rank;
-    let notes = rank.notes_of(other)?;
-    let slot = remote(&notes, word * 4);
-    for number in 1..=50 {
-        rank.notify(slot, number).says("notice among survivors")?;
-        let (_, seen) = rank
-            .await_note(word, 1, late())
-            .says("waiting for a survivor")?;
-        ensure_eq!(seen, number, "notice of a survivor");
-        // The word is free before its next use.
-        ctx.sync();
-    }
-    Ok(())
-}
-
 fn in_wait(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
         ctx.sync();
@@ -140,7 +122,7 @@ fn in_wait(ctx: &Ctx) -> Verdict {
         let lives = rank.world.lives();
         ensure_eq!(lives, [Life::Alive, Life::Alive, Life::Dead], "lives");
         ctx.sync();
-        survivors_go_on(rank, 5)
+        rank.go_on(rank.other(), "among survivors")
     })
 }
 
@@ -187,7 +169,7 @@ fn in_storm(ctx: &Ctx) -> Verdict {
             rank.notes.take(word).says("take")?;
         }
         ctx.sync();
-        survivors_go_on(rank, 5)
+        rank.go_on(rank.other(), "among survivors")
     })
 }
 

@@ -1,10 +1,11 @@
 //! More operations than a network takes at a time: they wait in the engine, with the same results.
 
-use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas_core::inbox::Record;
 use unipgas_core::transport::Life;
 use unipgas_core::{AtomicOp, AtomicType, Error, Flags, Outcome, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, bytes_of, on_ranks, read, remote, update, write};
+use super::queues::open_inbox;
+use super::rank::{EXTRA, Rank, Says, bytes_of, on_ranks, read, read_word, remote, update, write};
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
@@ -27,33 +28,16 @@ const MANY: u64 = 512;
 fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas_core::Result<Outcome> {
     let one = 1u64;
     let request = update(AtomicOp::Sum, AtomicType::U64, 1, &raw const one);
-    let dst = remote(region, offset);
-    // SAFETY:
-    // - contract of `Channel::atomic`: the operand is read before the call returns.
-    unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) }
+    rank.post_atomic(remote(region, offset), &request, Flags::empty())
 }
 
 fn word(rank: &Rank<'_>, offset: usize) -> u64 {
-    let bytes = read(&rank.data, offset, 8);
-    u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
+    read_word(&rank.data, offset)
 }
 
 fn both_sides(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 4096, |rank| {
-        let inbox = rank
-            .engine()
-            .allocate(
-                InboxLayout::new(MANY as usize).says("layout")?.size(),
-                Rights::FULL,
-            )
-            .says("allocate")?;
-        // SAFETY:
-        // - new memory of the layout's size, which outlives the reader; peers do not know it yet.
-        let mut reader = unsafe {
-            initialise_zeroed(inbox.base(), MANY as usize).says("initialise")?;
-            InboxReader::attach(inbox.base(), inbox.len()).says("attach")?
-        };
-        rank.list(EXTRA, &inbox).says("list")?;
+        let (_inbox, mut reader) = open_inbox(rank, MANY as usize, Rights::FULL)?;
         ctx.sync();
         let there = rank.data_of(rank.other())?;
         let their_inbox = rank.listed(rank.other(), EXTRA)?;
@@ -76,9 +60,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
                 value: number,
                 ..Record::default()
             };
-            let sent = rank
-                .endpoint
-                .deliver((&their_inbox).into(), record, Flags::ORDERED, 0);
+            let sent = rank.deliver(&their_inbox, record, Flags::ORDERED);
             sent.says("a record")?;
         }
         let mut looks = Looks::for_the("records of a flood");

@@ -62,19 +62,7 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
     rank.ctx.sync();
     // Notices go around the ranks of this side.
     let (next, _) = sides.around();
-    let notes = rank.notes_of(next)?;
-    for number in 1..=50 {
-        let slot = remote(&notes, 5 * 4);
-        rank.notify(slot, number)
-            .says("notice on this side of the cut")?;
-        let (_, seen) = rank
-            .await_note(5, 1, late())
-            .says("waiting for a rank on this side of the cut")?;
-        ensure_eq!(seen, number, "notice of a rank on this side of the cut");
-        // The word is free before its next use.
-        rank.ctx.sync();
-    }
-    Ok(())
+    rank.go_on(next, "on this side of the cut")
 }
 
 fn in_barrier(ctx: &Ctx, lose: Lose) -> Verdict {

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use unipgas_core::atomic::supported;
-use unipgas_core::{AtomicOp, AtomicType, Flags, Region, Remote, RemoteRegion, Rights};
+use unipgas_core::{AtomicOp, AtomicType, Region, Remote, RemoteRegion, Rights};
 
-use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read, remote, update};
+use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read, read_word, remote, update};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -122,8 +122,7 @@ impl Way<'_> {
         if let Some(word) = self.word(offset) {
             return Ok(word.fetch_add(value, Ordering::AcqRel));
         }
-        let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
-        let before = endpoint.fetch_add(engine, self.at(offset), value);
+        let before = self.rank.fetch_add(self.at(offset), value);
         before.says("fetch-add")
     }
 
@@ -134,19 +133,15 @@ impl Way<'_> {
                 word.compare_exchange(expected, value, success, failure);
             return Ok(before);
         }
-        let (endpoint, engine) = (&self.rank.endpoint, self.rank.engine());
-        let before = endpoint.compare_swap(engine, self.at(offset), expected, value);
+        let before = self.rank.compare_swap(self.at(offset), expected, value);
         before.says("compare-swap")
     }
 
     /// Adds to an element that is wider than a word.
     fn add_wide(&self, ty: AtomicType, offset: usize, operand: &[u8]) -> Verdict {
         let request = update(AtomicOp::Sum, ty, 1, operand.as_ptr());
-        let (endpoint, flags) = (&self.rank.endpoint, Flags::empty());
-        // SAFETY:
-        // - the operand has one element, and outlives the operation.
-        let posted = unsafe { endpoint.atomic(self.at(offset), &request, flags, 0) };
-        self.rank.end(posted).says("a sum of wide elements")
+        let added = self.rank.atomic(self.at(offset), &request);
+        added.says("a sum of wide elements")
     }
 }
 
@@ -206,12 +201,9 @@ fn take_lock(way: &Way<'_>, me: u64) -> Verdict {
 }
 
 fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
-    let word = |at| u64::from_ne_bytes(read(region, at, 8).try_into().expect("8 bytes"));
-    let tallies = |at: usize| -> u64 {
-        (0..ctx.size as usize)
-            .map(|r| word(TALLIES + 16 * r + at))
-            .sum()
-    };
+    let word = |at| read_word(region, at);
+    let all = 0..ctx.size as usize;
+    let tallies = |at| -> u64 { all.clone().map(|r| word(TALLIES + 16 * r + at)).sum() };
     let (rounds, right) = (tallies(0), tallies(8));
     ensure!(rounds >= ROUNDS * u64::from(ctx.size), "{rounds} rounds");
     ensure_eq!(word(SUM), rounds, "the sum");
@@ -220,13 +212,7 @@ fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
     if !has_wide_elements {
         return Ok(());
     }
-    let expected = |ty, value| {
-        if supported(AtomicOp::Sum, ty) {
-            value
-        } else {
-            0
-        }
-    };
+    let expected = |ty, value| u64::from(supported(AtomicOp::Sum, ty)) * value;
     let expect = expected(AtomicType::U128, rounds);
     let seen = read(region, WIDE, 16);
     ensure_eq!(seen, wide(expect).to_ne_bytes(), "the sum of 16 bytes");

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use unipgas_core::{AtomicOp, AtomicType, Flags, Notice, Remote};
+use unipgas_core::{AtomicOp, AtomicType, Flags};
 
 use super::law;
 use super::rank::{
@@ -73,20 +73,10 @@ fn after_own_data(ctx: &Ctx) -> Verdict {
                 write(&rank.scratch, nth * SLOT, &bytes);
                 let local = rank.scratch.local(nth * SLOT, bytes.len()).says("source")?;
                 let dst = remote(&there, nth * SLOT);
-                let notice = Notice {
-                    slot: Remote {
-                        region: &notes,
-                        offset: (nth * 3 % NOTES) * 4,
-                    },
-                    value: nth as u32 + 1,
-                };
-                // SAFETY:
-                // - in bounds of the scratch region, which does not change before the drain at the end of the round.
-                unsafe {
-                    rank.endpoint
-                        .put_notify(local, dst, bytes.len(), notice, Flags::empty(), 0)
-                }
-                .says("put with notice")?;
+                let slot = remote(&notes, (nth * 3 % NOTES) * 4);
+                // The scratch region does not change before the drain at the end of the round.
+                rank.post_put_notify(local, dst, bytes.len(), (slot, nth as u32 + 1))
+                    .says("put with notice")?;
             }
             Ok(())
         };
@@ -191,21 +181,14 @@ fn ordered_atomic(ctx: &Ctx) -> Verdict {
             let operand = 1u64;
             puts_then(rank, round, || {
                 let request = update(AtomicOp::Sum, AtomicType::U64, 1, &raw const operand);
-                let dst = remote(&there, counter);
-                // SAFETY:
-                // - contract of `Channel::atomic`: the operand is read before the call returns.
-                unsafe { rank.endpoint.atomic(dst, &request, Flags::ORDERED, 0) }
-                    .says("ordered atomic")?;
-                Ok(())
+                rank.post_atomic(remote(&there, counter), &request, Flags::ORDERED)
+                    .says("ordered atomic")
+                    .map(drop)
             })
         };
         let receive = |round| {
             let word = rank.data.word(counter).says("counter")?;
-            rank.engine()
-                .wait(late(), &mut || rank.world.check_anyone(), || {
-                    rank.endpoint.progress();
-                    Ok((word.load(Ordering::Acquire) == 1).then_some(()))
-                })
+            rank.await_some(|| (word.load(Ordering::Acquire) == 1).then_some(()))
                 .says("waiting for the atomic")?;
             all_is_there(rank, round, "the ordered atomic")
         };
@@ -232,10 +215,8 @@ fn ordered_puts(ctx: &Ctx) -> Verdict {
             let mut last = 0;
             while u64::from(last) < VALUES {
                 let next = rank
-                    .engine()
-                    .wait(late(), &mut || rank.world.check_anyone(), || {
-                        rank.endpoint.progress();
-                        Ok(Some(word.load(Ordering::Acquire)).filter(|value| *value != last))
+                    .await_some(|| {
+                        Some(word.load(Ordering::Acquire)).filter(|value| *value != last)
                     })
                     .says(&format!("waiting after value {last} of {VALUES}"))?;
                 ensure!(next > last, "value {next} came after value {last}");

@@ -158,11 +158,7 @@ fn results(ctx: &Ctx) -> Verdict {
                 result: places[1..].as_mut_ptr().cast(),
                 ..update(AtomicOp::Sum, AtomicType::U64, count, ones.as_ptr())
             };
-            let place = remote(&there, 0);
-            // SAFETY:
-            // - `count` operands and results, which outlive the operation.
-            let posted = unsafe { rank.endpoint.atomic(place, &request, Flags::empty(), 0) };
-            rank.end(posted).says("a sum")?;
+            rank.atomic(remote(&there, 0), &request).says("a sum")?;
             // SAFETY:
             // - plain words; the operation has written them through a pointer.
             let seen = |nth: usize| unsafe { places.as_ptr().add(nth).read_volatile() };

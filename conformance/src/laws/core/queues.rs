@@ -2,7 +2,7 @@
 
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::transport::Life;
-use unipgas_core::{Deadline, Error, Flags, Notice, Region, RemoteRegion, Rights};
+use unipgas_core::{Deadline, Error, Flags, Region, RemoteRegion, Rights};
 
 use super::rank::{EXTRA, Rank, Says, is, late, on_ranks, refused, remote, write};
 use crate::law::{Ctx, Verdict};
@@ -87,7 +87,7 @@ fn apart(ctx: &Ctx) -> Verdict {
 }
 
 /// An inbox of this rank, published to all.
-fn open_inbox(
+pub(super) fn open_inbox(
     rank: &Rank<'_>,
     capacity: usize,
     rights: Rights,
@@ -118,11 +118,7 @@ fn record(source: u32, number: u64) -> Record {
 }
 
 fn take(rank: &Rank<'_>, reader: &mut InboxReader) -> Result<Record, String> {
-    rank.engine()
-        .wait(late(), &mut || rank.world.check_anyone(), || {
-            rank.endpoint.progress();
-            Ok(reader.take())
-        })
+    rank.await_some(|| reader.take())
         .says("waiting for a record")
 }
 
@@ -156,9 +152,7 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
             reaches_nothing(rank, &inbox)?;
         }
         for number in 0..RECORDS {
-            let posted =
-                rank.endpoint
-                    .deliver((&inbox).into(), record(ctx.rank, number), Flags::ORDERED, 0);
+            let posted = rank.deliver(&inbox, record(ctx.rank, number), Flags::ORDERED);
             posted.says("record")?;
             if number % 16 == 0 {
                 rank.drain().says("drain")?;
@@ -176,14 +170,8 @@ fn reaches_nothing(rank: &Rank<'_>, inbox: &RemoteRegion) -> Verdict {
     let denied = |error: &Error| *error == Error::AccessDenied;
     refused(rank.try_put(there, 8), denied, "a put")?;
     refused(rank.get(there, 8), denied, "a get")?;
-    let notice = Notice {
-        slot: there,
-        value: 1,
-    };
-    let told = rank.endpoint.notify(notice, Flags::empty(), 0);
-    refused(rank.end(told), denied, "a notice")?;
-    let added = rank.fetch_add(there, 1);
-    refused(added, denied, "an addition")
+    refused(rank.notify(there, 1), denied, "a notice")?;
+    refused(rank.fetch_add(there, 1), denied, "an addition")
 }
 
 fn full(ctx: &Ctx) -> Verdict {
@@ -206,18 +194,13 @@ fn full(ctx: &Ctx) -> Verdict {
         for _ in 0..5 {
             ctx.sync();
             let inbox = rank.listed(0, EXTRA)?;
+            let deliver = |number| rank.deliver(&inbox, record(1, number), Flags::empty());
             for number in 0..CAPACITY {
-                let posted =
-                    rank.endpoint
-                        .deliver((&inbox).into(), record(1, number), Flags::empty(), 0);
-                rank.end(posted)
+                rank.end(deliver(number))
                     .says(&format!("record {number} of {CAPACITY}"))?;
             }
             for _ in 0..3 {
-                let posted =
-                    rank.endpoint
-                        .deliver((&inbox).into(), record(1, 99), Flags::empty(), 0);
-                let ended = rank.end(posted);
+                let ended = rank.end(deliver(99));
                 refused(ended, is(Error::InboxFull), "a record for a full inbox")?;
             }
             ctx.sync();
@@ -251,11 +234,8 @@ fn leaves(ctx: &Ctx) -> Verdict {
             &mut || rank.world.check_ranks(&[1], &mut since),
             || Ok(None::<()>),
         );
-        refused(
-            waited,
-            is(Error::RankDead(1)),
-            "a wait for a rank that has left",
-        )?;
+        let what = "a wait for a rank that has left";
+        refused(waited, is(Error::RankDead(1)), what)?;
         ctx.sync();
         Ok(())
     })

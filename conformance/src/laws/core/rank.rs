@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::imports::Imported;
+use unipgas_core::inbox::Record;
 use unipgas_core::loopback::Loopback;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::{
@@ -148,6 +149,21 @@ impl<'a> Rank<'a> {
         self.imported(rank, |import| &import.notices)
     }
 
+    /// The data and the notification words of all ranks.
+    pub fn peers(&'a self) -> std::result::Result<Peers<'a>, String> {
+        let all = 0..self.ctx.size;
+        Ok(Peers {
+            rank: self,
+            data: all
+                .clone()
+                .map(|r| self.data_of(r))
+                .collect::<std::result::Result<_, _>>()?,
+            notes: all
+                .map(|r| self.notes_of(r))
+                .collect::<std::result::Result<_, _>>()?,
+        })
+    }
+
     /// The other one of two.
     pub fn other(&self) -> u32 {
         1 - self.ctx.rank
@@ -219,14 +235,67 @@ impl<'a> Rank<'a> {
 
     /// As [`Rank::try_put`].
     pub fn try_put_notify(&self, dst: Remote<'_>, len: usize, slot: Remote<'_>) -> Result<()> {
-        let local = self.anywhere();
-        let notice = Notice { slot, value: 7 };
+        self.end(self.post_put_notify(self.anywhere(), dst, len, (slot, 7)))
+    }
+
+    /// Puts bytes that stay as they are until the next drain, with a notice.
+    pub fn post_put_notify(
+        &self,
+        local: Local,
+        dst: Remote<'_>,
+        len: usize,
+        (slot, value): (Remote<'_>, u32),
+    ) -> Result<Outcome> {
+        let (notice, flags) = (Notice { slot, value }, Flags::empty());
         // SAFETY:
-        // - as for `try_put`.
-        self.end(unsafe {
-            self.endpoint
-                .put_notify(local, dst, len, notice, Flags::empty(), 0)
+        // - in bounds of a region that outlives the endpoint's operations, or as for `try_put`.
+        unsafe { self.endpoint.put_notify(local, dst, len, notice, flags, 0) }
+    }
+
+    /// Carries out an atomic operation with `count` operands, comparands and results, or one that is refused before it reads them.
+    pub fn atomic(&self, dst: Remote<'_>, request: &AtomicRequest) -> Result<()> {
+        self.end(self.post_atomic(dst, request, Flags::empty()))
+    }
+
+    /// As [`Rank::atomic`]; the operands are read before the call returns.
+    pub fn post_atomic(
+        &self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+    ) -> Result<Outcome> {
+        // SAFETY:
+        // - contract of this function; bodies wait for the end of operations with results.
+        unsafe { self.endpoint.atomic(dst, request, flags, 0) }
+    }
+
+    /// Sends a record to an inbox.
+    pub fn deliver(&self, to: &RemoteRegion, record: Record, flags: Flags) -> Result<Outcome> {
+        self.endpoint.deliver(to.into(), record, flags, 0)
+    }
+
+    /// Waits until `look` sees something, with progress of the endpoint.
+    pub fn await_some<T>(&self, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+        let mut check = || self.world.check_anyone();
+        self.engine().wait(late(), &mut check, || {
+            self.endpoint.progress();
+            Ok(look())
         })
+    }
+
+    /// Notices among ranks that live. Each sends them to `next` and gets as many.
+    pub fn go_on(&self, next: u32, whose: &str) -> Verdict {
+        let notes = self.notes_of(next)?;
+        let slot = remote(&notes, 5 * 4);
+        for number in 1..=50 {
+            self.notify(slot, number).says(&format!("notice {whose}"))?;
+            let seen = self.await_note(5, 1, late());
+            let (_, seen) = seen.says(&format!("waiting for a rank {whose}"))?;
+            ensure_eq!(seen, number, "notice of a rank {whose}");
+            // The word is free before its next use.
+            self.ctx.sync();
+        }
+        Ok(())
     }
 
     fn anywhere(&self) -> Local {
@@ -315,6 +384,30 @@ impl<'a> Rank<'a> {
     }
 }
 
+/// What a rank knows of all ranks.
+pub(crate) struct Peers<'a> {
+    pub rank: &'a Rank<'a>,
+    pub data: Vec<RemoteRegion>,
+    notes: Vec<RemoteRegion>,
+}
+
+impl Peers<'_> {
+    /// Puts bytes of a region of this rank, which stay as they are until the next drain, with a notice: its word and its value.
+    pub fn put_notify(
+        &self,
+        (region, from): (&Region, usize),
+        (to, at): (u32, usize),
+        len: usize,
+        (word, value): (usize, u32),
+    ) -> Verdict {
+        let local = region.local(from, len).says("the bytes of a put")?;
+        let dst = remote(&self.data[to as usize], at);
+        let notice = (remote(&self.notes[to as usize], 4 * word), value);
+        let posted = self.rank.post_put_notify(local, dst, len, notice);
+        posted.says("put_notify").map(drop)
+    }
+}
+
 /// Reads memory that peers may be writing to.
 pub fn read(region: &Region, offset: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -353,6 +446,12 @@ pub fn remote(region: &RemoteRegion, offset: usize) -> Remote<'_> {
     Remote { region, offset }
 }
 
+/// All operations on all types, also those that are not defined.
+pub fn cells() -> impl Iterator<Item = (AtomicOp, AtomicType)> {
+    let types = |op: &'static AtomicOp| AtomicType::ALL.iter().map(|ty| (*op, *ty));
+    AtomicOp::ALL.iter().flat_map(types)
+}
+
 /// An atomic operation that neither compares nor fetches.
 pub fn update<T>(op: AtomicOp, ty: AtomicType, count: usize, operand: *const T) -> AtomicRequest {
     AtomicRequest {
@@ -367,7 +466,8 @@ pub fn update<T>(op: AtomicOp, ty: AtomicType, count: usize, operand: *const T) 
 
 /// Fails at the first byte of the range that is not `byte`.
 pub fn untouched(region: &Region, (offset, len): (usize, usize), byte: u8, what: &str) -> Verdict {
-    ensure_eq!(other_than(region, offset, len, byte), None, "{what}");
+    let changed = other_than(region, offset, len, byte);
+    ensure_eq!(changed, None, "first byte changed {what}");
     Ok(())
 }
 

@@ -149,18 +149,11 @@ fn bounds(ctx: &Ctx) -> Verdict {
             }
         }
         for offset in [LEN, LEN - 3, usize::MAX, usize::MAX - 3] {
-            let slot = remote(&there, offset);
-            refused(
-                rank.notify(slot, 7),
-                out_of_bounds,
-                &format!("notice at offset {offset} of {LEN}"),
-            )?;
-            let at = remote(&there, 0);
-            refused(
-                rank.try_put_notify(at, 8, slot),
-                out_of_bounds,
-                &format!("put with a notice at offset {offset} of {LEN}"),
-            )?;
+            let (at, slot) = (remote(&there, 0), remote(&there, offset));
+            let what = format!("notice at offset {offset} of {LEN}");
+            refused(rank.notify(slot, 7), out_of_bounds, &what)?;
+            let ended = rank.try_put_notify(at, 8, slot);
+            refused(ended, out_of_bounds, &format!("put with a {what}"))?;
         }
         let operand = [1u64; 2];
         for (offset, count) in [
@@ -171,38 +164,19 @@ fn bounds(ctx: &Ctx) -> Verdict {
             (0, usize::MAX / 8 + 1),
             (8, usize::MAX),
         ] {
-            let dst = remote(&there, offset);
-            // SAFETY:
-            // - the range is refused before an operand is read.
-            let result = rank.end(unsafe {
-                rank.endpoint
-                    .atomic(dst, &request(count, &operand), Flags::empty(), 0)
-            });
-            refused(
-                result,
-                out_of_bounds,
-                &format!("atomic of {count} u64 at offset {offset} of {LEN}"),
-            )?;
+            // The range is refused before an operand is read.
+            let result = rank.atomic(remote(&there, offset), &request(count, &operand));
+            let what = format!("atomic of {count} u64 at offset {offset} of {LEN}");
+            refused(result, out_of_bounds, &what)?;
         }
         let end = remote(&there, LEN);
         rank.try_put(end, 0).says("put of 0 bytes at the end")?;
         rank.try_get(end, 0).says("get of 0 bytes at the end")?;
         ctx.sync();
-        untouched(
-            &rank.data,
-            (0, LEN),
-            GUARD,
-            "first byte that a refused operation changed",
-        )?;
+        untouched(&rank.data, (0, LEN), GUARD, "by a refused operation")?;
         let seen = rank.notes.take(0).says("note 0")?;
         ensure_eq!(seen, 0, "notice of a refused put");
-        untouched(
-            &rank.scratch,
-            (0, LEN),
-            !GUARD,
-            "first byte of the source that a refused get changed",
-        )?;
-        Ok(())
+        untouched(&rank.scratch, (0, LEN), !GUARD, "by a refused get")
     })
 }
 
@@ -212,8 +186,7 @@ fn rights(ctx: &Ctx) -> Verdict {
         let each = [Rights::READ, Rights::WRITE, Rights::ATOMIC, Rights::empty()];
         let mut regions = Vec::new();
         for (nth, rights) in each.into_iter().enumerate() {
-            let region = rank.share(EXTRA + nth, 4096, rights)?;
-            regions.push(region);
+            regions.push(rank.share(EXTRA + nth, 4096, rights)?);
         }
         ctx.sync();
         let denied = |error: &Error| *error == Error::AccessDenied;
@@ -237,13 +210,7 @@ fn rights(ctx: &Ctx) -> Verdict {
                 refused(ended, denied, &format!("put with its notice {what}"))?;
             }
             if !rights.contains(Rights::ATOMIC) {
-                let operand = [1u64; 2];
-                // SAFETY:
-                // - contract of `Channel::atomic`: the operand is read before the call returns.
-                let result = rank.end(unsafe {
-                    rank.endpoint
-                        .atomic(at, &request(1, &operand), Flags::empty(), 0)
-                });
+                let result = rank.atomic(at, &request(1, &[1; 2]));
                 refused(result, denied, &format!("atomic {what}"))?;
                 let result = rank.fetch_add(at, 1);
                 refused(result, denied, &format!("fetch-add {what}"))?;
@@ -251,18 +218,13 @@ fn rights(ctx: &Ctx) -> Verdict {
         }
         ctx.sync();
         for (region, rights) in regions.iter().zip(each) {
-            untouched(
-                region,
-                (0, 4096),
-                0,
-                &format!("first byte changed in spite of {rights:?}"),
-            )?;
+            untouched(region, (0, 4096), 0, &format!("in spite of {rights:?}"))?;
         }
         untouched(
             &rank.data,
             (0, 4096),
             0,
-            "first byte of a put whose notice was refused",
+            "by a put whose notice was refused",
         )?;
         let seen = rank.notes.take(0).says("note 0")?;
         ensure_eq!(seen, 0, "notice of a put that was refused");
@@ -303,18 +265,8 @@ fn refused_whole(ctx: &Ctx) -> Verdict {
             }
         }
         ctx.sync();
-        untouched(
-            &rank.data,
-            (0, 4096),
-            0,
-            "first byte changed in the library's memory",
-        )?;
-        untouched(
-            &region,
-            (0, 4096),
-            0,
-            "first byte changed in memory of the user",
-        )?;
+        untouched(&rank.data, (0, 4096), 0, "in the library's memory")?;
+        untouched(&region, (0, 4096), 0, "in memory of the user")?;
         ctx.sync();
         drop(region);
         Ok(())
@@ -343,12 +295,7 @@ fn stale(ctx: &Ctx) -> Verdict {
             ctx.sync();
             let seen = read(&region, 128, 8);
             ensure_eq!(seen, [round + 1; 8], "what was put to the new region");
-            untouched(
-                &region,
-                (0, 128),
-                0,
-                "first byte changed through a handle of an old region",
-            )?;
+            untouched(&region, (0, 128), 0, "through a handle of an old region")?;
             old.push(there);
             ctx.sync();
             drop(region);

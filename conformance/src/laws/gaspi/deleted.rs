@@ -23,7 +23,7 @@ laws! {
 }
 
 /// Runs `end` and `then` while another thread is in `call`. Gives the codes of `end` and `call`.
-fn beside(
+pub(super) fn beside(
     ctx: &Ctx,
     name: &str,
     call: impl Fn() -> i32 + Sync,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::deleted::beside;
 use super::in_progress::{CALLS, WAITS};
 use super::kit::*;
 
@@ -38,20 +39,10 @@ fn waiting(ctx: &Ctx) -> Verdict {
         ok!(gaspi_proc_init(LONG));
         segment(0, 4096)?;
         if ctx.rank == 0 {
-            let begun = AtomicBool::new(false);
-            let code = std::thread::scope(|scope| {
-                let waits = scope.spawn(|| {
-                    begun.store(true, Ordering::Release);
-                    wait(0, ALL)
-                });
-                while !begun.load(Ordering::Acquire) {
-                    pause(1);
-                }
-                pause(ctx.random(0).below(20));
-                ok!(gaspi_proc_term(BLOCK));
-                waits.join().map_err(|_| format!("{name}: a panic"))
-            })?;
-            must_fail(code, name)?;
+            let end = || c!(gaspi_proc_term(BLOCK));
+            let (ended, waited) = beside(ctx, name, || wait(0, ALL), end, |_| Ok(()))?;
+            ensure_eq!(ended, SUCCESS, "gaspi_proc_term beside {name}");
+            must_fail(waited, name)?;
         }
         after_rank_0(ctx)?;
     }

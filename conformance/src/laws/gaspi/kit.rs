@@ -212,6 +212,17 @@ pub(crate) fn none_notified(segment: u8, begin: u32, num: u32) -> Verdict {
     Ok(())
 }
 
+/// Writes from segment 0 to the one of another rank, with a notification: rank, offset here and there; id and value.
+pub(crate) fn announce(
+    queue: u8,
+    (rank, from, to): (u32, usize, usize),
+    len: usize,
+    (id, value): (usize, u32),
+) -> Verdict {
+    let (from, to, len, id) = (from as u64, to as u64, len as u64, id as u32);
+    post::write_notify(0, from, rank as u16, 0, to, len, id, value).ok(queue, LONG)
+}
+
 /// The value before an addition.
 pub(crate) fn add(segment: u8, at: u64, rank: u16, value: u64) -> Result<u64, String> {
     let mut old = 0xdead;

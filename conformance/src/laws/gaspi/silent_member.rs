@@ -1,5 +1,6 @@
 //! §3.9: timeouts beside a live process that does not answer: groups, segments, queues, threads, the end of a process.
 
+use std::cell::Cell;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,7 +32,7 @@ const PID: usize = 4088;
 const LEN: usize = 4096;
 const SHORT: u64 = 20;
 /// Calls without an answer before the peer goes on.
-const TRIES: u64 = 5;
+pub(super) const TRIES: u64 = 10;
 
 /// Runs `work` on rank 0 while rank 2 is stopped, after a contact of the two. Rank 2 runs `then` when it goes on; rank 1 runs `beside`.
 fn beside_a_member(
@@ -79,7 +80,11 @@ fn leave(ctx: &Ctx) -> Verdict {
 }
 
 /// Calls [`TRIES`] times, or until success. Gives true on success. Fails if the calls exceed their timeouts.
-fn tried(what: &str, timeout: u64, mut call: impl FnMut() -> i32) -> Result<bool, String> {
+pub(super) fn tried(
+    what: &str,
+    timeout: u64,
+    mut call: impl FnMut() -> i32,
+) -> Result<bool, String> {
     let before = in_vain();
     let mut done = false;
     for _ in 0..TRIES {
@@ -109,51 +114,34 @@ fn times_out(what: &str, timeout: u64, call: impl FnMut() -> i32) -> Verdict {
 
 fn collectives(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(LONG));
-    let mut group = 0;
-    let mut sum = 0u64;
-    let one = 1u64 << (8 * ctx.rank);
-    let commit = |group: u8, timeout| c!(gaspi_group_commit(group, timeout));
+    let (one, sum) = (1u64 << (8 * ctx.rank), Cell::new(0u64));
+    let commit = |group, timeout| c!(gaspi_group_commit(group, timeout));
     let create = |timeout| c!(gaspi_segment_create(1, 64, ALL, timeout, 0));
-    let mut reduce =
-        |timeout| post::allreduce(&raw const one, &raw mut sum, 1, SUM, 5).code(ALL, timeout);
-    let make = |group: &mut u8| {
-        ok!(gaspi_group_create(group));
-        for_all(0..3, |rank| done!(gaspi_group_add(*group, rank)))?;
-        Ok::<_, String>(())
-    };
-    let mut all = |group: &mut u8| {
-        make(group)?;
-        let group = *group;
+    let reduce = post::allreduce(&raw const one, sum.as_ptr(), 1, SUM, 5);
+    let reduce = |timeout| reduce.code(ALL, timeout);
+    let finish = |group| {
         repeat("gaspi_group_commit", || commit(group, SHORT))?;
         repeat("gaspi_segment_create", || create(SHORT))?;
         repeat("gaspi_allreduce", || reduce(SHORT))?;
-        repeat("gaspi_barrier", || c!(gaspi_barrier(group, SHORT)))?;
-        Ok(())
+        repeat("gaspi_barrier", || c!(gaspi_barrier(group, SHORT))).map(drop)
     };
-    match ctx.rank {
-        0 => beside_a_member(
-            ctx,
-            |last, _| {
-                make(&mut group)?;
-                for timeout in [TEST, SHORT] {
-                    times_out("gaspi_group_commit", timeout, || commit(group, timeout))?;
-                    times_out("gaspi_segment_create", timeout, || create(timeout))?;
-                    times_out("gaspi_allreduce", timeout, || reduce(timeout))?;
-                }
-                last.wake()?;
-                repeat("gaspi_group_commit", || commit(group, SHORT))?;
-                repeat("gaspi_segment_create", || create(SHORT))?;
-                repeat("gaspi_allreduce", || reduce(SHORT))?;
-                repeat("gaspi_barrier", || c!(gaspi_barrier(group, SHORT)))?;
-                Ok(())
-            },
-            |_| Ok(()),
-            |_| Ok(()),
-        )?,
-        1 => beside_a_member(ctx, |_, _| Ok(()), |_| all(&mut group), |_| Ok(()))?,
-        _ => beside_a_member(ctx, |_, _| Ok(()), |_| Ok(()), |_| all(&mut group))?,
-    }
-    ensure_eq!(sum, 0x01_0101, "the sum");
+    let all = |_: &Memory| finish(uncommitted(0..3)?);
+    beside_a_member(
+        ctx,
+        |last, _| {
+            let group = uncommitted(0..3)?;
+            for timeout in [TEST, SHORT] {
+                times_out("gaspi_group_commit", timeout, || commit(group, timeout))?;
+                times_out("gaspi_segment_create", timeout, || create(timeout))?;
+                times_out("gaspi_allreduce", timeout, || reduce(timeout))?;
+            }
+            last.wake()?;
+            finish(group)
+        },
+        all,
+        all,
+    )?;
+    ensure_eq!(sum.get(), 0x01_0101, "the sum");
     leave(ctx)
 }
 
@@ -170,14 +158,8 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
     let mine = numbers(1 << (8 * ctx.rank));
     let mut result = vec![0u64; MANY];
     let reduce = |from: &[u64], into: &mut [u64], operation, timeout| {
-        post::allreduce(
-            from.as_ptr(),
-            into.as_mut_ptr(),
-            from.len() as u32,
-            operation,
-            5,
-        )
-        .code(ALL, timeout)
+        let (num, into) = (from.len() as u32, into.as_mut_ptr());
+        post::allreduce(from.as_ptr(), into, num, operation, 5).code(ALL, timeout)
     };
     let whole = |result: &mut Vec<u64>| {
         repeat("gaspi_allreduce", || reduce(&mine, result, SUM, SHORT)).map(drop)
@@ -222,13 +204,12 @@ fn threads_meet(ctx: &Ctx) -> Verdict {
     let (late, both) = (AtomicBool::new(false), Barrier::new(2));
     let meet = |timeout| c!(gaspi_threads_sync_all(ALL, timeout));
     let rounds = || {
-        let mut old = 0;
         for round in 0..ROUNDS {
             let at = 8 * round;
-            ok!(gaspi_atomic_fetch_add(0, at, 1, 1, &mut old, LONG));
+            add(0, at, 1, 1)?;
             repeat("gaspi_threads_sync_all", || meet(SHORT * (round % 2)))?;
-            ok!(gaspi_atomic_fetch_add(0, at, 1, 0, &mut old, LONG));
-            ensure_eq!(old, 6, "threads that have come to meeting {round}");
+            let come = add(0, at, 1, 0)?;
+            ensure_eq!(come, 6, "threads that have come to meeting {round}");
         }
         Ok::<_, String>(())
     };

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
+use super::silent_member::{self, TRIES};
 use crate::kit::{Stopped, until};
 
 laws! {
@@ -23,8 +24,6 @@ laws! {
 const PID: usize = 4088;
 const LEN: usize = 65536;
 const SHORT: u64 = 20;
-/// Calls without an answer before the peer goes on.
-const TRIES: u64 = 10;
 
 /// Runs `work` on rank 0 while rank 2 is stopped, until `work` wakes it or ends. Rank 0 has no connection to rank 2. Rank 2 runs `before`
 /// before it stops and `then` when it goes on; rank 1 runs `beside`.
@@ -92,30 +91,11 @@ fn nothing(_: &Memory) -> Verdict {
 
 /// Calls each up to [`TRIES`] times. Gives the indices of calls without success. Each call may wait for `timeout`.
 fn tried(calls: &mut [Call<'_>], timeout: u64) -> Result<Vec<usize>, String> {
-    let mut open: Vec<usize> = (0..calls.len()).collect();
-    let spare = 500;
-    for (what, nth) in calls
-        .iter()
-        .map(|(what, _)| *what)
-        .zip(0..)
-        .collect::<Vec<_>>()
-    {
-        let before = in_vain();
-        for _ in 0..TRIES {
-            match calls[nth].1() {
-                SUCCESS => {
-                    open.retain(|known| *known != nth);
-                    break;
-                }
-                TIMEOUT => {}
-                code => return Err(format!("{what} gave {}", code_name(code))),
-            }
+    let mut open = Vec::new();
+    for (nth, (what, call)) in calls.iter_mut().enumerate() {
+        if !silent_member::tried(what, timeout, call)? {
+            open.push(nth);
         }
-        let waited = (in_vain() - before).as_millis() as u64;
-        ensure!(
-            waited <= TRIES * timeout + spare,
-            "{what} has waited for {waited} ms in {TRIES} calls with a time-out of {timeout} ms"
-        );
     }
     Ok(open)
 }
@@ -228,10 +208,9 @@ fn short(ctx: &Ctx) -> Verdict {
         nothing,
         nothing,
         |memory| {
-            let mut from = 9;
             // The first message may come or not.
             while memory.get(2048) != 99 {
-                ok!(gaspi_passive_receive(0, 2048, &mut from, 8, LONG));
+                receive(0, 2048, 8)?;
             }
             Ok(())
         },
@@ -258,8 +237,7 @@ fn passive_others(ctx: &Ctx) -> Verdict {
                         c!(gaspi_passive_send(0, 8, 1, 8, LONG))
                     })?;
                     ensure_eq!(sent, 0, "timeouts of a send to one that receives");
-                    let mut from = 9;
-                    ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
+                    let from = receive(0, 16, 8)?;
                     ensure_eq!((from, memory.get(16)), (1, round), "what has come back");
                 }
                 last.wake()
@@ -267,17 +245,13 @@ fn passive_others(ctx: &Ctx) -> Verdict {
         },
         |memory| {
             for _ in 0..ROUNDS {
-                let mut from = 9;
-                ok!(gaspi_passive_receive(0, 16, &mut from, 8, LONG));
+                receive(0, 16, 8)?;
                 ok!(gaspi_passive_send(0, 16, 0, 8, LONG));
             }
             equal!(memory.get(16), ROUNDS - 1, "the last one")
         },
         nothing,
-        |_| {
-            let mut from = 9;
-            done!(gaspi_passive_receive(0, 16, &mut from, 8, LONG))
-        },
+        |_| receive(0, 16, 8).map(drop),
     )
 }
 
@@ -292,30 +266,23 @@ fn receipts(ctx: &Ctx) -> Verdict {
         ctx,
         |last, memory| {
             let mut got = Vec::new();
-            let mut one = |code: i32, memory: &Memory| match code {
-                TIMEOUT => Ok(()),
-                SUCCESS => {
+            let one = |code: i32, got: &mut Vec<u64>| {
+                if code == SUCCESS {
                     got.push(memory.get(64));
-                    Ok(())
                 }
-                code => Err(format!("gaspi_passive_receive gave {}", code_name(code))),
+                one_of(code, &[SUCCESS, TIMEOUT], "gaspi_passive_receive")
             };
             let before = in_vain();
             for _ in 0..TRIES {
-                one(receive(SHORT), memory)?;
-                one(receive(TEST), memory)?;
+                one(receive(SHORT), &mut got)?;
+                one(receive(TEST), &mut got)?;
             }
             let waited = (in_vain() - before).as_millis() as u64;
             ensure!(waited <= TRIES * SHORT + 500, "receives took {waited} ms");
             last.wake()?;
             let mut looks = Looks::for_the("the messages");
             while got.len() < 2 {
-                let code = receive(TEST);
-                match code {
-                    TIMEOUT => {}
-                    SUCCESS => got.push(memory.get(64)),
-                    code => return Err(format!("gaspi_passive_receive gave {}", code_name(code))),
-                }
+                one(receive(TEST), &mut got)?;
                 looks.again();
             }
             got.sort_unstable();
@@ -330,9 +297,6 @@ fn receipts(ctx: &Ctx) -> Verdict {
             let sent = send(SHORT);
             equal!(sent, TIMEOUT, "a send that nobody receives")
         },
-        |_| {
-            repeat("gaspi_passive_send", || send(SHORT))?;
-            Ok(())
-        },
+        |_| repeat("gaspi_passive_send", || send(SHORT)).map(drop),
     )
 }

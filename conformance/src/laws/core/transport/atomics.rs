@@ -1,10 +1,10 @@
 //! [`Channel::atomic`](unipgas_core::transport::Channel::atomic).
 
 use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags};
+use unipgas_core::{AtomicRequest, Error, Flags};
 
-use super::super::atomics::{COUNT, Elements, SIZE, elements};
-use super::super::rank::{Says, update};
+use super::super::atomics::{COUNT, Elements, SIZE, elements, results};
+use super::super::rank::{Says, cells, update};
 use super::node::on_nodes;
 use crate::kit::same;
 use crate::law::{Ctx, Verdict, not_offered};
@@ -21,10 +21,7 @@ fn table(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {
         let mut random = ctx.random(ctx.rank.into());
         let dst = node.at(node.right(), 128);
-        for (op, ty) in AtomicOp::ALL
-            .iter()
-            .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)))
-        {
+        for (op, ty) in cells() {
             for nth in 0..4 {
                 let what = format!("{op:?} on {ty:?}");
                 let mut mirror = Elements(elements(ty, &mut random));
@@ -34,23 +31,19 @@ fn table(ctx: &Ctx) -> Verdict {
                 let count = if nth % 2 == 0 { 1 } else { COUNT };
                 let fetches = op.form() == AtomicForm::FetchOnly || nth >= 2;
                 let (mut fetched, mut expected) = ([0x3cu8; SIZE * COUNT], [0x3cu8; SIZE * COUNT]);
-                let room = |bytes: &mut [u8]| match fetches {
-                    true => bytes.as_mut_ptr(),
-                    false => std::ptr::null_mut(),
-                };
                 let request = AtomicRequest {
                     compare: compare.as_ptr(),
-                    result: room(&mut fetched),
+                    result: results(fetches, &mut fetched),
                     ..update(op, ty, count, operand.as_ptr())
                 };
                 let result = node.atomic(dst, &request)?;
                 if supported(op, ty) && node.limits().atomics {
                     result.says(&what)?;
-                    let (target, results) = (mirror.0.as_mut_ptr(), room(&mut expected));
+                    let (target, place) = (mirror.0.as_mut_ptr(), results(fetches, &mut expected));
                     let (operand, compare) = (operand.as_ptr(), compare.as_ptr());
                     // SAFETY:
                     // - room for COUNT elements of SIZE bytes each; the mirror is aligned to 32 bytes and belongs to this call.
-                    unsafe { apply_vector(op, ty, target, count, operand, compare, results) }
+                    unsafe { apply_vector(op, ty, target, count, operand, compare, place) }
                         .says("the mirror")?;
                 } else {
                     ensure_eq!(result, Err(Error::Unsupported), "{what}");

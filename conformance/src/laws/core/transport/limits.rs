@@ -75,17 +75,7 @@ fn largest(ctx: &Ctx) -> Verdict {
 fn most_inline(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, LEN, |node| {
         let limits = node.limits();
-        let put = |len: usize| {
-            // SAFETY:
-            // - in bounds of the source; the call takes the bytes or refuses.
-            node.end(|channel, context| unsafe {
-                channel.put(
-                    &PutRequest::new(node.local(0), node.at(node.right(), 0), len),
-                    Flags::INLINE,
-                    context,
-                )
-            })
-        };
+        let put = |len: usize| node.try_put(0, node.at(node.right(), 0), len, Flags::INLINE);
         let len = limits.inline.min(limits.largest).min(LEN);
         put(len)?.says("as many as there may be")?;
         if limits.inline < LEN {

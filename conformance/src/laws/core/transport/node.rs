@@ -9,8 +9,8 @@ use unipgas_core::region::Memory as Registration;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::{Channel, Limits, Peer, Transport};
 use unipgas_core::{
-    AtomicRequest, Deadline, Error, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result,
-    Rights,
+    AtomicOp, AtomicRequest, AtomicType, Deadline, Error, Flags, Local, Notice, Outcome, Remote,
+    RemoteRegion, Result, Rights,
 };
 
 use super::super::rank::{Says, remote, update};
@@ -60,15 +60,10 @@ impl<'a> Node<'a> {
         };
         ctx.tell(&transport.address());
         ctx.sync();
-        let others = |rank: &u32| *rank != ctx.rank;
         let connect = |rank: u32| {
-            Some(rank)
-                .filter(others)
-                .map(|rank| {
-                    let address = ctx.told(rank).unwrap_or_default();
-                    transport.connect(&address).says("connect")
-                })
-                .transpose()
+            let address = ctx.told(rank).unwrap_or_default();
+            let connect = || transport.connect(&address).says("connect");
+            (rank != ctx.rank).then(connect).transpose()
         };
         let peers = (0..ctx.size)
             .map(connect)
@@ -258,23 +253,46 @@ impl<'a> Node<'a> {
 
     /// Puts `len` bytes of the source at `from`.
     pub(super) fn put(&self, from: usize, dst: Remote<'_>, len: usize, flags: Flags) -> Verdict {
+        self.try_put(from, dst, len, flags)?.says("put")
+    }
+
+    /// As [`Node::put`], for a put that may be refused.
+    pub(super) fn try_put(
+        &self,
+        from: usize,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+    ) -> std::result::Result<Result<()>, String> {
+        let put = PutRequest::new(self.local(from), dst, len);
         // SAFETY:
-        // - in bounds of the source, which outlives operations; the call waits for completion.
-        self.done("put", |channel, context| unsafe {
-            channel.put(&PutRequest::new(self.local(from), dst, len), flags, context)
+        // - in bounds of the source, which outlives operations, or refused; the call waits for completion.
+        self.end(|channel, context| unsafe { channel.put(&put, flags, context) })
+    }
+
+    /// Begins a put of `len` bytes of the source at `from`, which change after a drain, or at once if the put is an inline one.
+    pub(super) fn begin_put(
+        &self,
+        from: usize,
+        dst: Remote<'_>,
+        len: usize,
+        flags: Flags,
+    ) -> Verdict {
+        let put = PutRequest::new(self.local(from), dst, len);
+        // SAFETY:
+        // - in bounds of the source, which outlives operations.
+        self.begin("put", |channel, context| unsafe {
+            channel.put(&put, flags, context)
         })
     }
 
     /// Gets `len` bytes.
     pub(super) fn get(&self, src: Remote<'_>, len: usize) -> std::result::Result<Vec<u8>, String> {
+        let get = GetRequest::new(self.local(0), src, len);
         // SAFETY:
         // - as for `put`.
         self.done("get", |channel, context| unsafe {
-            channel.get(
-                &GetRequest::new(self.local(0), src, len),
-                Flags::empty(),
-                context,
-            )
+            channel.get(&get, Flags::empty(), context)
         })?;
         Ok(self.source().load(0, len))
     }
@@ -304,13 +322,8 @@ impl<'a> Node<'a> {
         // SAFETY:
         // - laws pass pointers to `count` elements, which outlive the operation.
         let ended = self.end(|channel, context| unsafe {
-            channel.atomic(
-                dst,
-                &registered,
-                self.results.desc(),
-                Flags::empty(),
-                context,
-            )
+            let (desc, none) = (self.results.desc(), Flags::empty());
+            channel.atomic(dst, &registered, desc, none, context)
         })?;
         if !users.is_null() {
             // SAFETY:
@@ -325,12 +338,7 @@ impl<'a> Node<'a> {
         let mut before = 0u64;
         let request = AtomicRequest {
             result: (&raw mut before).cast(),
-            ..update(
-                unipgas_core::AtomicOp::Sum,
-                unipgas_core::AtomicType::U64,
-                1,
-                &raw const value,
-            )
+            ..update(AtomicOp::Sum, AtomicType::U64, 1, &raw const value)
         };
         self.atomic(dst, &request)?.says("fetch-add")?;
         // SAFETY:

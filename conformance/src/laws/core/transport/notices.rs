@@ -47,14 +47,11 @@ fn put_notify(ctx: &Ctx) -> Verdict {
             node.source().store(0, &bytes(me));
             let (to, slot) = (node.at(node.right(), 64), node.at(node.right(), 8));
             let notice = Notice { slot, value: round };
+            let put = PutRequest::new(node.local(0), to, len(me)).with(notice);
             // SAFETY:
             // - in bounds of the source, and drained before it changes.
             let put_notify = |channel: &dyn Channel, context| unsafe {
-                channel.put(
-                    &PutRequest::new(node.local(0), to, len(me)).with(notice),
-                    Flags::empty(),
-                    context,
-                )
+                channel.put(&put, Flags::empty(), context)
             };
             match node.notifies() {
                 true => node.begin("put_notify", put_notify)?,
@@ -91,12 +88,7 @@ fn ordered(ctx: &Ctx) -> Verdict {
             node.source().store(64, &bytes(ctx.rank as usize));
             for nth in 0..PUTS {
                 let to = node.at(right, 64 + nth * each);
-                // SAFETY:
-                // - in bounds of the source, and drained before it changes.
-                node.begin("put", |channel, context| unsafe {
-                    let from = node.local(64 + nth * each);
-                    channel.put(&PutRequest::new(from, to, each), Flags::empty(), context)
-                })?;
+                node.begin_put(64 + nth * each, to, each, Flags::empty())?;
             }
             let slot = node.at(right, 8);
             node.begin("an ordered notice", |channel, context| {
@@ -146,16 +138,7 @@ fn deliver_ordered(ctx: &Ctx) -> Verdict {
             for nth in 0..RECORDS {
                 let at = nth as usize * 8;
                 node.source().set(at, round * 100 + nth);
-                // SAFETY:
-                // - in bounds of the source, and drained before it changes.
-                node.begin("put", |channel, context| unsafe {
-                    let to = node.at(node.right(), at);
-                    channel.put(
-                        &PutRequest::new(node.local(at), to, 8),
-                        Flags::empty(),
-                        context,
-                    )
-                })?;
+                node.begin_put(at, node.at(node.right(), at), 8, Flags::empty())?;
                 node.begin("deliver", |channel, context| {
                     channel.deliver(right.into(), record(ctx.rank, nth), Flags::ORDERED, context)
                 })?;
@@ -193,13 +176,9 @@ fn deliver(ctx: &Ctx) -> Verdict {
                 let Some(inbox) = inbox.as_ref().filter(|_| *nth < EACH) else {
                     continue;
                 };
+                let record = record(ctx.rank, *nth);
                 match node.end(|channel, context| {
-                    channel.deliver(
-                        inbox.into(),
-                        record(ctx.rank, *nth),
-                        Flags::ORDERED,
-                        context,
-                    )
+                    channel.deliver(inbox.into(), record, Flags::ORDERED, context)
                 })? {
                     Ok(()) => *nth += 1,
                     Err(Error::InboxFull) => {}

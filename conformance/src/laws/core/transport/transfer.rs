@@ -1,7 +1,6 @@
 //! Bytes: [`Channel::put`](unipgas_core::transport::Channel::put) and `get`.
 
 use unipgas_core::lines::LINE;
-use unipgas_core::op::PutRequest;
 use unipgas_core::{Error, Flags};
 
 use super::node::{Node, on_nodes};
@@ -80,15 +79,7 @@ fn inline(ctx: &Ctx) -> Verdict {
             let bytes = random_bytes(&mut random, (1 + nth * 3).min(node.limits().inline));
             node.source().store(0, &bytes);
             let to = node.at(node.right(), nth * 256);
-            // SAFETY:
-            // - in bounds of the source; the call takes the bytes.
-            node.begin("an inline put", |channel, context| unsafe {
-                channel.put(
-                    &PutRequest::new(node.local(0), to, bytes.len()),
-                    Flags::INLINE,
-                    context,
-                )
-            })?;
+            node.begin_put(0, to, bytes.len(), Flags::INLINE)?;
             node.source().fill_range(0, bytes.len(), 0xee);
             sent.push(bytes);
         }
@@ -108,27 +99,11 @@ fn lines(ctx: &Ctx) -> Verdict {
         let to = node.at(node.right(), 0);
         for round in 1..16u8 {
             if !node.limits().lines {
-                // SAFETY:
-                // - in bounds of the source; the call is refused.
-                let refused = node.end(|channel, context| unsafe {
-                    channel.put(
-                        &PutRequest::new(node.local(0), to, lines * LINE),
-                        Flags::LINES,
-                        context,
-                    )
-                })?;
+                let refused = node.try_put(0, to, lines * LINE, Flags::LINES)?;
                 ensure_eq!(refused, Err(Error::Unsupported), "a put by lines");
             } else if ctx.rank == 0 {
                 node.source().fill_range(0, lines * LINE, round);
-                // SAFETY:
-                // - in bounds of the source, and drained before it changes.
-                node.begin("a put by lines", |channel, context| unsafe {
-                    channel.put(
-                        &PutRequest::new(node.local(0), to, lines * LINE),
-                        Flags::LINES,
-                        context,
-                    )
-                })?;
+                node.begin_put(0, to, lines * LINE, Flags::LINES)?;
                 node.drain()?;
             } else {
                 let own = node.own();

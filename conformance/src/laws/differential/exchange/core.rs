@@ -1,42 +1,13 @@
-use unipgas_core::{Flags, Notice, Remote, RemoteRegion};
-
 use super::*;
-use crate::laws::core::rank::{Rank, Says, late, on_ranks, read, write};
+use crate::laws::core::rank::{Peers, Says, late, on_ranks, read, write};
 
-struct Endpoint<'a> {
-    rank: &'a Rank<'a>,
-    data: Vec<RemoteRegion>,
-    notes: Vec<RemoteRegion>,
-}
-
-impl Mesh for Endpoint<'_> {
+impl Mesh for Peers<'_> {
     fn send(&mut self, round: usize, to: u32, block: &[u8]) -> Verdict {
         let ctx = self.rank.ctx;
         write(&self.rank.scratch, source(ctx, round, to), block);
-        let from = self.rank.scratch.local(source(ctx, round, to), block.len());
-        let dst = Remote {
-            region: &self.data[to as usize],
-            offset: place(ctx, round, ctx.rank),
-        };
-        let slot = Remote {
-            region: &self.notes[to as usize],
-            offset: 4 * place(ctx, round, ctx.rank) / PLACE,
-        };
-        let value = block.len() as u32;
-        // SAFETY:
-        // - in bounds of the scratch region; drained before the bytes change.
-        unsafe {
-            self.rank.endpoint.put_notify(
-                from.says("a block")?,
-                dst,
-                block.len(),
-                Notice { slot, value },
-                Flags::empty(),
-                0,
-            )
-        }
-        .says("put_notify")?;
-        Ok(())
+        let (from, at) = (source(ctx, round, to), place(ctx, round, ctx.rank));
+        let (from, len) = ((&self.rank.scratch, from), block.len());
+        self.put_notify(from, (to, at), len, (at / PLACE, len as u32))
     }
 
     fn come(&mut self, round: usize) -> Result<(u32, usize), String> {
@@ -58,15 +29,7 @@ impl Mesh for Endpoint<'_> {
 pub(super) fn run(ctx: &Ctx) -> Left {
     let mut left = Vec::new();
     on_ranks(ctx, memory(ctx), |rank| {
-        let all = 0..ctx.size;
-        left = rounds(
-            ctx,
-            &mut Endpoint {
-                rank,
-                data: all.clone().map(|r| rank.data_of(r)).collect::<Result<_, _>>()?,
-                notes: all.map(|r| rank.notes_of(r)).collect::<Result<_, _>>()?,
-            },
-        )?;
+        left = rounds(ctx, &mut rank.peers()?)?;
         Ok(())
     })?;
     Ok(left)

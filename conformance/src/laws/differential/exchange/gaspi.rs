@@ -1,5 +1,5 @@
 use super::*;
-use crate::laws::gaspi::kit::{LONG, Memory, barrier, c, flush, notified, ok, segment};
+use crate::laws::gaspi::kit::{LONG, Memory, announce, barrier, c, flush, notified, ok, segment};
 
 struct Segment<'a> {
     ctx: &'a Ctx,
@@ -11,19 +11,8 @@ impl Mesh for Segment<'_> {
         let ctx = self.ctx;
         let there = place(ctx, round, ctx.rank);
         self.memory.store(source(ctx, round, to), block);
-        ok!(gaspi_write_notify(
-            0,
-            source(ctx, round, to) as u64,
-            to as u16,
-            0,
-            there as u64,
-            block.len() as u64,
-            (there / PLACE) as u32,
-            block.len() as u32,
-            (to % 3) as u8,
-            LONG
-        ));
-        Ok(())
+        let (places, len) = ((to, source(ctx, round, to), there), block.len());
+        announce((to % 3) as u8, places, len, (there / PLACE, len as u32))
     }
 
     fn come(&mut self, round: usize) -> Result<(u32, usize), String> {

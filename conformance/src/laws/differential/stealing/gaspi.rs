@@ -9,33 +9,13 @@ struct Segment {
 
 impl Pool for Segment {
     fn add(&mut self, rank: u32, at: usize, value: u64) -> Result<u64, String> {
-        let mut before = 0;
-        ok!(gaspi_atomic_fetch_add(
-            0,
-            at as u64,
-            rank as u16,
-            value,
-            &mut before,
-            LONG
-        ));
-        Ok(before)
+        add(0, at as u64, rank as u16, value)
     }
 
     fn deliver(&mut self, task: Task, result: &[u8]) -> Verdict {
         self.memory.store(self.own + task.at(), result);
-        ok!(gaspi_write_notify(
-            0,
-            (self.own + task.at()) as u64,
-            task.home as u16,
-            0,
-            task.at() as u64,
-            RESULT as u64,
-            task.nth as u32,
-            1,
-            0,
-            LONG
-        ));
-        Ok(())
+        let places = (task.home, self.own + task.at(), task.at());
+        announce(0, places, RESULT, (task.nth, 1))
     }
 
     fn finish(&mut self, here: &[usize]) -> Verdict {

@@ -14,19 +14,8 @@ impl Node for Segment {
     }
 
     fn pass(&mut self, piece: usize, to: u32) -> Verdict {
-        ok!(gaspi_write_notify(
-            0,
-            place(piece) as u64,
-            to as u16,
-            0,
-            place(piece) as u64,
-            PIECE as u64,
-            piece as u32,
-            1,
-            (piece % 2) as u8,
-            LONG
-        ));
-        Ok(())
+        let places = (to, place(piece), place(piece));
+        announce((piece % 2) as u8, places, PIECE, (piece, 1))
     }
 }
 
