@@ -31,7 +31,7 @@ pub(crate) fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
     Ok(set)
 }
 
-fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
+pub(super) fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
     fi_cq_attr {
         size: 0,
         flags: 0,
@@ -43,7 +43,7 @@ fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
     }
 }
 
-fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
+pub(super) fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
     fi_cntr_attr {
         events: 0,
         wait_obj: FI_WAIT_SET,

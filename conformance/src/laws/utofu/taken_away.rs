@@ -2,21 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::freed::COMMANDS;
 use super::kit::*;
 use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
 
 laws! {
-    deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2, [dereg_mem, reg_mem_with_stag, put, get, armw8, poll_tcq, poll_mrq] + ordering,
+    deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2,
+        [dereg_mem, reg_mem_with_stag, put, put_piggyback8, put_stride, get, get_stride, armw4, armw8, cswap4, cswap8, poll_tcq, poll_mrq] + ordering,
         "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has one entry of the TCQ";
 }
 
-/// The STag of the memory that is deregistered.
-const TAKEN: u32 = 33;
-
 fn deregistered(job: &Job<'_>) -> Verdict {
-    let lent = Memory::pages(4096)?;
-    job.queue.register_as(lent, TAKEN)?;
     job.meet();
     let (stop, posted, ended) = (
         AtomicBool::new(false),
@@ -33,51 +30,18 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         if thread == 2 {
             for round in 0..if job.ctx.is_quick() { 60 } else { 15 } {
                 pause(job.ctx.random(round).below(3));
-                job.queue.deregister(stadd_of(job.queue.id, TAKEN)?)?;
+                job.queue.deregister(stadd_of(job.queue.id, STAG)?)?;
                 pause(job.ctx.random(round).below(2));
-                job.queue.register_as(lent, TAKEN)?;
+                job.queue.register_as(job.memory, STAG)?;
             }
             stop.store(true, Ordering::Release);
             return Ok(());
         }
         let vcq = job.vcq(job.right());
-        let (here, there) = (stadd_of(job.queue.id, TAKEN)?, stadd_of(vcq, TAKEN)?);
+        let here = stadd_of(job.queue.id, STAG)?;
         while !stop.load(Ordering::Acquire) {
-            for kind in 0..3 {
-                let flags = TCQ | LOCAL;
-                let code = match kind {
-                    0 => c!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        here,
-                        there + 64,
-                        64,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                    1 => c!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        here + 1024,
-                        there,
-                        512,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                    _ => c!(utofu_armw8(
-                        job.hdl,
-                        vcq,
-                        ADD,
-                        1,
-                        there + 2048,
-                        0,
-                        flags,
-                        cb(1)
-                    )),
-                };
-                if code == SUCCESS {
+            for command in COMMANDS {
+                if command(job.hdl, here, vcq) == SUCCESS {
                     posted.fetch_add(1, Ordering::Relaxed);
                 }
                 take();
@@ -96,6 +60,5 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         "entries of the TCQ"
     );
     job.meet();
-    let stadd = stadd_of(job.queue.id, TAKEN)?;
-    job.queue.deregister(stadd)
+    Ok(())
 }
