@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::freed::COMMANDS;
+use super::freed::{COMMANDS, entries};
 use super::kit::*;
 use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
@@ -10,7 +10,7 @@ use crate::{ensure, ensure_eq};
 laws! {
     deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2,
         [dereg_mem, reg_mem_with_stag, put, put_piggyback8, put_stride, get, get_stride, armw4, armw8, cswap4, cswap8, poll_tcq, poll_mrq] + ordering,
-        "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has one entry of the TCQ";
+        "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has its entries of the TCQ";
 }
 
 fn deregistered(job: &Job<'_>) -> Verdict {
@@ -40,9 +40,9 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         let vcq = job.vcq(job.right());
         let here = stadd_of(job.queue.id, STAG)?;
         while !stop.load(Ordering::Acquire) {
-            for command in COMMANDS {
+            for (nth, command) in COMMANDS.iter().enumerate() {
                 if command(job.hdl, here, vcq) == SUCCESS {
-                    posted.fetch_add(1, Ordering::Relaxed);
+                    posted.fetch_add(entries(nth), Ordering::Relaxed);
                 }
                 take();
             }
