@@ -244,7 +244,7 @@ gaspi_return_t gaspi_read_list_notify (gaspi_number_t num, const gaspi_segment_i
 /** Makes a further queue. §8.5.1. Errors: INV_NUM (gaspi_queue_max() queues exist). */
 gaspi_return_t gaspi_queue_create (gaspi_queue_id_t *queue, gaspi_timeout_t timeout);
 
-/** Deletes a queue; wait on it first. §8.5.2. Errors: INV_QUEUE. */
+/** Deletes a queue; wait on it first. Calls of other threads give INV_QUEUE afterwards. §8.5.2. Errors: INV_QUEUE. */
 gaspi_return_t gaspi_queue_delete (gaspi_queue_id_t queue);
 
 /** Number of requests in a queue that gaspi_wait() has not seen complete. §8.5.3. Errors: INV_QUEUE. */

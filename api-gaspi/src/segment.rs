@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::calls::Call;
+use unipgas_core::calls::{self, Call};
 use unipgas_core::notification::Words;
 use unipgas_core::{Deadline, Endpoint, Error, Local, NotificationArray, Region, Rights};
 
@@ -242,16 +242,21 @@ impl GaspiProcess {
         deadline: Deadline,
     ) -> Result<()> {
         let members = self.committed_members(group)?;
-        // An earlier call has timed out.
+        // An earlier call with this memory has timed out.
         let ready = &self.segments[usize::from(id)];
         let begun = self.segment_any(id, &self.call()).is_some_and(|segment| {
-            ready.load(Ordering::Acquire).is_null() && segment.len == size as usize
+            let same = match *source {
+                Source::Library => !segment.users,
+                Source::User(base) => segment.users && segment.base == base,
+            };
+            ready.load(Ordering::Acquire).is_null() && same && segment.len == size as usize
         });
         if !begun {
             self.make(id, size, source, false)?;
-            for rank in &members {
-                self.show(id, *rank as u16)?;
-            }
+        }
+        // The earlier call may have had another group.
+        for rank in &members {
+            self.show(id, *rank as u16)?;
         }
         match self.barrier_until(group, deadline) {
             Ok(()) => {
@@ -280,16 +285,21 @@ impl GaspiProcess {
         let is_users = self.segment_any(id, &call).ok_or(Status::ErrInvSeg)?.users;
         drop(call);
         self.passive.forget(id);
-        let late = self.world.engine().is_driven()
-            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout);
-        self.world
-            .directory()
-            .unlist_region(place)
-            .map_err(from_engine)?;
         self.words[place].store(null_mut(), Ordering::Release);
         self.segments[place].store(null_mut(), Ordering::Release);
         // Threads that wait for notifications or messages of the segment wake, and return.
         self.world.engine().ring();
+        let mut late = false;
+        if self.world.engine().is_driven() {
+            let deadline = Deadline::after(PATIENCE);
+            // A call that has found the segment may still post a request.
+            calls::wait_for_others(|| !deadline.expired());
+            late = self.drain_all(deadline) == Err(Status::Timeout);
+        }
+        self.world
+            .directory()
+            .unlist_region(place)
+            .map_err(from_engine)?;
         if late && is_users {
             unipgas_core::tell(&format!(
                 "gaspi_segment_delete: requests that use segment {id} are not answered: its memory must stay until the segment can be deleted"

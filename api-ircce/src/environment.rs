@@ -46,7 +46,7 @@ pub fn current() -> Result<&'static Ue> {
 
 /// Whether a UE is running, and no thread is finalizing it.
 pub(crate) fn is_running() -> bool {
-    current().is_ok_and(|ue| ue.world().engine().check_ended().is_ok())
+    current().is_ok_and(|ue| !ue.is_finishing())
 }
 
 /// This UE's number and the number of UEs. Also valid after `RCCE_finalize`. Errors: [`Failure::NotRunning`] before `RCCE_init`.

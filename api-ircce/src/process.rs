@@ -1,7 +1,7 @@
 //! A unit of execution (UE), from `RCCE_init` to `RCCE_finalize`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use unipgas_core::job::Job;
@@ -42,6 +42,8 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     pub(crate) looks: Looks,
+    /// Whether [`finish`](Ue::finish) has begun: other UEs may leave, and calls of other threads fail.
+    finishing: AtomicBool,
     liveness: LivenessTimer,
     world: Arc<World>,
 }
@@ -97,6 +99,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: Looks::new(&world),
+            finishing: AtomicBool::new(false),
             liveness: LivenessTimer::default(),
             world,
         })
@@ -132,6 +135,7 @@ impl Ue {
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
+        self.finishing.store(true, Ordering::Release);
         let ended = |error: &Failure| match error {
             Failure::Engine(Error::RankDead(id)) => self.world.life(*id) == Life::Left,
             _ => false,
@@ -146,6 +150,10 @@ impl Ue {
             let _ = self.world.leave();
         }
         waited
+    }
+
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing.load(Ordering::Acquire)
     }
 
     /// Checks that UE `id` exists. Errors: [`ErrorCode::Id`].

@@ -277,7 +277,10 @@ int utofu_reg_mem_with_stag (utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, u
 /** Sets *stadd to the begin of the memory that is registered for vcq_id under a STag. It does not communicate. §3.6.1.3. */
 int utofu_query_stadd (utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t *stadd);
 
-/** Undoes one registration; before the memory is freed. §3.6.1.4. Errors: NOT_AVAILABLE, NOT_SUPPORTED. */
+/**
+ * Undoes one registration; before the memory is freed. Commands of other threads with the memory are done, fail or give INVALID_STADD. §3.6.1.4.
+ * Errors: NOT_AVAILABLE, NOT_SUPPORTED.
+ */
 int utofu_dereg_mem (utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long int flags);
 
 /* ---------------------------------------------------------------- one-sided communication: flags and notices (§3.7.6 to §3.7.10) */

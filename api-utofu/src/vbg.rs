@@ -255,7 +255,7 @@ impl UtofuProcess {
         let first = self.check_ids(ids)?;
         let place = vbgs.place(first).ok_or(ReturnCode::InvalidVbgId)?;
         let set = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        let alone = calls::wait_for_others();
+        let alone = calls::wait_for_others(|| true);
         self.drain_gates();
         let here = self.network().job().here();
         let released = ids.iter().try_for_each(|bits| {

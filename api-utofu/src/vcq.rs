@@ -95,7 +95,7 @@ impl InCall {
         drop(self);
         // In a signal handler that has interrupted a call, the wait would never end.
         if !Call::is_under_way() {
-            calls::wait_for_others();
+            calls::wait_for_others(|| true);
         }
         Ok(())
     }
@@ -190,14 +190,14 @@ impl Vcq {
         if vcq.is_null() {
             return Err(ReturnCode::InvalidVcqHdl);
         }
-        if calls::wait_for_others() {
+        if calls::wait_for_others(|| true) {
             // SAFETY:
             // - made by Box::into_raw in `enter`. The swap gave it to this thread alone.
             // - calls that had found it before the swap have ended.
             let vcq = unsafe { Box::from_raw(vcq) };
             vcq.port.close();
             // A call with another VCQ may still use memory that was registered with this one.
-            calls::wait_for_others();
+            calls::wait_for_others(|| true);
         } else {
             // SAFETY:
             // - as above. The VCQ is never freed, because calls may still use it.

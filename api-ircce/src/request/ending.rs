@@ -53,6 +53,10 @@ impl Ue {
         // SAFETY:
         // - contract of this call: the request is valid.
         unsafe { (*common).end(SUCCESS) };
+        drop(pending);
+        drop(mailbox);
+        // Another thread may wait for the request.
+        self.world().engine().ring();
         (SUCCESS, true)
     }
 

@@ -10,12 +10,15 @@ laws! {
         "after a commit that has timed out another group is committed, and has a segment, before the first";
     sizes: "timeout.other.sizes", "§7.2.3", 2, [gaspi_segment_create, gaspi_segment_size, gaspi_segment_ptr],
         "a creation that is repeated with another size gives that size, or an error";
+    segments: "timeout.other.segments", "§7.2.3, §7.2.5", 3, [gaspi_segment_use, gaspi_segment_create, gaspi_segment_ptr, gaspi_write],
+        "a creation that is repeated with other memory gives that memory, or an error; one with another group is for its members";
     atomics with_segment(64): "timeout.other.atomics", "§10.2", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + ordering,
         "an atomic operation that has timed out writes no result later; others are done meanwhile, and it is done once";
     reads: "timeout.other.reads", "§8.2.2, §8.2.3", 2, [gaspi_read, gaspi_wait] + ordering,
         "after a gaspi_wait that has timed out each read writes its own place, and after one that succeeds nothing";
-    connections configured(|config| config.build_infrastructure = 0): "timeout.other.connections", "§5.4.1", 3, [gaspi_connect, gaspi_write_notify] + bare,
-        "a connection that has timed out is opened by a later call, after one to another rank";
+    connections configured(|config| config.build_infrastructure = 0): "timeout.other.connections", "§5.4.1", 3,
+        [gaspi_connect, gaspi_disconnect, gaspi_segment_register, gaspi_write_notify] + bare,
+        "a connection or registration that has timed out is made by a later call, after one to another rank; likewise it is closed";
     messages with_segment(256): "timeout.other.messages", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
         "a message whose send has timed out and one that is sent after it come once each";
 }
@@ -141,18 +144,70 @@ fn sizes(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
+fn segments(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    let pair = match ctx.rank {
+        2 => None,
+        _ => Some(group_of(&[0, 1])?),
+    };
+    let pages = [Memory::pages(4096)?, Memory::pages(4096)?];
+    let used = |nth: usize, timeout| {
+        let base = pages[nth].base;
+        c!(gaspi_segment_use(1, base, 64, ALL, timeout, 0))
+    };
+    if ctx.rank == 0 {
+        ensure_eq!(used(0, TEST), TIMEOUT, "gaspi_segment_use alone");
+    }
+    ctx.sync();
+    let mut nth = usize::from(ctx.rank == 0);
+    let (mut code, _) = until(|| used(nth, if nth == 1 { 50 } else { LONG }))?;
+    if code != SUCCESS && nth == 1 {
+        // Other memory has no success: a repetition completes the first call.
+        nth = 0;
+        (code, _) = until(|| used(nth, LONG))?;
+    }
+    ensure_eq!(code, SUCCESS, "gaspi_segment_use, repeated");
+    let pointer = got!(gaspi_segment_ptr(1));
+    ensure_eq!(pointer, pages[nth].base, "the memory of the last call");
+    if let (0, Some(pair)) = (ctx.rank, pair) {
+        gives!(GASPI_TIMEOUT, gaspi_segment_create(2, 64, pair, TEST, 0));
+    }
+    ctx.sync();
+    repeat("gaspi_segment_create", || {
+        c!(gaspi_segment_create(2, 64, ALL, LONG, 0))
+    })?;
+    for_all(others(ctx), |rank| {
+        post::write(0, 0, rank, 2, 8, 8).ok(0, LONG)
+    })?;
+    flush(0)?;
+    barrier()?;
+    pair.map_or(Ok(()), barrier_of)
+}
+
 fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
     if ctx.rank == 0 {
         for round in 1..=ROUNDS * 4 {
             let mut early = SENTINEL;
-            let first = c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut early, TEST));
+            let swaps = round % 2 == 0;
+            let first = match swaps {
+                true => {
+                    let old = round - 1;
+                    c!(gaspi_atomic_compare_swap(
+                        0, 0, 1, old, round, &mut early, TEST
+                    ))
+                }
+                false => c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut early, TEST)),
+            };
             let old = add(0, 8, 1, 10)?;
             ensure_eq!(old, (round - 1) * 10, "what another operation has found");
             ensure_eq!(swap(0, 16, 1, round - 1, round)?, round - 1, "a swap");
             match first {
                 SUCCESS => ensure_eq!(early, round - 1, "the first operation"),
                 TIMEOUT => {
-                    let old = add(0, 0, 1, 1)?;
+                    let old = match swaps {
+                        true => swap(0, 0, 1, round - 1, round)?,
+                        false => add(0, 0, 1, 1)?,
+                    };
                     ensure_eq!(old, round - 1, "the operation that has timed out");
                     ensure_eq!(early, SENTINEL, "the place of a call that has timed out");
                 }
@@ -192,22 +247,43 @@ fn reads(ctx: &Ctx) -> Verdict {
 }
 
 fn connections(ctx: &Ctx) -> Verdict {
-    let tried = |rank: u16| match c!(gaspi_connect(rank, TEST)) {
-        SUCCESS | TIMEOUT => Ok(()),
-        code => Err(format!("gaspi_connect gave {}", code_name(code))),
+    // Each call times out or not, rank after rank. Then all are repeated in the other order.
+    let twice = |name: &str, call: &dyn Fn(u16, u64) -> i32| {
+        for_all(0..3, |_| {
+            for_all(others(ctx), |rank| {
+                one_of(call(rank, TEST), &[SUCCESS, TIMEOUT], name)
+            })
+        })?;
+        let ranks: Vec<_> = others(ctx).collect();
+        for_all(ranks.into_iter().rev(), |rank| {
+            repeat(name, || call(rank, LONG))
+        })
     };
-    for_all(0..3, |_| others(ctx).try_for_each(tried))?;
-    for rank in others(ctx).collect::<Vec<_>>().into_iter().rev() {
-        repeat("gaspi_connect", || c!(gaspi_connect(rank, LONG)))?;
-    }
+    let connect = |rank, timeout| c!(gaspi_connect(rank, timeout));
+    ok!(gaspi_segment_alloc(1, 64, 0));
+    twice("gaspi_segment_register", &|rank, timeout| {
+        c!(gaspi_segment_register(1, rank, timeout))
+    })?;
+    twice("gaspi_connect", &connect)?;
     ok!(gaspi_group_commit(ALL, LONG));
     segment(0, 64)?;
-    for rank in others(ctx) {
-        let id = ctx.rank;
-        ok!(gaspi_write_notify(0, 0, rank, 0, 8, 8, id, 1, 0, LONG));
-    }
-    for_all(others(ctx), |rank| notified(0, rank.into()))?;
-    flush(0)
+    let write_to_all = || {
+        for rank in others(ctx) {
+            let id = ctx.rank;
+            ok!(gaspi_write_notify(0, 0, rank, 1, 8, 8, id, 1, 0, LONG));
+        }
+        for_all(others(ctx), |rank| notified(1, rank.into()))?;
+        flush(0)?;
+        barrier()
+    };
+    write_to_all()?;
+    twice("gaspi_disconnect", &|rank, timeout| {
+        c!(gaspi_disconnect(rank, timeout))
+    })?;
+    barrier()?;
+    twice("gaspi_connect", &connect)?;
+    barrier()?;
+    write_to_all()
 }
 
 fn messages(ctx: &Ctx, memory: Memory) -> Verdict {

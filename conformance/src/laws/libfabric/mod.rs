@@ -59,6 +59,7 @@ mod value;
 mod vector;
 pub(super) mod wait_set;
 mod waiting;
+mod wakes;
 pub(crate) mod words;
 mod work;
 
@@ -107,6 +108,7 @@ pub fn laws() -> Vec<&'static Law> {
         shared_bindings::laws(),
         inject::laws(),
         waiting::laws(),
+        wakes::laws(),
         wait_set::laws(),
         receive::laws(),
         rights::laws(),

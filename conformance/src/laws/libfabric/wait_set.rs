@@ -29,14 +29,14 @@ pub(crate) fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
     Ok(set)
 }
 
-fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
+pub(super) fn queue_attr(set: *mut fid_wait) -> fi_cq_attr {
     fi_cq_attr {
         wait_set: set.cast(),
         ..super::station::queue_attr(&Plan::DEFAULT.wait(FI_WAIT_SET))
     }
 }
 
-fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
+pub(super) fn counter_attr(set: *mut fid_wait) -> fi_cntr_attr {
     super::station::counter_attr(FI_WAIT_SET, set)
 }
 

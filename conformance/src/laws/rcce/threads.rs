@@ -28,6 +28,11 @@ laws! {
         "increments of threads are lost by none";
     locks: "threads.locks", "RCCE RCCE_acquire_lock", 2, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
         "one thread of all UEs has a lock at a time";
+    wakes: "threads.wakes", "RCCE RCCE_recv, iRCCE 2.0 §9.3, §9.7", 2,
+        [RCCE_recv, RCCE_send, iRCCE_irecv_wait, iRCCE_isend_wait, iRCCE_wait_any, iRCCE_probe, RCCE_wait_until, RCCE_flag_write, RCCE_acquire_lock],
+        "a thread that waits is woken by what another thread of its UE sends to the UE itself, receives, writes or releases";
+    cancelled: "threads.cancel", "iRCCE 2.0 §9.6", 2, [iRCCE_isend_cancel, iRCCE_irecv_cancel, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all],
+        "a thread that waits for a request goes on when another thread cancels it";
     ended: "threads.finalize", "RCCE RCCE_finalize", 2,
         [RCCE_finalize, RCCE_recv, RCCE_send, iRCCE_srecv, iRCCE_ssend, iRCCE_mrecv, iRCCE_probe, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all,
          iRCCE_wait_any, RCCE_barrier, iRCCE_barrier, RCCE_bcast, iRCCE_bcast, RCCE_reduce, RCCE_allreduce, RCCE_comm_split, RCCE_wait_until,
@@ -42,6 +47,111 @@ laws! {
 /// Runs the body in `count` threads, which get their numbers.
 fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
     crate::kit::threads(count as usize, |nth| body(nth as u64))
+}
+
+fn wakes(ctx: &Ctx) -> Verdict {
+    let (me, flag) = (ctx.rank as i32, new_flag()? as usize);
+    for round in 0..30i32 {
+        let kind = round % 6;
+        if kind == 5 {
+            ok!(RCCE_acquire_lock(me));
+        }
+        threads(2, |nth| {
+            let (bytes, send, receive) = (Bytes::filled(3000, nth as u8), Send::new(), Recv::new());
+            let place = bytes.ptr();
+            pause(nth * (round / 6) as u64);
+            match (kind, nth) {
+                (0, 0) => ok!(RCCE_recv(place, 3000, me)),
+                (1, 0) => {
+                    c!(iRCCE_irecv(place, 3000, me, receive.0));
+                    receive.wait()?;
+                }
+                (2, 0) => {
+                    let mut list = std::mem::MaybeUninit::uninit();
+                    c!(iRCCE_irecv(place, 3000, me, receive.0));
+                    c!(iRCCE_init_wait_list(list.as_mut_ptr()));
+                    c!(iRCCE_add_recv_to_wait_list(list.as_mut_ptr(), receive.0));
+                    ok!(iRCCE_wait_any(list.as_mut_ptr(), null_mut(), null_mut()));
+                }
+                (3, 0) => {
+                    ok!(iRCCE_probe(me, null_mut()));
+                    ok!(RCCE_recv(place, 3000, me));
+                }
+                (4, 0) => ok!(RCCE_wait_until(flag as _, round)),
+                (5, 0) => ok!(RCCE_acquire_lock(me)),
+                (4, _) => ok!(RCCE_flag_write(&mut (flag as _), round, me)),
+                (5, _) => ok!(RCCE_release_lock(me)),
+                (1, _) => {
+                    c!(iRCCE_isend(place, 3000, me, send.0));
+                    send.wait()?;
+                }
+                _ => ok!(RCCE_send(place, 3000, me)),
+            }
+            Ok(())
+        })?;
+        if kind == 5 {
+            ok!(RCCE_release_lock(me));
+        }
+    }
+    barrier()
+}
+
+fn cancelled(ctx: &Ctx) -> Verdict {
+    for round in 0..9 {
+        let of_sends = round % 3 == 0;
+        if ctx.rank == 1 {
+            // Both requests of UE 0 are open until here. A request that has started is not cancelled.
+            ctx.sync();
+            let cancelled = ctx.told(0) == Some(vec![1]);
+            for _ in 0..2 - u32::from(cancelled) {
+                match of_sends {
+                    true => drop(receive(3000, 0)?),
+                    false => send(&Bytes::filled(3000, 1), 0)?,
+                }
+            }
+            continue;
+        }
+        let begun = [0, 1].map(|_| {
+            let place = Bytes::filled(3000, 1).ptr();
+            let (send, receive) = (Send::new().0, Recv::new().0);
+            match of_sends {
+                true => c!(iRCCE_isend(place, 3000, 1, send)),
+                false => c!(iRCCE_irecv(place, 3000, 1, receive)),
+            };
+            (send as usize, receive as usize)
+        });
+        let wait = |nth: usize| match round % 3 {
+            0 => c!(iRCCE_isend_wait(begun[nth].0 as *mut _)),
+            1 => c!(iRCCE_irecv_wait(begun[nth].1 as *mut _)),
+            _ => {
+                let mut list = std::mem::MaybeUninit::uninit();
+                c!(iRCCE_init_wait_list(list.as_mut_ptr()));
+                c!(iRCCE_add_recv_to_wait_list(
+                    list.as_mut_ptr(),
+                    begun[nth].1 as *mut _
+                ));
+                c!(iRCCE_wait_all(list.as_mut_ptr()))
+            }
+        };
+        threads(2, |nth| {
+            if nth == 0 {
+                wait(1);
+                return Ok(());
+            }
+            pause(ctx.random(round).below(10));
+            let mut flag = 0;
+            let code = match of_sends {
+                true => c!(iRCCE_isend_cancel(begun[1].0 as *mut _, &mut flag)),
+                false => c!(iRCCE_irecv_cancel(begun[1].1 as *mut _, &mut flag)),
+            };
+            ensure!(flag == 0 || code == SUCCESS, "cancelling gave {code}");
+            ctx.tell(&[flag as u8]);
+            ctx.sync();
+            Ok(())
+        })?;
+        ensure_eq!(wait(0), SUCCESS, "the other request");
+    }
+    barrier()
 }
 
 fn ended(ctx: &Ctx) -> Verdict {

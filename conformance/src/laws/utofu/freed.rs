@@ -78,6 +78,11 @@ pub(crate) const CALLS: [Call; 3] = [
     },
 ];
 
+/// Entries of the TCQ by command `nth` of [`COMMANDS`]: a command with strides has one for each block.
+pub(super) fn entries(nth: usize) -> usize {
+    if [6, 8].contains(&nth) { 4 } else { 1 }
+}
+
 fn stadd(vcq: u64, stag: u32) -> u64 {
     stadd_of(vcq, stag).unwrap_or_default()
 }

@@ -2,22 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::functions::{Call, Function};
+use super::freed::{COMMANDS, entries};
 use super::kit::*;
 
 laws! {
-    deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2, [dereg_mem, reg_mem_with_stag, put, get, armw8, poll_tcq, poll_mrq] + ordering,
-        "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has one entry of the TCQ";
+    deregistered with_flags(4096, THREAD_SAFE): "memory.deregistered-in-use", "§2.5, §3.6.1.4", 2,
+        [dereg_mem, reg_mem_with_stag, put, put_piggyback8, put_stride, get, get_stride, armw4, armw8, cswap4, cswap8, poll_tcq, poll_mrq] + ordering,
+        "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has its entries of the TCQ";
 }
 
-/// The STag of the memory that is deregistered.
-const TAKEN: u32 = 33;
-
 fn deregistered(job: &Job<'_>) -> Verdict {
-    let lent = Memory::pages(4096)?;
-    job.queue.register_as(lent, TAKEN)?;
     job.meet();
-    let commands = ["utofu_put", "utofu_get", "utofu_armw8"].map(Function::named);
     let stop = AtomicBool::new(false);
     let (posted, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let take = || {
@@ -30,24 +25,19 @@ fn deregistered(job: &Job<'_>) -> Verdict {
         if thread == 2 {
             for round in 0..if job.ctx.is_quick() { 60 } else { 15 } {
                 pause(job.ctx.random(round).below(3));
-                job.queue.deregister(stadd_of(job.queue.id, TAKEN)?)?;
+                job.queue.deregister(stadd_of(job.queue.id, STAG)?)?;
                 pause(job.ctx.random(round).below(2));
-                job.queue.register_as(lent, TAKEN)?;
+                job.queue.register_as(job.memory, STAG)?;
             }
             stop.store(true, Ordering::Release);
             return Ok(());
         }
-        let call = Call {
-            local: stadd_of(job.queue.id, TAKEN)? + 1024,
-            remote: stadd_of(job.vcq(job.right()), TAKEN)? + 2048,
-            len: 512,
-            flags: TCQ | LOCAL,
-            ..Call::to(job, job.right())
-        };
+        let vcq = job.vcq(job.right());
+        let here = stadd_of(job.queue.id, STAG)?;
         while !stop.load(Ordering::Acquire) {
-            for command in &commands {
-                if command.post(&call) == SUCCESS {
-                    posted.fetch_add(1, Ordering::Relaxed);
+            for (nth, command) in COMMANDS.iter().enumerate() {
+                if command(job.hdl, here, vcq) == SUCCESS {
+                    posted.fetch_add(entries(nth), Ordering::Relaxed);
                 }
                 take();
             }
@@ -62,6 +52,5 @@ fn deregistered(job: &Job<'_>) -> Verdict {
     ensure!(posted() > 0, "all were refused");
     ensure_eq!(ended(), posted(), "entries of the TCQ");
     job.meet();
-    let stadd = stadd_of(job.queue.id, TAKEN)?;
-    job.queue.deregister(stadd)
+    Ok(())
 }

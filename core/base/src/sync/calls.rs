@@ -323,9 +323,9 @@ fn begin_count(count: count::Place) -> bool {
     due
 }
 
-/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before the call then have no readers. The calling thread
-/// must be in no call. False: the system lacks `membarrier`, or a thread is unknown.
-pub fn wait_for_others() -> bool {
+/// Waits for the end of all calls that other threads have in progress now, while `goes_on`. Objects taken out of use before the call then have no readers.
+/// The calling thread must be in no call. False: a call has not ended, the system lacks `membarrier`, or a thread is unknown.
+pub fn wait_for_others(mut goes_on: impl FnMut() -> bool) -> bool {
     if !(fence::register() && fence::heavy()) {
         return false;
     }
@@ -335,6 +335,9 @@ pub fn wait_for_others() -> bool {
     let reading = threads.iter().map(|thread| (thread, thread.under_way()));
     for (thread, call) in reading.collect::<Vec<_>>() {
         while call.is_some() && thread.under_way() == call {
+            if !goes_on() {
+                return false;
+            }
             crate::sync::yield_now();
         }
     }
