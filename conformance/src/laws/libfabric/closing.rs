@@ -15,9 +15,9 @@ use crate::kit::Child;
 laws! {
     closed with(&Plan::DEFAULT, 3 * PART): "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
         "an endpoint can be closed while reads and writes are in progress, with FI_MORE too: their memory is the program's again";
-    sending with(&Plan::DEFAULT, 256): "msg.close.send", "fi_msg(3), fi_endpoint(3)", 2, [sendmsg, close, recv, send],
+    sending with(&Plan::DEFAULT, 256): "msg.close.send", "fi_msg(3), fi_endpoint(3)", 2, [sendmsg, close, recv, send, trecv, tsend],
         "an endpoint can be closed while its messages are in progress: each comes whole, fails or is lost; its memory is the program's again";
-    receiving with(&Plan::DEFAULT, 256): "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send],
+    receiving with(&Plan::DEFAULT, 256): "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send, trecv, tsend],
         "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
     settled with(&IN_ORDER, 256): "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
         "an endpoint is closed after its receives: the sends of these messages succeed, and injected messages arrive, though the peer takes nothing before";
@@ -71,24 +71,29 @@ fn empty(queue: Queue) {
 const LENGTHS: [usize; 4] = [8, 2048, 100_000, 1 << 20];
 
 fn sending(job: &Job<'_>) -> Verdict {
-    let to = job.right();
+    let address = job.peer(job.right()).address;
     for round in 0..many(job.ctx, 3) {
-        let flags = [FI_MORE, 0][round as usize % 2];
+        let tag = [None, None, Some(9)][round as usize % 3];
         for len in LENGTHS {
             let mut into = [0; 4].map(|_| vec![0x11; len]);
             for (nth, buffer) in into.iter_mut().enumerate() {
-                job.receive(buffer, nth)?;
+                job.post(|| receive_as(tag, job.ep, &mut buffer[..], nth))?;
             }
             job.meet();
             let ep = job.station.enabled(&Plan::DEFAULT)?;
             let mut from = vec![0x22; len];
-            let piece = Piece::new(&mut from, (job.peer(to).address, 0, 0), 5);
-            job.post(|| piece.send(ep, flags))?;
+            if round % 3 == 0 {
+                let piece = Piece::new(&mut from, (address, 0, 0), 5);
+                job.post(|| piece.send(ep, FI_MORE))?;
+            } else {
+                job.post(|| send_as(tag, (ep, address), &from, 5))?;
+            }
             close(ep)?;
             from.fill(0x33);
             while job.tx.read().0 == 1 {}
             let last = vec![0x44; len];
-            job.send_and_wait(to, &last, 6)?;
+            job.post(|| send_as(tag, (job.ep, address), &last, 6))?;
+            job.tx.of(6)?;
             // The message of the closed endpoint may come before the last one.
             let mut seen = false;
             while !seen {
@@ -112,16 +117,17 @@ fn sending(job: &Job<'_>) -> Verdict {
 }
 
 fn receiving(job: &Job<'_>) -> Verdict {
-    for _ in 0..many(job.ctx, 3) {
+    for round in 0..many(job.ctx, 3) {
+        let tag = [None, Some(9)][round as usize % 2];
         for len in LENGTHS {
             let ep = job.station.enabled(&Plan::DEFAULT)?;
             let mut into = vec![0x11; len];
-            ensure_eq!(receive_as(None, ep, &mut into[..], 1), 0, "fi_recv");
+            ensure_eq!(receive_as(tag, ep, &mut into[..], 1), 0, "the receive");
             job.ctx.tell(&name_of(ep)?);
             job.meet();
             let to = job.known(job.right())?;
             let from = vec![0x22; len];
-            job.post(|| send_as(None, (job.ep, to), &from, 7))?;
+            job.post(|| send_as(tag, (job.ep, to), &from, 7))?;
             close(ep)?;
             into.fill(0x33);
             let context = job.tx.end()?.context();

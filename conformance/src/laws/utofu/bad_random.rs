@@ -62,9 +62,9 @@ fn anything(job: &Job<'_>) -> Verdict {
     let gates = [
         ids[0], ids[1], ids[2], ids[3], theirs[0], theirs[1], theirs[2], NULL,
     ];
-    let relays = [sps(1), sps(15) | LOCAL];
-    let alone = [0, TCQ, LOCAL, REMOTE, DELAY, STRONG_ORDER, path(3)];
-    let flags = [&relays[..], &alone[..]].concat();
+    let alone = [0, TCQ, LOCAL, REMOTE, DELAY];
+    let relays = [sps(1), sps(15) | LOCAL, STRONG_ORDER, path(3)];
+    let flags = [&alone[..], &relays[..]].concat();
     let all = functions();
     let data = canary.base.wrapping_add(64);
     let known = |code: i32| return_codes().any(|(_, known)| known == code);
@@ -105,37 +105,54 @@ fn anything(job: &Job<'_>) -> Verdict {
                 }
             }
             5 => {
+                // A second signal or packet to a gate that waits ends the program: gates send none.
                 let setting = utofu_vbg_setting {
                     vbg_id: strange_gate(r, &gates),
                     src_lcl_vbg_id: strange_gate(r, &gates),
                     src_rmt_vbg_id: strange_gate(r, &gates),
                     dst_lcl_vbg_id: strange_gate(r, &gates),
                     dst_rmt_vbg_id: strange_gate(r, &gates),
-                    dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
+                    dst_path_coords: [(r.next() as u8 | 0x80).min(254), 0, 0],
+                };
+                let alone = |setting: utofu_vbg_setting| match setting.dst_lcl_vbg_id {
+                    to if ids.contains(&to) => utofu_vbg_setting {
+                        dst_lcl_vbg_id: NULL,
+                        ..setting
+                    },
+                    _ => setting,
                 };
                 let first = utofu_vbg_setting {
                     vbg_id: ids[0],
                     ..setting
                 };
-                set_code(&[first, setting][..1 + r.below(2) as usize])
+                set_code(&[first, setting].map(alone)[..1 + r.below(2) as usize])
             }
             6 => {
-                let (end, op) = (strange_gate(r, &gates), strange(r, &[0, 2, 7]) as u32);
+                let end = strange_gate(r, &gates);
                 let mut words = [1u64; 6];
-                match r.below(2) {
-                    0 => start(end, op, &words[..r.below(7) as usize]),
-                    _ => poll(end, op, &mut words),
+                match r.below(4) {
+                    0 => start(end, 0, &[]),
+                    1 => {
+                        let op = strange(r, &[2, 7]) as u32;
+                        start(end, op, &words[..r.below(7) as usize])
+                    }
+                    2 => poll(end, 0, &mut []),
+                    _ => poll(end, 7, &mut words),
                 }
             }
             _ => {
                 let (mut at, mut on, mut nth, mut extra, mut out) = ([0u8; 6], 0, 0, 0, 0u64);
                 let (at, on, nth, extra) = (at.as_mut_ptr(), &mut on, &mut nth, &mut extra);
-                let stadd = strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62);
                 match r.below(4) {
                     0 => c!(utofu_query_vcq_info(call.to, at, on, nth, extra)),
                     1 => c!(utofu_query_vbg_info(strange(r, &gates), at, on, nth, extra)),
                     2 => c!(utofu_query_stadd(call.to, call.op, &mut out)),
-                    _ => c!(utofu_dereg_mem(call.hdl, stadd, 0)),
+                    _ => {
+                        let stadd = strange(r, &[0, registered + 1, job.stadd + 8]) & !(1 << 62);
+                        // The registrations stay until the end.
+                        let stays = [registered, job.stadd].contains(&stadd);
+                        c!(utofu_dereg_mem(call.hdl, stadd + u64::from(stays), 0))
+                    }
                 }
             }
         };
