@@ -15,11 +15,11 @@ use crate::status::{Errno, Result};
 pub enum Wait {
     /// No waits, only reads.
     None,
-    /// Calls of [`CompletionQueue::wait`].
+    /// Calls of [`CompletionQueue::wait`](crate::completion::CompletionQueue::wait).
     Call,
     /// Wait sets.
     Set,
-    /// A file descriptor, and calls of [`CompletionQueue::wait`].
+    /// A file descriptor, and calls of [`CompletionQueue::wait`](crate::completion::CompletionQueue::wait).
     Descriptor,
 }
 
