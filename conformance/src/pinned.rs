@@ -132,6 +132,7 @@ pub const PINS: &[Pin] = &[
         "the double has a number of VCQs of its own (TOFU_DOUBLE)",
     ),
     inapplicable("tofu-mock", "utofu.freed.*", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.memory.deregistered-in-use", UNDEFINED),
     inapplicable("tofu-mock", "utofu.exit.*", UNDEFINED),
     inapplicable("tofu-mock", "utofu.session.refused", UNDEFINED),
     inapplicable("tofu-mock", "utofu.vbg.foreign", UNDEFINED),
