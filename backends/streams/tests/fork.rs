@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
-use unipgas_core::{Deadline, Flags, Remote, Rights};
+use unipgas_core::{Deadline, Flags, Rights};
 use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
 /// Is in the middle of a message, and with it whoever serves it, until it is told to go on.
@@ -40,7 +40,7 @@ fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
         .and_then(|peer| peer.import(&memory.key(), Deadline::Never))
         .unwrap();
     let endpoint = here.open_channel().unwrap();
-    let to = Remote::new(&region, 0);
+    let to = region.at(0);
     endpoint
         .active_message(to, b"slow", ReplyBuffer::NONE, Flags::empty(), 1)
         .unwrap();

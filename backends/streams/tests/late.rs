@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unipgas_core::op::{GetRequest, PutRequest};
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Transport;
-use unipgas_core::{Deadline, Flags, Local, Remote, Rights};
+use unipgas_core::{Deadline, Flags, Local, Rights};
 use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
 #[test]
@@ -25,7 +25,7 @@ fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
     word(theirs.as_ref(), 0).store(77, Ordering::Release);
     let channel = here.open_channel().unwrap();
     let local = Local::unregistered(own.base());
-    let remote = |offset| Remote::new(&region, offset);
+    let remote = |offset| region.at(offset);
     // SAFETY:
     // - in bounds of the source, which outlives both.
     unsafe {

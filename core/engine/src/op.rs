@@ -65,13 +65,7 @@ pub struct Remote<'a> {
     pub offset: usize,
 }
 
-impl<'a> Remote<'a> {
-    /// The place `offset` bytes from the beginning of the region.
-    #[inline]
-    pub const fn new(region: &'a RemoteRegion, offset: usize) -> Self {
-        Remote { region, offset }
-    }
-
+impl Remote<'_> {
     /// Whether the place is aligned, as far as this process knows. It uses the address of a mapped region, else the offset.
     pub fn offset_is_multiple_of(&self, size: usize) -> bool {
         (self.region.parts().base as usize)

@@ -50,7 +50,7 @@ impl Rig {
     }
 
     pub fn at(&self, offset: usize) -> Remote<'_> {
-        Remote::new(&self.remote, offset)
+        self.remote.at(offset)
     }
 
     pub fn put(

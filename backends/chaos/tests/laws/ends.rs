@@ -8,7 +8,7 @@ use crate::common::{Rig, chaotic, eventually, flags_if, import, read};
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Outcome, Remote};
+use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Outcome};
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{AtomicOp, AtomicType, Deadline, Engine, Error, Rights};
 
@@ -134,7 +134,7 @@ fn arguments_are_refused_at_once_and_nothing_is_counted() {
 
     let closed = rig.owner.allocate(64, Rights::READ).unwrap();
     let region = rig.import(&closed);
-    let dst = Remote::new(&region, 0);
+    let dst = region.at(0);
     let src = rig.local.local(0, 8).unwrap();
     // SAFETY:
     // - the source is a region's memory.
@@ -239,7 +239,7 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
             desc: 0,
         };
         for i in 0..10 {
-            let dst = Remote::new(&remote, i * 100);
+            let dst = remote.at(i * 100);
             // SAFETY:
             // - the source lives until the endpoint is gone, and is only read.
             unsafe { endpoint.put(src, dst, 100, Flags::empty(), 0) }.unwrap();
@@ -338,7 +338,7 @@ fn the_owner_of_a_full_inbox_is_told() {
             let inbox = Inbox {
                 first: &rig.remote,
                 second: None,
-                overflow: Some(Remote::new(&remote, 0)),
+                overflow: Some(remote.at(0)),
             };
             let record = Record {
                 value,

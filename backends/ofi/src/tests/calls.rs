@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
-use unipgas_core::op::{Flags, Local, Notice, Outcome, PutRequest, Remote};
+use unipgas_core::op::{Flags, Local, Notice, Outcome, PutRequest};
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Engine, Error, Rights};
 use unipgas_libfabric_sys::*;
@@ -92,7 +92,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
     let peer = one.connect(&two.address()).unwrap();
     let region = peer.import(&memory.key(), Deadline::Never).unwrap();
     let channel = one.open_channel().unwrap();
-    let at = |offset| Remote::new(&region, offset);
+    let at = |offset| region.at(offset);
     let flags = Flags::INLINE | Flags::GATHERED | Flags::ORDERED;
     let put = |nth: u32| {
         let bytes = u64::from(nth);
@@ -194,7 +194,7 @@ fn a_fetch_add_is_a_question_and_an_answer() {
     let there = asking.connect(&owner.address().unwrap()).unwrap();
     let region = there.import(&memory.key()).unwrap();
     let endpoint = asking.endpoint(8).unwrap();
-    let word = Remote::new(&region, 8);
+    let word = region.at(8);
     assert_eq!(endpoint.fetch_add(&asking, word, 1), Ok(0));
     for place in [&one, &two] {
         let ep = place.net.fabric.endpoint();
@@ -237,7 +237,7 @@ fn a_short_put_with_a_record_is_one_message() {
     // Several lines, which must become visible in order.
     let bytes = [7u8; 1000];
     let src = Local::unregistered(bytes.as_ptr());
-    let dst = Remote::new(&region, 100);
+    let dst = region.at(100);
     let record = Record {
         value: 5,
         ..Record::default()

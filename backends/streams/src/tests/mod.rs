@@ -18,7 +18,7 @@ use unipgas_core::streams::StreamTransport;
 use unipgas_core::streams::envelope::{self, RequestHeader};
 use unipgas_core::streams::greeting::{HELLO, greeted, greeting};
 use unipgas_core::transport::{Channel, Peer, Transport};
-use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
+use unipgas_core::{Deadline, Flags, Local, Outcome, RemoteRegion, Result, Rights};
 
 use crate::stream::{self, Listener};
 use crate::{SocketStreams, StreamsOptions};
@@ -87,7 +87,7 @@ impl Node {
         context: u64,
     ) -> Result<Outcome> {
         assert!(len <= self.memory.len());
-        let put = PutRequest::new(self.local(), Remote::new(region, 0), len);
+        let put = PutRequest::new(self.local(), region.at(0), len);
         // SAFETY:
         // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
         unsafe { self.channel.put(&put, flags, context) }
@@ -100,7 +100,7 @@ impl Node {
 
     fn get(&self, region: &RemoteRegion, len: usize, context: u64) {
         assert!(len <= self.memory.len());
-        let from = Remote::new(region, 0);
+        let from = region.at(0);
         // SAFETY:
         // - as for `put`.
         let posted = unsafe {

@@ -82,7 +82,7 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     assert!(2 * limits.largest <= LONGEST);
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, 8 << 30);
-    let to = Remote::new(&region, 0);
+    let to = region.at(0);
     for len in [limits.largest + 1, LONGEST + 1, (4 << 30) + 8] {
         let put = PutRequest::new(node.local(), to, len);
         let get = GetRequest::new(node.local(), to, len);

@@ -264,7 +264,7 @@ impl Node {
 }
 
 pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
-    Remote::new(&link.region, offset)
+    link.region.at(offset)
 }
 
 /// Waits, and moves the network on.
