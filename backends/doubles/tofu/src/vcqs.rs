@@ -1,4 +1,4 @@
-//! The VCQs of this process and the CQs that they share: who is in a call on them, and what is in their queues.
+//! The VCQs of this process and the CQs that they share: calls in progress, and the contents of their queues.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::c_int;
@@ -25,7 +25,7 @@ pub(crate) struct Vcq {
 pub(crate) struct Cq {
     pub tni: utofu_tni_id_t,
     number: utofu_cq_id_t,
-    /// Somebody is in a call on a VCQ that is not thread-safe.
+    /// A thread is in a call on a VCQ that is not thread-safe.
     busy: AtomicBool,
     queues: Mutex<VcqTable>,
 }
@@ -35,21 +35,21 @@ pub(crate) struct StaddEntry {
     pub address: usize,
     /// Bytes, the most that were registered.
     pub length: usize,
-    /// It was registered so many times, and is there until it has been deregistered as often (guide §3.6.1).
+    /// Number of registrations. The entry stays until as many deregistrations (guide §3.6.1).
     pub times: usize,
 }
 
-/// What a VCQ of a CQ has.
+/// The state of a VCQ.
 #[derive(Default)]
 pub(crate) struct VcqState {
     pub flights: Flights,
-    /// What is registered.
+    /// Registered memory.
     pub registered: BTreeMap<utofu_stadd_t, StaddEntry>,
     /// Descriptors that were prepared, by their bytes.
     pub prepared: HashMap<Vec<u64>, Descriptor>,
     /// TCQ descriptors that have been read: serial number, code, cbdata.
     tcq: VecDeque<(u64, c_int, usize)>,
-    /// What the library has handed out, by the poll that found it.
+    /// MRQ descriptors that the library has returned, with the number of the poll.
     mrq: VecDeque<(u64, c_int, utofu_mrq_notice)>,
     mrq_polls: u64,
 }
@@ -81,7 +81,7 @@ pub fn created(double: &Double, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Utof
     let (mut id, mut coords) = (0, [0u8; 6]);
     let (mut tni, mut number, mut extra) = (0, 0, 0);
     // SAFETY:
-    // - a VCQ that is there, and places for all that is told.
+    // - the VCQ exists, and each result has a place.
     unsafe {
         outcome((double.real.utofu_query_vcq_id)(handle, &mut id))?;
         let query = double.real.utofu_query_vcq_info;
@@ -124,7 +124,7 @@ pub fn created(double: &Double, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Utof
     Ok(())
 }
 
-/// Frees a VCQ by `free`, while nobody looks at the queues of its CQ.
+/// Frees a VCQ by `free`. No thread reads the queues of its CQ meanwhile.
 pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> UtofuResult {
     let mut queues = vcq.cq.queues.lock();
     outcome(free())?;
@@ -136,7 +136,7 @@ pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> UtofuResult {
     Ok(())
 }
 
-/// The VCQ of a handle: one that was never given out, or that was freed, leads to memory that is no VCQ.
+/// The VCQ of a handle. A freed or unknown handle ends the program: on the machine it leads to memory that is no VCQ.
 pub fn find(call: &str, handle: utofu_vcq_hdl_t) -> Arc<Vcq> {
     let table = TABLE.read();
     let vcq = table.as_ref().and_then(|table| table.vcqs.get(&handle));
@@ -213,14 +213,14 @@ impl VcqTable {
             .sum()
     }
 
-    /// Learns what the library knows of all VCQs of the CQ. Errors: those of the library that are no completion's.
+    /// Polls the library for all VCQs of the CQ. Errors: codes of the library that belong to no completion.
     pub fn look(&mut self, double: &Double) -> UtofuResult {
         let tick = self.tcq_polls;
         for (handle, queue) in &mut self.by_handle {
             loop {
                 let mut cbdata = std::ptr::null_mut();
                 // SAFETY:
-                // - a VCQ that is there, and a place for what is told; this thread holds the CQ.
+                // - the VCQ exists, and the results have places. This thread holds the CQ.
                 let code = unsafe { (double.real.utofu_poll_tcq)(*handle, 0, &mut cbdata) };
                 match code {
                     UTOFU_ERR_NOT_FOUND => break,
@@ -261,7 +261,7 @@ impl VcqTable {
         }))
     }
 
-    /// The number that the program is told; 0 tells it that all have been sent.
+    /// The result of the query. 0 means that all commands have been sent.
     pub fn query_unread(&mut self, double: &Double) -> Result<usize, c_int> {
         self.look(double)?;
         let unread = self.unread();
@@ -277,7 +277,7 @@ impl VcqTable {
     pub fn check_mrq(&mut self, double: &Double, call: &str, vcq: &Vcq) -> Result<usize, c_int> {
         let mut unread = 0;
         // SAFETY:
-        // - a VCQ that is there, and a place for the number; this thread is in a call on it.
+        // - the VCQ exists, and the number has a place. This thread is in a call on the VCQ.
         outcome(unsafe { (double.real.utofu_query_num_unread_mrq)(vcq.handle, &mut unread) })?;
         let held = unread + self.of(vcq).mrq.len();
         counts::at_least(Most::Mrq, held);
@@ -285,7 +285,7 @@ impl VcqTable {
             broken(
                 call,
                 format_args!(
-                    "the MRQ has {} entries, and holds {held} descriptors that nobody has polled",
+                    "the MRQ has {} entries, and holds {held} unpolled descriptors",
                     double.config.mrq
                 ),
             );
@@ -305,7 +305,7 @@ impl VcqTable {
         loop {
             let mut notice = utofu_mrq_notice::default();
             // SAFETY:
-            // - a VCQ that is there, and a place for the notice; this thread is in a call on it.
+            // - the VCQ exists, and the notice has a place. This thread is in a call on the VCQ.
             let code = unsafe { (double.real.utofu_poll_mrq)(vcq.handle, 0, &mut notice) };
             match code {
                 UTOFU_ERR_NOT_FOUND => break,

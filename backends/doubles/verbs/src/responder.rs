@@ -12,18 +12,18 @@ use crate::packet::{self, *};
 use crate::qp::{Qp, QpState, Receiver};
 use crate::words;
 
-/// What the requester is told, at the earliest at a time.
+/// A response that waits until it is due.
 pub(crate) struct PendingResponse {
     due: Instant,
     link: u64,
-    /// As it is sent; of a read the data follow.
+    /// The header of the response. The data of a read follow it.
     header: Header,
 }
 
 /// A request is not carried out.
 enum Refusal {
     NotReady,
-    /// What the requester is told; both sides break down.
+    /// The status for the requester. Both queue pairs enter the error state.
     Wrong(u32),
 }
 
@@ -45,13 +45,13 @@ fn reply(to: &Header, kind: u8, status: u8) -> Header {
     }
 }
 
-/// It is the next one that the queue pair waits for.
+/// Whether the packet is the next one in the receiver's sequence.
 fn is_next(receiver: &Receiver, header: &Header) -> bool {
     header.sequence == receiver.expected && header.offset == receiver.at
 }
 
 impl NicEngine {
-    /// What a requester says.
+    /// Handles a packet of a requester.
     pub fn request(&mut self, link: u64, header: &Header, data: &[u8]) {
         let Some(qp) = self.nic.qp(header.dest) else {
             return self.tell(link, &reply(header, LOST, 0));
@@ -108,7 +108,7 @@ impl NicEngine {
         }
     }
 
-    /// Gives what the requester is told when all of the message is there.
+    /// Returns the response once the whole message has arrived.
     fn carry_out(
         &mut self,
         qp: &Arc<Qp>,
@@ -139,7 +139,7 @@ impl NicEngine {
         Ok(reply(header, ACK, 0))
     }
 
-    /// In order behind those that are late. Only reads are: nothing orders them before what follows, but a fence.
+    /// Sends a response behind earlier ones. Only responses to reads are delayed: later requests overtake a read unless they have a fence.
     fn answer(&mut self, link: u64, qp: &Qp, state: &mut QpState, header: Header) {
         let now = Instant::now();
         let delay = match header.kind {
@@ -253,7 +253,7 @@ fn write(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Res
     Ok(())
 }
 
-/// The message does not fit where it belongs; the receiver is told.
+/// The message does not fit in its buffer: the receiver gets an error completion.
 fn spoilt(qp: &Arc<Qp>, state: &mut QpState, status: u32) {
     if let Some(buffer) = state.receiver.buffer.take() {
         qp.push_received(qp.completion(buffer.wr_id, status, 0), false);

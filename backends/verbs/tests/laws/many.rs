@@ -1,4 +1,4 @@
-//! Many connections: what each takes, and that descriptors are enough.
+//! Many connections: memory of each, and the limit of file descriptors.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub fn limit_descriptors(most: Option<u64>) {
     setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
 }
 
-/// In KiB, as the kernel sees it from outside.
+/// A value of /proc/self/status in KiB.
 fn memory(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(what)).unwrap();
@@ -26,8 +26,8 @@ fn memory(what: &str) -> u64 {
 const PROCESSES: usize = 10;
 const EACH: usize = 100;
 const ALL: usize = PROCESSES * EACH;
-/// Of resident memory, and of locked memory, for each connection: the books of a queue pair here and in the device of software, which has a
-/// socket for each, too, and the buffers of what its peer may send. That is 24 KiB; the rest is for other allocators and kernels.
+/// Limit of resident and of locked memory for each connection. A queue pair, its socket in the double and its receive buffers take 24 KiB. The rest is
+/// for other allocators and kernels.
 const MOST_KIB: u64 = 64;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_thousand_connections() {
         |others| {
             limit_descriptors(None);
             let node = Node::open();
-            // The first one brings what all need.
+            // The first connection allocates the common parts.
             let first = Node::open();
             first.works(&first.know(&node));
             let kinds = ["VmRSS", "VmLck", "VmPin", "VmData"];
@@ -92,7 +92,7 @@ fn a_thousand_connections() {
     );
 }
 
-/// Of descriptors, as many programs have them.
+/// A low limit of descriptors.
 const FEW: u64 = 256;
 const MANY: usize = 300;
 
@@ -100,7 +100,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Connects by hand, to queue pairs that nobody has: the device of software has sockets of its own for real ones.
+/// Connects without the backend, to queue pairs that do not exist: the double opens sockets for existing ones.
 fn crowd(door: &Door) -> Vec<TcpStream> {
     (0..MANY as u32)
         .map(|nth| {
@@ -137,13 +137,13 @@ fn more_connections_than_descriptors() {
             let to_late = node.find(&late.wire.hear());
             assert_eq!(late.wire.hear(), b"works");
             node.works(&to_late);
-            // Whose socket has gone dies nevertheless, and that is found by looking.
+            // A peer without a socket may die, too: a liveness check finds it.
             late.kill();
             until(&node.transport, || to_late.peer.life() == Life::Dead);
             node.works(&to_early);
             other.wire.say(b"end");
             assert_eq!(other.wire.hear(), b"kept");
-            // Now the other way round: this one connects.
+            // Now this process connects.
             for (nth, key) in (0..MANY).zip(1u64..) {
                 let mut secret = [0; 16];
                 secret[..8].copy_from_slice(&key.to_ne_bytes());
@@ -167,7 +167,7 @@ fn more_connections_than_descriptors() {
             let mut all = crowd(&door);
             wire.say(b"crowded");
             assert_eq!(wire.hear(), b"end");
-            // Some have been let go, and told that the connection stays; the others are there.
+            // Some sockets are closed, and their peers know that the connection stays. The other sockets are open.
             let mut gone = 0;
             for socket in &mut all {
                 socket.set_nonblocking(true).unwrap();
@@ -189,7 +189,7 @@ fn more_connections_than_descriptors() {
     );
 }
 
-/// Who comes while there is no descriptor at all waits, and is let in when there is one.
+/// A peer that connects without a free descriptor here waits until one is free.
 #[test]
 fn who_comes_while_there_is_no_descriptor_waits() {
     with_others(
@@ -203,12 +203,12 @@ fn who_comes_while_there_is_no_descriptor_waits() {
             }
             other.wire.say(&node.name());
             assert_eq!(other.wire.hear(), b"knocks");
-            // It has come by now, or will: both are right.
+            // The connection may exist already, or come later.
             (0..2000).for_each(|_| {
                 node.transport.progress();
                 std::thread::yield_now();
             });
-            // Nor can this one begin anything, and it says why.
+            // This process cannot connect either, and reports the reason.
             let door = Door {
                 secret: [1; 16],
                 ..Door::of(&node.transport.address())
@@ -239,7 +239,7 @@ fn join_late(mut wire: ProcessPipe, name: &[u8]) {
     until(&node.transport, || to.peer.life() != Life::Alive);
 }
 
-/// A door behind which nobody is, who answers as if.
+/// A listener without a process, which answers like one.
 fn answer_strangers(wire: &mut ProcessPipe, own: Door) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = Door {
