@@ -344,6 +344,11 @@ impl UtofuProcess {
         let id = VbgId::from_bits(bits).ok_or(ReturnCode::InvalidVbgId)?;
         self.node(&id.coords())
             .map_err(|_| ReturnCode::InvalidVbgId)?;
+        if beside.is_none()
+            && let Some(place) = self.place_of_gate(id)
+        {
+            self.network().renew(place);
+        }
         if beside.is_some_and(|own| own.tni() != id.tni() || own.coords() != id.coords()) {
             return Err(ReturnCode::InvalidVbgId);
         }

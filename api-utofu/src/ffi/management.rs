@@ -54,6 +54,15 @@ fn vcq_id(bits: u64) -> Result<VcqId> {
     Ok(id)
 }
 
+/// An id that the program makes for the process that has the place now.
+fn renewed(id: VcqId) -> Result<VcqId> {
+    let process = current()?;
+    if let Some(place) = process.place_of(id) {
+        process.network().renew(place.into());
+    }
+    Ok(id)
+}
+
 /// The path that the program names. Null: the target node's own A, B, C. Errors: [`ReturnCode::InvalidPath`].
 ///
 /// # Safety
@@ -151,7 +160,7 @@ functions! {
         }
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(id, VcqId::new(&coords, tni_id, cq_id, cmp_id).bits()) }
+        unsafe { put(id, renewed(VcqId::new(&coords, tni_id, cq_id, cmp_id))?.bits()) }
     }
 
     fn utofu_set_vcq_id_path(id: *mut u64, path_coords: *const u8) {
@@ -159,7 +168,7 @@ functions! {
         // - null or valid; null or 3 elements, by the C contract.
         unsafe {
             let [bits] = array(id)?;
-            let remote = vcq_id(bits)?;
+            let remote = renewed(vcq_id(bits)?)?;
             put(id, remote.with_path(chosen_path(remote, path_coords)?).bits())
         }
     }

@@ -1,9 +1,10 @@
 //! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: processes begin and end, under any launcher, with communication in progress.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::circuit::free_gate;
+use super::circuit::{beside, free_gate, gates, one_barrier, set_gates};
 use super::kit::*;
 use crate::kit::{Child, shared_words};
 
@@ -18,6 +19,8 @@ laws! {
         "processes that no launcher started find each other by the name of their job, at coordinates of their own, and leave no file";
     all_killed: "lives.all-killed", "§4.3.1", 1, [query_my_coords, put] + bare + ordering,
         "all processes of a job are killed at any moment: its next start works, and leaves nothing behind";
+    circuits: "lives.circuit", "§2.3.2, §3.4.2.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier, construct_vcq_id, put_piggyback8] + bare,
+        "a program starts in the place of one that has ended, with the same VBG and VCQ: a circuit that is set again, and a VCQ id that is made again, reach it at once";
     launchers: "lives.launchers", "§4.3.1", 1, [query_my_coords, put] + bare,
         "with the variables that launchers leave, a process's rank says where it is";
 }
@@ -389,6 +392,45 @@ fn all_killed(ctx: &Ctx) -> Verdict {
         child.succeeds("a process of the last start")?;
     }
     is_gone(&file)
+}
+
+/// One side of circuits of two gates, and of puts. `own` and `peer` hold the step, the VBG and the place of each side.
+fn in_circuits(rounds: RangeInclusive<u64>, own: &[AtomicU64], peer: &[AtomicU64]) -> Verdict {
+    let [id] = gates(TNI, 0)?;
+    let (queue, memory, _) = Queue::with_memory(256)?;
+    own[1].store(id, Ordering::Release);
+    own[2].store(own_place()?.into(), Ordering::Release);
+    for round in rounds {
+        let meet = |step: u64| {
+            own[0].store(step, Ordering::Release);
+            let there = || peer[0].load(Ordering::Acquire) >= step;
+            until("the other side", there)
+        };
+        meet(4 * round)?;
+        set_gates(&[beside(id, peer[1].load(Ordering::Acquire))])?;
+        let to = vcq_of(peer[2].load(Ordering::Acquire) as u32, TNI, 0)?;
+        meet(4 * round + 1)?;
+        one_barrier(id)?;
+        post::put_piggyback8(queue.hdl, to, round, stadd_of(to, STAG)?, 8).ok(0, 0, 0)?;
+        until("the put", || memory.get(0) == round)?;
+        meet(4 * round + 2)?;
+    }
+    Ok(())
+}
+
+fn circuits(ctx: &Ctx) -> Verdict {
+    const LIVES: u64 = 5;
+    let (stays, changes) = shared_words(6)?.split_at(3);
+    let name = format!("law-{}-{}", std::process::id(), ctx.seed);
+    let mut environment = NOBODY.to_vec();
+    environment.push(("UNIPGAS_JOB_NAME", &name));
+    let survivor = Child::start(&environment, || in_circuits(1..=LIVES, stays, changes))?;
+    for life in 1..=LIVES {
+        // It ends without freeing its VBG.
+        let child = Child::start(&environment, || in_circuits(life..=life, changes, stays))?;
+        child.succeeds(&format!("life {life}"))?;
+    }
+    survivor.succeeds("the process that stays")
 }
 
 fn launchers(ctx: &Ctx) -> Verdict {

@@ -396,6 +396,22 @@ impl PortNetwork {
         }
     }
 
+    /// Forgets the process known at `place` of this host if another one has taken the place. Its memory stays mapped after its end, so writes to it succeed and
+    /// reach no process. A caller that gets an address from another process calls this before it uses the address: both processes may have had it.
+    #[cold]
+    pub fn renew(&self, place: u32) {
+        if !self.job.is_here(place) {
+            return;
+        }
+        if let Some(at) = self.places.get(place as usize) {
+            let _finding = driver::lock(&self.finding[place as usize]);
+            if at.neighbour().is_some() {
+                // A dead or missing process is found by the operation that uses the address.
+                let _ = self.neighbour(at, place);
+            }
+        }
+    }
+
     /// Reads from another process's region. Blocks.
     pub(super) fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
         self.service

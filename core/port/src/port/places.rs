@@ -73,6 +73,11 @@ impl JobPlaces {
         self.afar.is_none()
     }
 
+    /// Whether the process at `place` is, or would be, in this host's file.
+    pub(crate) fn is_here(&self, place: u32) -> bool {
+        self.beyond_this_host(place).is_none()
+    }
+
     /// Publishes the address of this process: see [`Rendezvous::publish`]. Errors: as there, and as [`Bootstrap::publish`] and [`Bootstrap::commit`].
     pub fn publish(&self, address: &Address, key: &RegionKey) -> Result<()> {
         self.here.publish(address, key)?;
