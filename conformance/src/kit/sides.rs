@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, getppid, kill_process};
 
 use crate::law::Ctx;
+use crate::stall::{LOOK, Looks};
 
 /// The rank whose host is lost.
 const CUTTER: u32 = 1;
@@ -69,11 +70,21 @@ impl Sides {
         }
     }
 
-    /// The launcher of a host is killed, and the ranks of that side with it.
+    /// The launcher of a host is killed, and the ranks of that side with it. The other side has then seen the last meeting of all ranks: a process that replaces
+    /// a rank there counts its meetings from it.
     pub(crate) fn kill_launcher(&self, ctx: &Ctx) {
-        if ctx.rank == CUTTER
-            && let Some(launcher) = self.launcher
-        {
+        const MET: &[u8] = b"met";
+        if ctx.rank != CUTTER {
+            ctx.tell(MET);
+        } else if let Some(launcher) = self.launcher {
+            let mut looks = Looks::for_the("the other side to have met");
+            while self
+                .lost
+                .iter()
+                .any(|rank| ctx.told(*rank).as_deref() != Some(MET))
+            {
+                looks.pause(LOOK);
+            }
             // Where it fails, the law waits for the loss in vain.
             let _ = kill_process(launcher, Signal::KILL);
         }
