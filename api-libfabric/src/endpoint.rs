@@ -474,8 +474,15 @@ impl Endpoint {
         }
     }
 
-    /// Before the close: answers to peers, and injected messages, leave when there is room. The wait ends after [`PATIENCE`].
+    /// Before the close: the endpoint leaves its groups. Answers to peers, and injected messages, leave when there is room. The wait ends after
+    /// [`PATIENCE`].
     pub(crate) fn settle(&self) {
+        if let Ok((reports, mut state)) = self.live()
+            && let Some(messages) = &mut state.messages
+        {
+            messages.groups().leave_all();
+            messages.report_collectives(reports);
+        }
         let engine = self.domain.engine();
         let settled = || {
             self.progress();

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Way, each_call, end_in};
+use crate::laws::libfabric::collective::Club;
+use crate::laws::libfabric::collective_data::{KINDS, deed};
 use crate::laws::libfabric::job::{Job, opened};
 use crate::laws::libfabric::kit::*;
 use crate::laws::libfabric::pages::{ACCESSES, INJECTED, SOURCE};
@@ -14,11 +16,11 @@ use crate::laws::libfabric::{event, poll, wait_set};
 laws! {
     beside: "exit.beside", "fi_domain(3): threading", 1,
         [cq_sread, cntr_wait, eq_sread, wait, poll, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic, inject, senddata, tinject,
-         tsend, trecv, cq_read, mr_reg] + bare,
+         tsend, trecv, cq_read, mr_reg, barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather] + bare,
         "a process ends by exit while another thread of it waits in a call, or calls without a pause";
-    handler: "exit.handler", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic] + bare,
+    handler: "exit.handler", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic, barrier, allreduce] + bare,
         "a process ends by exit in a handler of a signal that has interrupted a call";
-    at_once: "exit.at-once", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic] + bare,
+    at_once: "exit.at-once", "fi_domain(3): threading", 1, [cq_sread, cntr_wait, write, tsend, trecv, cq_read, fetch_atomic, barrier, allreduce] + bare,
         "a process ends by _exit in a handler of a signal that has interrupted a call";
 }
 
@@ -29,8 +31,8 @@ fn beside(ctx: &Ctx) -> Verdict {
 }
 
 fn handler(ctx: &Ctx) -> Verdict {
-    // Without the last call, which allocates: an exit that interrupts malloc waits for its lock (signal-safety(7)).
-    each_call(ctx, JOB, Way::Handler, CALLS.len() as u64 - 1)
+    // Without the last calls, which allocate: an exit that interrupts malloc waits for its lock (signal-safety(7)).
+    each_call(ctx, JOB, Way::Handler, CALLS.len() as u64 - 2)
 }
 
 fn at_once(ctx: &Ctx) -> Verdict {
@@ -60,14 +62,27 @@ fn take(job: &Job<'_>) {
     while job.rx.read().0 > 0 {}
 }
 
-/// The other objects that the calls use: an event queue, a wait set, a poll set.
-static OBJECTS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+/// The other objects that the calls use: an event queue, a wait set, a poll set; an endpoint, its group alone, the group of both ranks, and
+/// the endpoint's address.
+static OBJECTS: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
 fn object<T>(nth: usize) -> *mut T {
     OBJECTS[nth].load(Ordering::Relaxed) as *mut T
 }
 
-const CALLS: [fn(); 12] = [
+/// Begins a collective operation of each kind, again until `begun` is true for its code.
+fn begin_each(alone: bool, begun: impl Fn(isize) -> bool) {
+    static mut RESULT: [u64; 2] = [0; 2];
+    let own = object::<c_void>(6).addr() as u64;
+    let group = object(if alone { 4 } else { 5 });
+    for kind in KINDS {
+        let buffers = ([1u64; 2].as_ptr(), (&raw mut RESULT).cast());
+        let deed = deed(kind, group, (UINT64, SUM), 1).with(own, buffers, 0);
+        while !begun(deed.post(object(3))) {}
+    }
+}
+
+const CALLS: [fn(); 13] = [
     || {
         with_job(|job| {
             let mut entry = blank();
@@ -147,7 +162,17 @@ const CALLS: [fn(); 12] = [
             take(job);
         });
     },
-    // Last: it allocates.
+    // Last: these allocate.
+    || {
+        with_job(|job| {
+            for alone in [true, false] {
+                begin_each(alone, |code| {
+                    take(job);
+                    code != AGAIN || !alone
+                });
+            }
+        });
+    },
     || {
         with_job(|job| {
             let registered = job.station.register(job.memory, 91);
@@ -157,7 +182,9 @@ const CALLS: [fn(); 12] = [
 ];
 
 pub(super) fn ends(ctx: &Ctx) -> Verdict {
-    let plan = Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]);
+    let caps = Plan::DEFAULT.caps | FI_COLLECTIVE;
+    let plan = Plan::DEFAULT.caps(caps).wait(FI_WAIT_UNSPEC);
+    let plan = plan.counters(&[FI_WRITE]);
     let ctx: &'static Ctx = Box::leak(Box::new(ctx.clone()));
     let job = opened(ctx, &plan, 8192)?;
     let objects = [
@@ -168,6 +195,18 @@ pub(super) fn ends(ctx: &Ctx) -> Verdict {
     for (place, object) in OBJECTS.iter().zip(objects) {
         place.store(object, Ordering::Relaxed);
     }
-    OPENED.get_or_init(|| Opened(job));
+    let Opened(job) = OPENED.get_or_init(|| Opened(job));
+    let club = Club::open(job, &plan)?;
+    let alone = club.group(&[ctx.rank])?;
+    let all = club.all()?.addr();
+    let own = club.addresses[ctx.rank as usize] as usize;
+    let groups = [club.ep.addr(), alone.addr(), all, own];
+    for (place, object) in OBJECTS[3..].iter().zip(groups) {
+        place.store(object, Ordering::Relaxed);
+    }
+    if ctx.rank == 0 {
+        // Each call ends beside them: the other rank never begins them.
+        begin_each(false, |code| code == 0);
+    }
     end_in(ctx, CALLS.len(), |nth| CALLS[nth]())
 }

@@ -25,7 +25,8 @@ laws! {
     idle_end: "stopped.term.idle", "§5.3.4, §3.9", 3, [gaspi_proc_term] + bare + one_host,
         "gaspi_proc_term keeps its time-out also where a stopped process has nothing under way, and knows the segments that are freed";
     ended: "stopped.kill", "§5.3.5, §3.9", 3, [gaspi_proc_kill, gaspi_proc_ping] + needs_kill + one_host,
-        "gaspi_proc_kill of a process that is stopped times out, and ends it when it goes on; what was posted to it fails, or was done";
+        "gaspi_proc_kill of a process that is stopped times out, and ends another one meanwhile; it ends the first when that goes on; what was posted to it \
+         fails, or was done";
 }
 
 const PID: usize = 4088;
@@ -390,7 +391,7 @@ fn idle_end(ctx: &Ctx) -> Verdict {
 }
 
 fn ended(ctx: &Ctx) -> Verdict {
-    if ctx.rank == 2 {
+    if ctx.rank != 0 {
         ctx.may_die();
     }
     beside_a_member(
@@ -405,6 +406,13 @@ fn ended(ctx: &Ctx) -> Verdict {
                     c!(gaspi_proc_kill(2, timeout))
                 })?;
             }
+            for rank in [1, 2] {
+                ok!(gaspi_proc_ping(rank, TEST));
+            }
+            repeat("gaspi_proc_kill", || c!(gaspi_proc_kill(1, SHORT)))?;
+            gives!(GASPI_ERROR, gaspi_proc_ping(1, TEST));
+            ok!(gaspi_proc_ping(2, TEST));
+            times_out("gaspi_proc_kill", TEST, || c!(gaspi_proc_kill(2, TEST)))?;
             last.wake()?;
             repeat("gaspi_proc_kill", || c!(gaspi_proc_kill(2, SHORT)))?;
             let code = c!(gaspi_wait(1, LONG));
@@ -421,7 +429,11 @@ fn ended(ctx: &Ctx) -> Verdict {
             );
             done!(gaspi_queue_purge(1, LONG))
         },
-        |_| Ok(()),
+        |_| {
+            // The signal ends the process in this pause.
+            pause(LONG);
+            Err("still alive long after gaspi_proc_kill".into())
+        },
         |_| Ok(()),
     )?;
     ctx.sync();

@@ -29,12 +29,12 @@ laws! {
 pub(super) const COLLECTIVE: Plan<'static> = Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_COLLECTIVE);
 
 /// An endpoint with an event queue, and the addresses of all ranks' endpoints.
-pub(super) struct Club<'a> {
+pub(crate) struct Club<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) eq: *mut fid_eq,
-    pub(super) ep: *mut fid_ep,
+    pub(crate) ep: *mut fid_ep,
     /// The addresses of the ranks' endpoints.
-    pub(super) addresses: Vec<u64>,
+    pub(crate) addresses: Vec<u64>,
 }
 
 /// Attributes of a set: no members, all operations.
@@ -81,7 +81,7 @@ pub(super) fn address_of(group: *mut fid_mc) -> u64 {
 }
 
 impl<'a> Club<'a> {
-    pub(super) fn open(job: &'a Job<'a>, plan: &Plan<'_>) -> Result<Club<'a>, String> {
+    pub(crate) fn open(job: &'a Job<'a>, plan: &Plan<'_>) -> Result<Club<'a>, String> {
         let eq = open!(obj job.station.fabric, eq_open(null_mut()));
         Club::open_with(job, plan, eq)
     }
@@ -95,6 +95,15 @@ impl<'a> Club<'a> {
         let ep = job.station.endpoint(plan)?;
         ok!(fid ep, bind(eq.cast(), 0));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
+        Club::of(job, eq, ep)
+    }
+
+    /// With an enabled endpoint that is bound to the event queue.
+    pub(super) fn of(
+        job: &'a Job<'a>,
+        eq: *mut fid_eq,
+        ep: *mut fid_ep,
+    ) -> Result<Club<'a>, String> {
         job.ctx.tell(&name_of(ep)?);
         job.meet();
         let known = (0..job.size).map(|rank| job.known(rank));
@@ -180,7 +189,7 @@ impl<'a> Club<'a> {
     }
 
     /// Joins the group of these ranks; the group.
-    pub(super) fn group(&self, ranks: &[u32]) -> Result<*mut fid_mc, String> {
+    pub(crate) fn group(&self, ranks: &[u32]) -> Result<*mut fid_mc, String> {
         let set = self.set(ranks)?;
         let group = self.begin_own(set, 77)?;
         self.joined(group, 77)?;
@@ -189,7 +198,7 @@ impl<'a> Club<'a> {
     }
 
     /// The group of all ranks.
-    pub(super) fn all(&self) -> Result<*mut fid_mc, String> {
+    pub(crate) fn all(&self) -> Result<*mut fid_mc, String> {
         self.group(&self.ranks())
     }
 

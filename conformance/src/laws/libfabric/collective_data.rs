@@ -20,7 +20,7 @@ laws! {
 
 /// A collective operation of a group.
 #[derive(Clone, Copy)]
-pub(super) struct Deed {
+pub(crate) struct Deed {
     /// `enum fi_collective_op`.
     pub(super) kind: c_int,
     pub(super) group: u64,
@@ -34,7 +34,7 @@ pub(super) struct Deed {
 }
 
 /// All kinds.
-pub(super) const KINDS: Range<c_int> = FI_BARRIER..FI_GATHER + 1;
+pub(crate) const KINDS: Range<c_int> = FI_BARRIER..FI_GATHER + 1;
 
 /// Names of the kinds, for messages.
 pub(super) const NAMES: [&str; 9] = [
@@ -51,7 +51,7 @@ pub(super) const NAMES: [&str; 9] = [
 
 impl Deed {
     /// This operation with a root's address, buffers and a context.
-    pub(super) fn with<T>(
+    pub(crate) fn with<T>(
         self,
         root: u64,
         (operand, result): (*const T, *mut T),
@@ -67,7 +67,7 @@ impl Deed {
     }
 
     /// Posts the operation.
-    pub(super) fn post(&self, ep: *mut fid_ep) -> isize {
+    pub(crate) fn post(&self, ep: *mut fid_ep) -> isize {
         let Deed {
             group,
             root,
@@ -228,7 +228,7 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
 }
 
 /// An operation with this kind, group, type and count. Other fields are empty.
-pub(super) fn deed(kind: c_int, group: *mut fid_mc, what: (c_int, c_int), count: usize) -> Deed {
+pub(crate) fn deed(kind: c_int, group: *mut fid_mc, what: (c_int, c_int), count: usize) -> Deed {
     Deed {
         kind,
         group: address_of(group),

@@ -16,6 +16,10 @@ laws! {
         "a member that completed the operation that fails elsewhere gets the failure in a later one, although other members begin none";
     later given(false): "collective.leave.later", "fi_collective(3); fi_cm(3)", 4, [close, allreduce, broadcast, cq_readerr],
         "a member that leaves in an operation ends later ones at all others, also where they wait for members that have failed";
+    departed: "collective.leave.each", "fi_collective(3); fi_endpoint(3); fi_cm(3)", 3,
+        [close, cq_sread, cq_readerr, barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather],
+        "a member closes its group or endpoint in each operation, beside a thread that waits at its queue: each ends once at all members, and its \
+         memory is the program's again";
     meanwhile bereaved(&COLLECTIVE): "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
     sleeping bereaved(&COLLECTIVE.wait(FI_WAIT_UNSPEC)): "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
@@ -43,6 +47,31 @@ fn survivors(club: &Club<'_>) -> Result<*mut fid_mc, String> {
     club.group(&ranks)
 }
 
+/// Begins an operation of each kind, with contexts from `from` on. The contexts.
+fn begin_each(
+    club: &Club<'_>,
+    group: *mut fid_mc,
+    [operand, result]: &mut [[u64; 8]; 2],
+    from: usize,
+) -> Result<Vec<usize>, String> {
+    let job = club.job;
+    for (kind, nth) in KINDS.zip(from..) {
+        let root = club.addresses[kind as usize % job.size as usize];
+        let buffers = (operand.as_ptr(), result.as_mut_ptr());
+        let deed = deed(kind, group, (UINT64, SUM), 2).with(root, buffers, nth);
+        job.post(|| deed.post(club.ep))?;
+    }
+    Ok((from..from + NAMES.len()).collect())
+}
+
+/// Removes the operation that has ended.
+fn end_one(open: &mut Vec<usize>, context: usize) -> Verdict {
+    let at = open.iter().position(|known| *known == context);
+    let at = at.ok_or_else(|| format!("the operation {context} has ended twice"))?;
+    open.swap_remove(at);
+    Ok(())
+}
+
 fn waits(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
     let job = club.job;
     club.barrier(all)?;
@@ -52,28 +81,15 @@ fn waits(club: &Club<'_>, all: *mut fid_mc) -> Verdict {
     }
     let alive = survivors(club)?;
     let mut words = [[1u64; 8]; 2];
-    let [operand, result] = &mut words;
-    let mut all_kinds = |from: usize| -> Result<Vec<usize>, String> {
-        for (kind, nth) in KINDS.zip(from..) {
-            let root = club.addresses[kind as usize % job.size as usize];
-            let buffers = (operand.as_ptr(), result.as_mut_ptr());
-            let deed = deed(kind, all, (UINT64, SUM), 2).with(root, buffers, nth);
-            job.post(|| deed.post(club.ep))?;
-        }
-        Ok((from..from + NAMES.len()).collect())
-    };
-    let mut open = all_kinds(100)?;
+    let mut open = begin_each(club, all, &mut words, 100)?;
     // No operation completes before the death: the victim does not take part.
     job.tx.is_empty()?;
     job.meet();
-    open.extend(all_kinds(200)?);
+    open.extend(begin_each(club, all, &mut words, 200)?);
     while !open.is_empty() {
         let error = reset(job, "an operation of a group with a dead member", job.tx)?;
         ensure_eq!(error.flags, FI_COLLECTIVE, "the flags of a failure");
-        let context = error.context();
-        let at = open.iter().position(|known| *known == context);
-        let at = at.ok_or_else(|| format!("the operation {context} has ended twice"))?;
-        open.swap_remove(at);
+        end_one(&mut open, error.context())?;
     }
     job.tx.is_empty()?;
     for_all(0..3, |_| club.barrier(alive))?;
@@ -169,6 +185,85 @@ fn later(ctx: &Ctx, dies: bool) -> Verdict {
         }
         over(club, all)
     })
+}
+
+fn departed(ctx: &Ctx) -> Verdict {
+    let plan = COLLECTIVE.wait(FI_WAIT_UNSPEC);
+    with(ctx, &plan, 256, |job| {
+        for round in 0..many(ctx, 2) {
+            departs(job, &plan, round % 2 == 0).map_err(|text| format!("{round}: {text}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Member 0 leaves operations that member 2 has not begun.
+fn departs(job: &Job<'_>, plan: &Plan<'_>, closes_endpoint: bool) -> Verdict {
+    let club = Club::open(job, plan)?;
+    let all = club.all()?;
+    let rest = match job.rank {
+        0 => null_mut(),
+        _ => club.group(&[1, 2])?,
+    };
+    let mut words = [[1u64; 8]; 2];
+    let mut open = Vec::new();
+    if job.rank < 2 {
+        open = begin_each(&club, all, &mut words, 100)?;
+    }
+    job.meet();
+    if job.rank == 0 {
+        let queue = job.tx.0.addr();
+        let wait = move || -> Result<Vec<usize>, String> {
+            let (queue, mut open) = (Queue(queue as *mut fid_cq), open);
+            while !open.is_empty() {
+                let mut entry = blank();
+                let code = call!(obj queue.0, sread((&raw mut entry).cast(), 1, null(), LONG));
+                ensure_eq!(code, AVAIL, "the wait beside fi_close");
+                let error = queue.fails(FI_ECANCELED, "an operation of a member that leaves")?;
+                end_one(&mut open, error.context())?;
+            }
+            Ok(open)
+        };
+        let (ended, closed) = beside(wait, || {
+            pause(job.ctx.random(1).below(10));
+            if closes_endpoint {
+                close(club.ep)?;
+            }
+            close(all)
+        })?;
+        closed?;
+        ended?;
+        words = [[7; 8]; 2];
+        job.meet();
+    } else {
+        job.meet();
+        if job.rank == 2 {
+            open = begin_each(&club, all, &mut words, 100)?;
+        }
+        while !open.is_empty() {
+            let context = match job.tx.end()? {
+                End::Success(entry) => entry.context(),
+                End::Failure(error) => {
+                    let known = [FI_ECANCELED, FI_ECONNRESET].contains(&error.err);
+                    ensure!(known, "the failure is {}", error.err);
+                    error.context()
+                }
+            };
+            end_one(&mut open, context)?;
+        }
+        club.barrier(rest)?;
+        [rest, all].into_iter().try_for_each(close)?;
+    }
+    job.tx.is_empty()?;
+    job.meet();
+    ensure!(
+        job.rank != 0 || words == [[7; 8]; 2],
+        "memory of ended operations"
+    );
+    match closes_endpoint && job.rank == 0 {
+        true => close(club.eq),
+        false => club.close(),
+    }
 }
 
 /// The survivors meet in a group of their own. The queue has no more ends.

@@ -3,6 +3,8 @@
 
 use std::ptr::null;
 
+use super::collective::{COLLECTIVE, Club};
+use super::collective_data::{KINDS, NAMES, deed};
 use super::kit::*;
 use super::progress::Shared;
 use super::station::{Plan, close, name_of};
@@ -13,6 +15,9 @@ laws! {
     wakes with(&Plan::DEFAULT, 256): "wake.other-thread", "fi_cq(3), fi_cntr(3), fi_poll(3)", 2,
         [cq_sread, cntr_wait, trywait, wait, write, read, fetch_atomic, send, recv, inject],
         "a thread that sleeps at a queue, a counter, their descriptors or a wait set is woken by each end of an operation of another thread";
+    collectives with(&COLLECTIVE, 256): "wake.collective", "fi_collective(3), fi_cq(3), fi_cntr(3), fi_poll(3)", 3,
+        [cq_sread, cntr_wait, trywait, wait, barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather],
+        "a collective operation gets on and ends while its members only sleep at a queue, a counter, their descriptors or a wait set";
 }
 
 /// An endpoint whose operations are all told by one queue and one counter.
@@ -28,7 +33,8 @@ struct Told {
 unsafe impl Sync for Told {}
 
 impl Told {
-    fn open(job: &Job<'_>, wait_obj: c_int) -> Result<Told, String> {
+    /// `events`: null, or an event queue for joins.
+    fn open(job: &Job<'_>, wait_obj: c_int, events: *mut fid_eq) -> Result<Told, String> {
         let (domain, ep) = (job.station.domain, job.station.bare()?);
         let (mut queue, mut counter, mut set) = (null_mut(), null_mut(), null_mut());
         if wait_obj == FI_WAIT_SET {
@@ -45,6 +51,9 @@ impl Told {
         };
         ok!(obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
         ok!(fid ep, bind(job.station.av.cast(), 0));
+        if !events.is_null() {
+            ok!(fid ep, bind(events.cast(), 0));
+        }
         ok!(fid ep, bind(queue.cast(), FI_TRANSMIT | FI_RECV));
         ok!(fid ep, bind(counter.cast(), FI_WRITE | FI_READ | FI_SEND | FI_RECV));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
@@ -152,7 +161,7 @@ const EVENTS: [(&str, usize, u64, Event); 6] = [
 fn wakes(job: &Job<'_>) -> Verdict {
     let room = Memory::new(16);
     for (wait, wait_obj, sleep) in WAITS {
-        let told = Told::open(job, wait_obj)?;
+        let told = Told::open(job, wait_obj, null_mut())?;
         let own = job.station.insert(&name_of(told.ep)?)?;
         for round in 0..3 {
             for (event, entries, count, post) in EVENTS {
@@ -194,5 +203,38 @@ fn wakes(job: &Job<'_>) -> Verdict {
     }
     job.meet_and_progress();
     room.free();
+    Ok(())
+}
+
+fn collectives(job: &Job<'_>) -> Verdict {
+    let (operand, mut result) = ([1u64; 8], [0u64; 8]);
+    for (wait, wait_obj, sleep) in WAITS {
+        let eq = open!(obj job.station.fabric, eq_open(null_mut()));
+        let told = Told::open(job, wait_obj, eq)?;
+        let club = Club::of(job, eq, told.ep)?;
+        let group = club.all()?;
+        for (kind, name) in KINDS.zip(NAMES).cycle().take(NAMES.len() * 2) {
+            let what = format!("{name}, {wait}");
+            let root = club.addresses[kind as usize % job.size as usize];
+            let buffers = (operand.as_ptr(), result.as_mut_ptr());
+            let deed = deed(kind, group, (UINT64, SUM), 2).with(root, buffers, 4);
+            let before = value_of(told.counter);
+            pause(job.ctx.random(kind as u64).below(3));
+            job.post(|| deed.post(told.ep))?;
+            let mut taken = 0;
+            // A sleep may end before the operation does.
+            while value_of(told.counter) == before {
+                taken += sleep(job, &told, before).map_err(|text| format!("{what}: {text}"))?;
+            }
+            ensure_eq!(errors_of(told.counter), 0, "{what}: failures");
+            if taken == 0 {
+                told.queue.of(4)?;
+            }
+        }
+        job.ctx.sync_while(&mut || told.queue.progress());
+        close(group)?;
+        told.close()?;
+        close(eq)?;
+    }
     Ok(())
 }

@@ -31,7 +31,7 @@ laws! {
     wakes: "threads.wakes", "RCCE RCCE_recv, iRCCE 2.0 §9.3, §9.7", 2,
         [RCCE_recv, RCCE_send, iRCCE_irecv_wait, iRCCE_isend_wait, iRCCE_wait_any, iRCCE_probe, RCCE_wait_until, RCCE_flag_write, RCCE_acquire_lock],
         "a thread that waits is woken by what another thread of its UE sends to the UE itself, receives, writes or releases";
-    cancelled: "threads.cancel", "iRCCE 2.0 §9.6", 2, [iRCCE_isend_cancel, iRCCE_irecv_cancel, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all],
+    cancelled: "threads.cancel", "iRCCE 2.0 §9.6", 2, [iRCCE_isend_cancel, iRCCE_irecv_cancel, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all, iRCCE_wait_any],
         "a thread that waits for a request goes on when another thread cancels it";
     ended: "threads.finalize", "RCCE RCCE_finalize", 2,
         [RCCE_finalize, RCCE_recv, RCCE_send, iRCCE_srecv, iRCCE_ssend, iRCCE_mrecv, iRCCE_probe, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_wait_all,
@@ -97,8 +97,8 @@ fn wakes(ctx: &Ctx) -> Verdict {
 }
 
 fn cancelled(ctx: &Ctx) -> Verdict {
-    for round in 0..9 {
-        let of_sends = round % 3 == 0;
+    for round in 0..10 {
+        let (kind, of_sends) = (round % 5, [0, 4].contains(&(round % 5)));
         if ctx.rank == 1 {
             // Both requests of UE 0 are open until here. A request that has started is not cancelled.
             ctx.sync();
@@ -120,22 +120,38 @@ fn cancelled(ctx: &Ctx) -> Verdict {
             };
             (send as usize, receive as usize)
         });
-        let wait = |nth: usize| match round % 3 {
-            0 => c!(iRCCE_isend_wait(begun[nth].0 as *mut _)),
-            1 => c!(iRCCE_irecv_wait(begun[nth].1 as *mut _)),
-            _ => {
-                let mut list = std::mem::MaybeUninit::uninit();
-                c!(iRCCE_init_wait_list(list.as_mut_ptr()));
-                c!(iRCCE_add_recv_to_wait_list(
-                    list.as_mut_ptr(),
-                    begun[nth].1 as *mut _
-                ));
-                c!(iRCCE_wait_all(list.as_mut_ptr()))
+        // The code and, of iRCCE_wait_any, the request.
+        let wait = |nth: usize| {
+            let (send, receive) = (begun[nth].0 as *mut _, begun[nth].1 as *mut _);
+            let mut list = std::mem::MaybeUninit::uninit();
+            let list: *mut iRCCE_WAIT_LIST = list.as_mut_ptr();
+            c!(iRCCE_init_wait_list(list));
+            match of_sends {
+                true => c!(iRCCE_add_send_to_wait_list(list, send)),
+                false => c!(iRCCE_add_recv_to_wait_list(list, receive)),
+            };
+            match kind {
+                0 => (c!(iRCCE_isend_wait(send)), 0),
+                1 => (c!(iRCCE_irecv_wait(receive)), 0),
+                2 => (c!(iRCCE_wait_all(list)), 0),
+                _ => {
+                    // Its other request does not end before.
+                    let (send, receive) = (begun[0].0 as *mut _, begun[0].1 as *mut _);
+                    match of_sends {
+                        true => c!(iRCCE_add_send_to_wait_list(list, send)),
+                        false => c!(iRCCE_add_recv_to_wait_list(list, receive)),
+                    };
+                    let (mut sent, mut received) = (null_mut(), null_mut());
+                    let code = c!(iRCCE_wait_any(list, &mut sent, &mut received));
+                    (code, sent as usize | received as usize)
+                }
             }
         };
         threads(2, |nth| {
             if nth == 0 {
-                wait(1);
+                let (_, found) = wait(1);
+                let known = [0, begun[1].0, begun[1].1];
+                ensure!(known.contains(&found), "iRCCE_wait_any gave the other one");
                 return Ok(());
             }
             pause(ctx.random(round).below(10));
@@ -149,7 +165,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
             ctx.sync();
             Ok(())
         })?;
-        ensure_eq!(wait(0), SUCCESS, "the other request");
+        ensure_eq!(wait(0).0, SUCCESS, "the other request");
     }
     barrier()
 }

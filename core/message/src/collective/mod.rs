@@ -333,4 +333,14 @@ impl<U: CollectiveUser> GroupCalls<'_, U> {
         self.all.drop_left(key);
         Ok(())
     }
+
+    /// Leaves all groups, before the end of the mailbox.
+    pub fn leave_all(&mut self) {
+        let known = self.all.groups.iter();
+        let numbers: Vec<u64> = known.map(|(_, group)| group.number).collect();
+        for number in numbers {
+            // A group that this member has left before stays until its operations have ended.
+            let _ = self.leave(number);
+        }
+    }
 }
