@@ -280,6 +280,14 @@ impl Mailbox {
         true
     }
 
+    /// [`settle`](Mailbox::settle) waits for this send, too, while it waits for room.
+    pub(crate) fn settle_send(&mut self, ticket: SendTicket) {
+        let sending = self.sends.get_mut(ticket.0 as usize);
+        if let Some(letter) = sending.and_then(|sending| sending.letter.as_mut()) {
+            letter.quiet = true;
+        }
+    }
+
     /// A send that still waits for room reads its payload from `data` from now on. `quiet`: its caller does not wait for its end.
     ///
     /// # Safety

@@ -334,13 +334,16 @@ impl<U: CollectiveUser> GroupCalls<'_, U> {
         Ok(())
     }
 
-    /// Leaves all groups, before the end of the mailbox.
+    /// Leaves all groups, before the mailbox settles.
     pub fn leave_all(&mut self) {
         let known = self.all.groups.iter();
         let numbers: Vec<u64> = known.map(|(_, group)| group.number).collect();
         for number in numbers {
             // A group that this member has left before stays until its operations have ended.
             let _ = self.leave(number);
+        }
+        for (_, ticket, _) in &self.all.sent {
+            self.mailbox.settle_send(*ticket);
         }
     }
 }
