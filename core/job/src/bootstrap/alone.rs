@@ -64,7 +64,10 @@ impl Bootstrap for Alone {
     }
 
     fn cpus(&self) -> u32 {
-        self.size.max(cores_of_a_job() as u32)
+        match self.size {
+            1 => cores_of_a_job() as u32,
+            size => size,
+        }
     }
 
     fn shares_host(&self, rank: u32) -> bool {
