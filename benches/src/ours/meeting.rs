@@ -103,10 +103,6 @@ impl Bootstrap for Meeting {
         &self.deaths
     }
 
-    fn changes(&self) -> u32 {
-        0
-    }
-
     fn state(&self, _: u32) -> Result<RankState> {
         // A measurement ends with the first process that fails.
         Ok(RankState::Joined)
@@ -116,9 +112,5 @@ impl Bootstrap for Meeting {
         Err(Error::Unreachable(format!(
             "rank {rank} of a measurement is ended by its launcher alone"
         )))
-    }
-
-    fn leave(&self) -> Result<()> {
-        Ok(())
     }
 }

@@ -160,41 +160,31 @@ fn threads_lose_nothing() {
         (AtomicType::ComplexF64, 8),
         (AtomicType::ComplexF32, 4),
     ] {
-        let mut memory = Box::new([0u128; 4]);
-        let target = memory.as_mut_ptr().cast::<u8>().wrapping_add(shift) as usize;
         let mut operand = [0u8; 32];
         match ty {
             AtomicType::ComplexF64 => operand[..8].copy_from_slice(&1f64.to_ne_bytes()),
             AtomicType::ComplexF32 => operand[..4].copy_from_slice(&1f32.to_ne_bytes()),
             _ => operand[..16].copy_from_slice(&one.to_ne_bytes()),
         }
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let (target, null) = (target as *mut u8, std::ptr::null_mut());
-                    for _ in 0..TURNS {
-                        // SAFETY:
-                        // - an element inside of `memory`, aligned as in C, and an operand of its size.
-                        let added = unsafe {
-                            apply(AtomicOp::Sum, ty, target, operand.as_ptr(), null, null)
-                        };
-                        added.unwrap();
-                    }
-                });
-            }
-        });
-        // SAFETY:
-        // - the threads have ended; 10 bytes of the first part are inside.
-        let part: [u8; 16] = unsafe { std::ptr::read_unaligned(target as *const [u8; 16]) };
-        let sum = match ty {
-            AtomicType::ComplexF64 => f64::from_ne_bytes(part[..8].try_into().unwrap()),
-            AtomicType::ComplexF32 => f64::from(f32::from_ne_bytes(part[..4].try_into().unwrap())),
-            _ => {
-                let bits = u128::from_le_bytes(part);
-                let exponent = (bits >> 64) as i32 & 0x7fff;
-                (bits as u64) as f64 * 2f64.powi(exponent - 16383 - 63)
+        let add = |memory: usize, turns| {
+            let (target, null) = ((memory + shift) as *mut u8, std::ptr::null_mut());
+            for _ in 0..turns {
+                // SAFETY:
+                // - an element inside of the memory, aligned as in C, and an operand of its size.
+                let added =
+                    unsafe { apply(AtomicOp::Sum, ty, target, operand.as_ptr(), null, null) };
+                added.unwrap();
             }
         };
-        assert_eq!(sum, 4.0 * TURNS as f64, "{ty:?}");
+        let (mut by_one, mut by_four) = (Box::new([0u128; 4]), Box::new([0u128; 4]));
+        add(by_one.as_mut_ptr() as usize, 4 * TURNS);
+        let shared = by_four.as_mut_ptr() as usize;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| add(shared, TURNS));
+            }
+        });
+        assert_ne!(by_one[..], [0; 4]);
+        assert_eq!(by_one, by_four, "{ty:?}");
     }
 }

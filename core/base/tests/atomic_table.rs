@@ -103,6 +103,24 @@ fn run(
     outcome.map(|()| found)
 }
 
+/// The element after an operation that keeps or replaces it.
+fn chosen<T: PartialOrd>(op: AtomicOp, t: T, b: T, c: T) -> T {
+    let replaces = match op {
+        Min => b < t,
+        Max => b > t,
+        Read => false,
+        Write => true,
+        Cswap => c == t,
+        CswapNe => c != t,
+        CswapLe => c <= t,
+        CswapLt => c < t,
+        CswapGe => c >= t,
+        CswapGt => c > t,
+        _ => unreachable!("not in the table"),
+    };
+    if replaces { b } else { t }
+}
+
 macro_rules! mirrors {
     (integers: $($i:ident $ity:ident),*; reals: $($r:ident $rty:ident),*; complex: $($z:ident $zty:ident $part:ident),*) => {
         /// The element after the operation.
@@ -112,8 +130,6 @@ macro_rules! mirrors {
                     let of = |bytes: &[u8]| $i::from_ne_bytes(bytes.try_into().unwrap());
                     let (t, b, c) = (of(t), of(b), of(c));
                     let new = match op {
-                        Min => if b < t { b } else { t },
-                        Max => if b > t { b } else { t },
                         Sum => t.wrapping_add(b),
                         Prod => t.wrapping_mul(b),
                         Lor => (t != 0 || b != 0) as $i,
@@ -122,15 +138,8 @@ macro_rules! mirrors {
                         Band => t & b,
                         Lxor => ((t != 0 && b == 0) || (t == 0 && b != 0)) as $i,
                         Bxor => t ^ b,
-                        Read => t,
-                        Write => b,
-                        Cswap => if c == t { b } else { t },
-                        CswapNe => if c != t { b } else { t },
-                        CswapLe => if c <= t { b } else { t },
-                        CswapLt => if c < t { b } else { t },
-                        CswapGe => if c >= t { b } else { t },
-                        CswapGt => if c > t { b } else { t },
                         Mswap => (b & c) | (t & !c),
+                        _ => chosen(op, t, b, c),
                     };
                     new.to_ne_bytes().to_vec()
                 })*
@@ -138,22 +147,12 @@ macro_rules! mirrors {
                     let of = |bytes: &[u8]| $r::from_ne_bytes(bytes.try_into().unwrap());
                     let (t, b, c) = (of(t), of(b), of(c));
                     let new = match op {
-                        Min => if b < t { b } else { t },
-                        Max => if b > t { b } else { t },
                         Sum => t + b,
                         Prod => t * b,
                         Lor => (t != 0.0 || b != 0.0) as u8 as $r,
                         Land => (t != 0.0 && b != 0.0) as u8 as $r,
                         Lxor => ((t != 0.0 && b == 0.0) || (t == 0.0 && b != 0.0)) as u8 as $r,
-                        Read => t,
-                        Write => b,
-                        Cswap => if c == t { b } else { t },
-                        CswapNe => if c != t { b } else { t },
-                        CswapLe => if c <= t { b } else { t },
-                        CswapLt => if c < t { b } else { t },
-                        CswapGe => if c >= t { b } else { t },
-                        CswapGt => if c > t { b } else { t },
-                        Bor | Band | Bxor | Mswap => unreachable!("not in the table"),
+                        _ => chosen(op, t, b, c),
                     };
                     new.to_ne_bytes().to_vec()
                 })*
@@ -173,11 +172,7 @@ macro_rules! mirrors {
                         Lor => number(truth(t) || truth(b)),
                         Land => number(truth(t) && truth(b)),
                         Lxor => number(truth(t) != truth(b)),
-                        Read => t,
-                        Write => b,
-                        Cswap => if c == t { b } else { t },
-                        CswapNe => if c != t { b } else { t },
-                        _ => unreachable!("not in the table"),
+                        _ => chosen(op, t, b, c),
                     };
                     [new.0.to_ne_bytes(), new.1.to_ne_bytes()].concat()
                 })*

@@ -95,6 +95,7 @@ impl MoreBatch {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr::{null, null_mut};
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -124,15 +125,8 @@ mod tests {
 
     fn region(peer: u32) -> RemoteRegion {
         let parts = RemoteParts {
-            base: std::ptr::null_mut(),
-            len: 8,
-            generation: std::ptr::null(),
-            expected: 0,
-            rights: Rights::FULL,
-            bell: std::ptr::null(),
-            locks: std::ptr::null(),
             peer,
-            detail: [0; 4],
+            ..RemoteParts::here(null_mut(), 8, Rights::FULL, null(), null())
         };
         // SAFETY:
         // - all pointers are null.

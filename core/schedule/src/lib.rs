@@ -17,7 +17,7 @@ mod radix;
 mod shapes;
 
 use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
-use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
+use radix::{combine_in_order, radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
 pub use shapes::{AllReduce, Barrier, Broadcast, Shapes};
 
 /// Maximum size of a group on fewer cores in which all members notify each other directly. Short chains of wakes end sooner.
@@ -84,21 +84,7 @@ fn rounds(n: u32) -> u32 {
 
 /// A barrier for members with a core each: dissemination in ceil(log2 n) rounds, without a central member.
 pub fn dissemination_barrier(me: u32, n: u32) -> Schedule {
-    let steps = (0..rounds(n))
-        .flat_map(|round| {
-            [
-                Step::Signal {
-                    to: (me + (1 << round)) % n,
-                    slot: round,
-                },
-                Step::Await { slot: round },
-            ]
-        })
-        .collect();
-    Schedule {
-        steps,
-        slots: rounds(n),
-    }
+    radix_barrier(me, n, 2)
 }
 
 /// A barrier for more members than cores. Each member runs once to count itself, and once to see that all have counted. The order in which the system runs them
@@ -117,11 +103,7 @@ pub(crate) fn counting_barrier(n: u32) -> Schedule {
 /// An all-reduce by recursive doubling. With p the largest power of two up to n, the members from p on first send their values to lower members. At the end
 /// they get the result from them. All members combine the same pairs. So all get the same bits if the operation is commutative.
 pub(crate) fn doubling_allreduce(me: u32, n: u32) -> Schedule {
-    let p = if n.is_power_of_two() {
-        n
-    } else {
-        n.next_power_of_two() / 2
-    };
+    let p = 1 << n.ilog2();
     let depth = rounds(p);
     let (fold, unfold) = (depth, depth + 1);
     let mut steps = Vec::new();
@@ -163,13 +145,7 @@ pub(crate) fn flat_allreduce(me: u32, n: u32) -> Schedule {
             slot: me,
         })
         .collect();
-    if me > 0 {
-        steps.extend([Step::Keep, Step::Take { slot: 0 }]);
-    }
-    steps.extend((1..n).map(|slot| match slot == me {
-        true => Step::CombineKept,
-        false => Step::Combine { slot },
-    }));
+    steps.extend(combine_in_order(me, n, |slot| slot));
     Schedule {
         steps: steps.into(),
         slots: n,

@@ -86,7 +86,7 @@ pub(crate) fn radix_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
 }
 
 /// Combines `n` values in the order of their numbers. The own value has the number `mine`.
-fn combine_in_order(mine: u32, n: u32, slot: impl Fn(u32) -> u32) -> Vec<Step> {
+pub(super) fn combine_in_order(mine: u32, n: u32, slot: impl Fn(u32) -> u32) -> Vec<Step> {
     let mut steps = Vec::new();
     if mine > 0 {
         steps.extend([Step::Keep, Step::Take { slot: slot(0) }]);

@@ -29,21 +29,17 @@ fn run(schedules: &[Schedule], start: impl Fn(u32) -> u64, mut order: u64) -> Ve
                 true
             }
             Step::Await { slot } => flags.contains_key(&(me as u32, slot)),
-            Step::Combine { slot } => match flags.get(&(me as u32, slot)) {
-                Some(value) => {
-                    assert_eq!(held[me] & value, 0, "combined twice");
-                    held[me] |= value;
-                    true
-                }
-                None => false,
-            },
-            Step::Take { slot } => match flags.get(&(me as u32, slot)) {
-                Some(value) => {
-                    held[me] = *value;
-                    true
-                }
-                None => false,
-            },
+            Step::Combine { slot } => {
+                let value = flags.get(&(me as u32, slot));
+                assert_eq!(held[me] & value.unwrap_or(&0), 0, "combined twice");
+                held[me] |= value.unwrap_or(&0);
+                value.is_some()
+            }
+            Step::Take { slot } => {
+                let value = flags.get(&(me as u32, slot));
+                held[me] = *value.unwrap_or(&held[me]);
+                value.is_some()
+            }
             Step::Keep => {
                 kept[me] = held[me];
                 true
@@ -72,19 +68,6 @@ fn run(schedules: &[Schedule], start: impl Fn(u32) -> u64, mut order: u64) -> Ve
 }
 
 #[test]
-fn every_member_gets_every_contribution_once() {
-    for n in 1..=33u32 {
-        for shape in [doubling_allreduce, flat_allreduce] {
-            let schedules: Vec<_> = (0..n).map(|me| shape(me, n)).collect();
-            for order in 0..5 {
-                let all = (1u64 << n) - 1;
-                assert_eq!(run(&schedules, |me| 1 << me, order), vec![all; n as usize]);
-            }
-        }
-    }
-}
-
-#[test]
 fn few_members_combine_in_one_order() {
     for n in 1..=9u32 {
         for me in 0..n {
@@ -99,17 +82,6 @@ fn few_members_combine_in_one_order() {
             // Member 0 begins with its own value.
             let first = u32::from(me == 0);
             assert_eq!(order, (first..n).collect::<Vec<_>>(), "{me} of {n}");
-        }
-    }
-}
-
-#[test]
-fn a_broadcast_reaches_everyone_from_any_root() {
-    for n in 1..=17u32 {
-        for root in 0..n {
-            let schedules: Vec<_> = (0..n).map(|me| binomial_broadcast(me, n, root)).collect();
-            let held = run(&schedules, |me| u64::from(me == root), 7);
-            assert_eq!(held, vec![1; n as usize], "{n} {root}");
         }
     }
 }
@@ -142,38 +114,9 @@ fn everyone_but_the_root_is_the_child_of_one() {
     }
 }
 
-/// A dissemination barrier must not release a member before all have entered it.
-#[test]
-fn nobody_leaves_a_barrier_early() {
-    for n in 2..=20u32 {
-        let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
-        for late in 0..n {
-            // All members except `late` run as far as possible.
-            let mut at = vec![0; n as usize];
-            let mut flags = std::collections::HashSet::new();
-            let mut moved = true;
-            while moved {
-                moved = false;
-                for me in (0..n).filter(|me| *me != late) {
-                    match schedules[me as usize].steps.get(at[me as usize]) {
-                        Some(Step::Signal { to, slot }) => {
-                            flags.insert((*to, *slot));
-                        }
-                        Some(Step::Await { slot }) if flags.contains(&(me, *slot)) => {}
-                        _ => continue,
-                    }
-                    at[me as usize] += 1;
-                    moved = true;
-                }
-            }
-            for me in (0..n).filter(|me| *me != late) {
-                assert!(at[me as usize] < schedules[me as usize].steps.len());
-            }
-        }
-    }
-}
-
-const REDUCES: [AllReduce; 9] = [
+const REDUCES: [AllReduce; 11] = [
+    AllReduce::Doubling,
+    AllReduce::Flat,
     AllReduce::Radix(2),
     AllReduce::Radix(3),
     AllReduce::Radix(4),
@@ -192,7 +135,8 @@ const BARRIERS: [Barrier; 6] = [
     Barrier::ByNode(3, 4),
     Barrier::ByNode(1, 2),
 ];
-const BROADCASTS: [Broadcast; 6] = [
+const BROADCASTS: [Broadcast; 7] = [
+    Broadcast::Binomial,
     Broadcast::Tree(2),
     Broadcast::Tree(3),
     Broadcast::Tree(8),
@@ -228,7 +172,7 @@ fn every_shape_of_an_all_reduce_has_every_contribution_once() {
             let schedules: Vec<_> = (0..n).map(|me| shape.schedule(me, n)).collect();
             fits(&schedules);
             let all = (1u64 << n) - 1;
-            for order in 0..3 {
+            for order in 0..5 {
                 assert_eq!(
                     run(&schedules, |me| 1 << me, order),
                     vec![all; n as usize],
@@ -285,10 +229,7 @@ fn all_members_combine_in_one_order() {
         held
     }
     for n in 1..=30u32 {
-        for shape in REDUCES
-            .into_iter()
-            .chain([AllReduce::Doubling, AllReduce::Flat])
-        {
+        for shape in REDUCES {
             let schedules: Vec<_> = (0..n).map(|me| shape.schedule(me, n)).collect();
             let texts = texts(&schedules);
             assert!(
@@ -325,7 +266,7 @@ fn nobody_leaves_a_barrier_or_a_broadcast_early() {
             Box::new(move |me, n| shape.schedule(me, n)),
         ));
     }
-    for shape in BROADCASTS.into_iter().chain([Broadcast::Binomial]) {
+    for shape in BROADCASTS {
         all.push((
             shape.to_string(),
             Box::new(move |me, n| shape.schedule(me, n, n / 2)),
@@ -366,10 +307,9 @@ fn nobody_leaves_a_barrier_or_a_broadcast_early() {
 }
 
 #[test]
-fn a_radix_of_two_is_the_dissemination_that_there_is() {
+fn one_member_in_each_node_is_the_dissemination_that_there_is() {
     for n in 1..=40u32 {
         for me in 0..n {
-            assert_eq!(radix_barrier(me, n, 2), dissemination_barrier(me, n));
             // With one member in each node, nodes are members. Two flags are unused.
             let alone = barrier_by_node(me, n, 1, 2);
             assert_eq!(alone.steps.len(), dissemination_barrier(me, n).steps.len());

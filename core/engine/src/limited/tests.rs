@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::ptr::{null, null_mut};
 
 use super::*;
 use crate::Rights;
@@ -148,15 +149,8 @@ impl Bench {
 
 fn region(peer: u32) -> RemoteRegion {
     let parts = RemoteParts {
-        base: std::ptr::null_mut(),
-        len: LEN,
-        generation: std::ptr::null(),
-        expected: 0,
-        rights: Rights::FULL,
-        bell: std::ptr::null(),
-        locks: std::ptr::null(),
         peer,
-        detail: [0; 4],
+        ..RemoteParts::here(null_mut(), LEN, Rights::FULL, null(), null())
     };
     // SAFETY:
     // - the region has no memory, and nothing accesses its address.

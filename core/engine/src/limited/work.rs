@@ -244,6 +244,10 @@ impl Work {
 
     /// The piece that begins at `at`.
     fn piece(&self, at: usize, flags: Flags, limits: &Limits) -> Piece {
+        let unordered = |range| Piece {
+            range,
+            ordered: false,
+        };
         let (address, len) = match &self.kept {
             DeferredOp::Put { dst, len, .. } => (address(dst), *len),
             DeferredOp::Get { dst, len, .. } => (dst.ptr.addr(), *len),
@@ -252,34 +256,20 @@ impl Work {
                     true => (limits.largest / ty.size()).max(1),
                     false => agent::most(*op, *ty),
                 };
-                return Piece {
-                    range: at..(*count).min(at.saturating_add(most)),
-                    ordered: false,
-                };
+                return unordered(at..(*count).min(at.saturating_add(most)));
             }
-            _ => {
-                return Piece {
-                    range: 0..0,
-                    ordered: false,
-                };
-            }
+            _ => return unordered(0..0),
         };
         let end = len.min(at.saturating_add(limits.largest));
         if !flags.contains(Flags::LINES) {
-            return Piece {
-                range: at..end,
-                ordered: false,
-            };
+            return unordered(at..end);
         }
         if limits.lines && limits.largest >= LINE {
             // The network keeps the lines within a piece.
             let end = end.min(at.saturating_add(IN_LINES));
             let over = address.wrapping_add(end) % LINE;
             let whole = if end < len { end - over.min(end) } else { end };
-            return Piece {
-                range: at..if whole > at { whole } else { end },
-                ordered: false,
-            };
+            return unordered(at..if whole > at { whole } else { end });
         }
         // One line at a time. Its last word follows the rest.
         let into_line = address.wrapping_add(at) % LINE;
@@ -287,10 +277,7 @@ impl Work {
         let end = len.min(at + LINE - into_line);
         let word = end - last_word(address.wrapping_add(begin), end - begin);
         if at < word {
-            return Piece {
-                range: at..word.min(at.saturating_add(limits.largest)),
-                ordered: false,
-            };
+            return unordered(at..word.min(at.saturating_add(limits.largest)));
         }
         Piece {
             range: at..end,

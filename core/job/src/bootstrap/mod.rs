@@ -91,7 +91,9 @@ pub trait Bootstrap: Send + Sync {
     fn deaths(&self) -> &AtomicU32;
 
     /// Number of changes of a [`state`](Self::state) so far.
-    fn changes(&self) -> u32;
+    fn changes(&self) -> u32 {
+        0
+    }
 
     /// Stage of the life of `rank`, as far as known.
     ///
@@ -145,7 +147,9 @@ pub trait Bootstrap: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Os`] if the launcher cannot be reached.
-    fn leave(&self) -> Result<()>;
+    fn leave(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The source in the environment. The first of these decides:

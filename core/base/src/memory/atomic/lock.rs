@@ -215,24 +215,4 @@ mod tests {
             });
         }
     }
-
-    #[test]
-    fn one_thread_at_a_time() {
-        let locks = ElementLocks::new();
-        let mut count = 0u64;
-        let at = std::ptr::from_mut(&mut count) as usize;
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..ROUNDS {
-                        let _held = locks.hold(at, ELEMENT).unwrap();
-                        // SAFETY:
-                        // - the variable outlives the threads, and the lock admits one thread at a time.
-                        unsafe { *(at as *mut u64) += 1 };
-                    }
-                });
-            }
-        });
-        assert_eq!(count, 4 * ROUNDS as u64);
-    }
 }
