@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas_launcher::{Exit, FailureAction, Keeper, NodeEvent, NodeRanks, Rules, shell_line};
+use unipgas_launcher::{
+    Exit, FailureAction, Keeper, NodeEvent, NodeRanks, Rules, ignore_broken_pipes, keep_part,
+    shell_line,
+};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -307,16 +309,8 @@ pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode
 /// `NUMBER/COUNT COLUMN LIMIT LIBRARY ITEM…`: the part of a job on host NUMBER of COUNT. It runs the ranks with remainder NUMBER.
 pub(crate) fn run_part(args: &[String]) -> ExitCode {
     Stop::let_through();
-    let told = |error: &dyn std::fmt::Display| {
-        eprintln!("unipgas: {error}");
-        2
-    };
     // Children of the ranks end too, even if the launcher is killed.
-    let kept = unipgas_launcher::keep(|keeper| match part(args, keeper) {
-        Ok(()) => 0,
-        Err(error) => told(&error),
-    });
-    ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
+    keep_part(|keeper| part(args, keeper))
 }
 
 /// Prints processes that jobs have left on this host after their launchers were killed.
@@ -327,15 +321,7 @@ pub(crate) fn tell_orphans() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A write to a closed pipe fails instead of raising SIGPIPE.
-fn ignore_broken_pipes() {
-    // SAFETY:
-    // - sets a disposition; the standard library restores the default one for programs that it starts.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-}
-
 fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
-    ignore_broken_pipes();
     let [place, column, limit, library, items @ ..] = args else {
         return Err("started without its arguments".into());
     };
@@ -349,16 +335,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     let here: Vec<u32> = (number..first.law.processes)
         .step_by(count.max(1) as usize)
         .collect();
-    let pipe = |fd: BorrowedFd<'_>| {
-        fd.try_clone_to_owned()
-            .map_err(|e| format!("no pipe to the parent: {e}"))
-    };
-    let part = NodeRanks::new(
-        count,
-        here.clone(),
-        pipe(std::io::stdin().as_fd())?,
-        pipe(std::io::stdout().as_fd())?,
-    );
+    let part = NodeRanks::new(count, here).map_err(|e| e.to_string())?;
     let runner = Runner::new(Duration::from_secs(limit.into()), library.into())?;
     let job = Job {
         runner: &runner,

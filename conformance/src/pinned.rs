@@ -38,31 +38,18 @@ pub struct Pin {
     pub reason: &'static str,
 }
 
-const fn absent(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
-    Pin {
-        backend,
-        law,
-        why: Why::Absent,
-        reason,
-    }
+macro_rules! kinds {
+    ($($name:ident = $why:ident;)+) => {$(
+        const fn $name(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
+            Pin { backend, law, why: Why::$why, reason }
+        }
+    )+};
 }
 
-const fn broken(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
-    Pin {
-        backend,
-        law,
-        why: Why::Broken,
-        reason,
-    }
-}
-
-const fn inapplicable(backend: &'static str, law: &'static str, reason: &'static str) -> Pin {
-    Pin {
-        backend,
-        law,
-        why: Why::Inapplicable,
-        reason,
-    }
+kinds! {
+    absent = Absent;
+    broken = Broken;
+    inapplicable = Inapplicable;
 }
 
 const SEVERAL_HOSTS: &str =

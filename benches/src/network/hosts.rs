@@ -2,13 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_launcher::{Keeper, Launch, NodeEvent, NodeRanks, Output, Rules};
+use unipgas_launcher::{
+    Keeper, Launch, NodeEvent, NodeRanks, Output, Rules, ignore_broken_pipes, keep_part,
+};
 
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
@@ -323,26 +324,10 @@ pub fn worker_args(order: &str, library: Option<&Path>) -> Vec<OsString> {
     args
 }
 
-/// Writes to a pipe with a closed reader fail with an error instead of a signal.
-fn ignore_broken_pipes() {
-    // SAFETY:
-    // - the call only sets a disposition; the standard library resets it in child processes
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-}
-
 /// `NUMBER/COUNT/LIMIT`: starts the workers of one host. Their ranks are NUMBER modulo COUNT. LIMIT is a timeout in seconds.
 pub fn run_part(part: &str, order: &str, library: Option<&Path>) -> ExitCode {
-    ignore_broken_pipes();
-    let told = |error: &dyn std::fmt::Display| {
-        unipgas_core::tell(&error.to_string());
-        2
-    };
     // If the launcher is killed, descendants of the workers end, too.
-    let kept = unipgas_launcher::keep(|keeper| match run_kept(part, order, library, keeper) {
-        Ok(()) => 0,
-        Err(error) => told(&error),
-    });
-    ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
+    keep_part(|keeper| run_kept(part, order, library, keeper))
 }
 
 fn run_kept(part: &str, order: &str, library: Option<&Path>, keeper: Keeper) -> Result<(), String> {
@@ -352,16 +337,8 @@ fn run_kept(part: &str, order: &str, library: Option<&Path>, keeper: Keeper) -> 
         numbers.ok_or_else(|| format!("'{part}' is not NUMBER/COUNT/LIMIT"))?;
     let size = order.parse::<crate::worker::WorkOrder>()?.size;
     let limit = Duration::from_secs(limit.into());
-    let pipe = |fd: BorrowedFd<'_>| {
-        fd.try_clone_to_owned()
-            .map_err(|e| format!("no pipe to the command: {e}"))
-    };
-    let part = NodeRanks::new(
-        count,
-        (number..size).step_by(count.max(1) as usize).collect(),
-        pipe(std::io::stdin().as_fd())?,
-        pipe(std::io::stdout().as_fd())?,
-    );
+    let here = (number..size).step_by(count.max(1) as usize);
+    let part = NodeRanks::new(count, here.collect()).map_err(|e| e.to_string())?;
     let mut launch: Launch = worker(size, worker_args(order, library), limit)?;
     launch.output = Output::Capture;
     launch.part = Some(part.clone());

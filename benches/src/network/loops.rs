@@ -1,5 +1,7 @@
 //! The cost of the provider alone: only the calls that the exchange needs, in processes that do nothing else. Both processes make progress.
 
+use std::ffi::c_void;
+
 use super::provider::{PeerMemory, Provider, call};
 use crate::bare::each;
 use crate::case::Case;
@@ -85,6 +87,18 @@ impl<'a> Pair<'a> {
         })?;
         failed.map(|()| ns)
     }
+
+    /// Rank 0 runs operations one at a time. `call` posts one with this context.
+    fn one_by_one(&self, call: impl Fn(*mut c_void) -> isize) -> Result<f64, String> {
+        self.alone(EACH, |n| {
+            for _ in 0..n {
+                let context = self.provider.context();
+                self.provider.post(true, || call(context))?;
+                self.provider.drain()?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Ping-pong of fi_writedata and fi_cq_read. Returns ns one way.
@@ -121,34 +135,29 @@ pub fn fetch_add(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     // SAFETY:
     // - it is inside the buffer, which only this process uses
     unsafe { one.write(1) };
-    pair.alone(EACH, |n| {
-        for _ in 0..n {
-            let context = provider.context();
-            // SAFETY:
-            // - the objects are open
-            // - operand and result are in registered buffers, which outlive the operation
-            provider.post(true, || unsafe {
-                let (ep, atomic) = (provider.ep, (*provider.ep).atomic);
-                call!(
-                    atomic,
-                    readwrite,
-                    ep,
-                    one.cast(),
-                    1,
-                    operand,
-                    before.cast(),
-                    result,
-                    far.peer,
-                    far.base + WORD,
-                    far.key,
-                    FI_UINT64,
-                    FI_SUM,
-                    context
-                )
-            })?;
-            provider.drain()?;
+    pair.one_by_one(|context| {
+        // SAFETY:
+        // - the objects are open
+        // - operand and result are in registered buffers, which outlive the operation
+        unsafe {
+            let (ep, atomic) = (provider.ep, (*provider.ep).atomic);
+            call!(
+                atomic,
+                readwrite,
+                ep,
+                one.cast(),
+                1,
+                operand,
+                before.cast(),
+                result,
+                far.peer,
+                far.base + WORD,
+                far.key,
+                FI_UINT64,
+                FI_SUM,
+                context
+            )
         }
-        Ok(())
     })
 }
 
@@ -157,22 +166,17 @@ pub fn read(ctx: &BenchContext, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
     let desc = provider.desc()[1];
-    pair.alone(EACH, |n| {
-        for _ in 0..n {
-            let context = provider.context();
-            let into = provider.source.base.cast();
-            // SAFETY:
-            // - the objects are open
-            // - the buffer is as long as the window, and outlives the operation
-            provider.post(true, || unsafe {
-                let (ep, rma) = (provider.ep, (*provider.ep).rma);
-                call!(
-                    rma, read, ep, into, len, desc, far.peer, far.base, far.key, context
-                )
-            })?;
-            provider.drain()?;
+    let into = provider.source.base.cast();
+    pair.one_by_one(|context| {
+        // SAFETY:
+        // - the objects are open
+        // - the buffer is as long as the window, and outlives the operation
+        unsafe {
+            let (ep, rma) = (provider.ep, (*provider.ep).rma);
+            call!(
+                rma, read, ep, into, len, desc, far.peer, far.base, far.key, context
+            )
         }
-        Ok(())
     })
 }
 

@@ -7,13 +7,15 @@
 //! When the keeper ends, its pipe closes, and the launcher kills all processes. When the launcher ends, the ranks die with it (PR_SET_PDEATHSIG), and the
 //! keeper kills the remaining processes. If a user kills both at once, processes that ranks have started and not waited for stay alive.
 
+use std::fmt::Display;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
-use super::signals::{Inbox, signal_name};
+use super::signals::{Inbox, ignore_broken_pipes, signal_name};
 use super::stragglers::{Haste, end_children};
 use unipgas_core::{Error, Result, descriptor, tell};
 
@@ -66,6 +68,17 @@ pub fn keep(job: impl FnOnce(Keeper) -> u8) -> Result<u8> {
             status
         }
     }
+}
+
+/// As [`keep`], for the part of a job on this host: prints an error, with status 2. The other end of the pipes may end first, so broken pipes are ignored.
+pub fn keep_part<E: Display>(part: impl FnOnce(Keeper) -> std::result::Result<(), E>) -> ExitCode {
+    ignore_broken_pipes();
+    let failed = |error: &dyn Display| {
+        tell(&error.to_string());
+        2
+    };
+    let kept = keep(|keeper| part(keeper).map_or_else(|error| failed(&error), |()| 0));
+    ExitCode::from(kept.unwrap_or_else(|error| failed(&error)))
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd)> {

@@ -37,9 +37,10 @@ pub use ends::OutputProperties;
 pub use failure_policy::{FailureAction, FailureEffect, Rules};
 pub use frames::OWN;
 pub use hosts::{Hosts, NodeEvent, shell_line};
-pub use keeper::{Keeper, keep};
+pub use keeper::{Keeper, keep, keep_part};
 pub use node::NodeRanks;
 pub use program::{ProgramError, check_program, find_program};
+pub use signals::ignore_broken_pipes;
 pub(crate) use signals::signal_name;
 
 use unipgas_core::job::Board;

@@ -28,30 +28,40 @@ pub struct NodeRanks {
 }
 
 impl NodeRanks {
-    /// The ranks `here`, ascending, of a job on `hosts` hosts.
-    pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> NodeRanks {
-        NodeRanks {
+    /// The ranks `here`, ascending, of a job on `hosts` hosts. Standard input and output are the pipes.
+    ///
+    /// # Errors
+    /// [`Error::Os`] without descriptors for the pipes.
+    pub fn new(hosts: u32, here: Vec<u32>) -> Result<NodeRanks> {
+        let pipe = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned()
+                .map_err(|e| Error::os("no pipe to the launcher of the whole", e))
+        };
+        Ok(NodeRanks {
             hosts,
             job: None,
             here,
-            input: Arc::new(input),
-            output: Arc::new(Sender::new(output)),
-        }
+            input: Arc::new(pipe(std::io::stdin().as_fd())?),
+            output: Arc::new(Sender::new(pipe(std::io::stdout().as_fd())?)),
+        })
     }
 
     /// A part as the launcher of the whole describes it in its first frame, and the plan in that frame: see [`Launch::run_on`](super::Launch::run_on).
     ///
     /// # Errors
-    /// [`Error::Unreachable`] without a valid first frame.
-    pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(NodeRanks, Vec<u8>)> {
+    /// [`Error::Unreachable`] without a valid first frame. As [`NodeRanks::new`].
+    pub fn open() -> Result<(NodeRanks, Vec<u8>)> {
+        let part = NodeRanks::new(0, Vec::new())?;
         let none = || Error::Unreachable("the launcher of the whole says nothing".into());
-        let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
+        let (kind, payload) = frames::first(&part.input)?.ok_or_else(none)?;
         let begin: frames::Begin = frames::record(&payload)
             .filter(|_| kind == frames::BEGIN)
             .ok_or_else(none)?;
         let part = NodeRanks {
+            hosts: begin.hosts,
             job: Some(begin.job),
-            ..NodeRanks::new(begin.hosts, begin.here, input, output)
+            here: begin.here,
+            ..part
         };
         Ok((part, begin.plan))
     }

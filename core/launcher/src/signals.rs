@@ -17,6 +17,13 @@ const FORWARDED: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
+/// A write to a closed pipe fails instead of raising SIGPIPE.
+pub fn ignore_broken_pipes() {
+    // SAFETY:
+    // - sets a disposition; the standard library restores the default one for programs that it starts.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// The name of a signal, such as `SIGKILL`.
 pub(crate) fn signal_name(signal: i32) -> &'static str {
     match signal {

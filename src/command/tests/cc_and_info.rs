@@ -42,15 +42,17 @@ impl Prefix {
         Prefix(prefix)
     }
 
+    /// A program of the tree, without the variables that choose a compiler.
+    fn command(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(self.0.0.join("bin").join(name));
+        command.args(args);
+        command.env_remove("UNIPGAS_CC").env_remove("UNIPGAS_CXX");
+        command
+    }
+
     fn cc(&self, args: &[&str]) -> String {
-        let mut command = Command::new(self.0.0.join("bin/unipgas"));
-        let output = command
-            .arg("cc")
-            .args(args)
-            .env("CC", "ccache mycc")
-            .env_remove("UNIPGAS_CC")
-            .output()
-            .unwrap();
+        let mut command = self.command("unipgas", &[&["cc"], args].concat());
+        let output = command.env("CC", "ccache mycc").output().unwrap();
         self.shown(&output)
     }
 
@@ -164,17 +166,12 @@ fn one_word_compilers() {
     ] {
         std::fs::write(prefix.0.0.join(format!("lib/lib{library}.so")), "").unwrap();
         for (suffix, variable) in [("cc", "CC"), ("cxx", "CXX")] {
-            let link = prefix.0.0.join(format!("bin/{name}{suffix}"));
-            std::os::unix::fs::symlink("unipgas", &link).unwrap();
+            let word = &format!("{name}{suffix}");
+            let folder = prefix.0.0.join("bin");
+            std::os::unix::fs::symlink("unipgas", folder.join(word)).unwrap();
             let said = |args: &[&str], value: &str| {
-                let output = Command::new(&link)
-                    .args(args)
-                    .env_remove("UNIPGAS_CC")
-                    .env_remove("UNIPGAS_CXX")
-                    .env(variable, value)
-                    .output()
-                    .unwrap();
-                prefix.shown(&output)
+                let mut command = prefix.command(word, args);
+                prefix.shown(&command.env(variable, value).output().unwrap())
             };
             let include = match name {
                 "utofu" => "-IP/include -IP/include/fjmpi",
@@ -186,16 +183,9 @@ fn one_word_compilers() {
             );
             assert_eq!(said(&["--help"], "echo"), format!("{include} --help"));
             // What make hands on is this program itself.
-            let folder = prefix.0.0.join("bin");
-            let output = Command::new(&link)
-                .args(["--showme", "-c", "a.c"])
-                .env_remove("UNIPGAS_CC")
-                .env_remove("UNIPGAS_CXX")
-                .env(variable, format!("{name}{suffix}"))
-                .env("PATH", folder)
-                .output()
-                .unwrap();
-            let text = output.out();
+            let mut command = prefix.command(word, &["--showme", "-c", "a.c"]);
+            command.env(variable, word).env("PATH", folder);
+            let text = command.output().unwrap().out();
             let default = if suffix == "cc" { "cc " } else { "c++ " };
             assert!(text.starts_with(default), "{text}");
         }
@@ -206,15 +196,9 @@ fn one_word_compilers() {
 fn the_compiler_is_run_with_its_status() {
     let prefix = Prefix::new("status");
     let status = |compiler: &str, args: &[&str]| {
-        let mut command = Command::new(prefix.0.0.join("bin/unipgas"));
-        command
-            .args(["cc", "--api", "gaspi"])
-            .args(args)
-            .env("UNIPGAS_CC", compiler)
-            .env("CC", "false")
-            .status()
-            .unwrap()
-            .code()
+        let mut command = prefix.command("unipgas", &[&["cc", "--api", "gaspi"], args].concat());
+        command.env("UNIPGAS_CC", compiler).env("CC", "false");
+        command.status().unwrap().code()
     };
     assert_eq!(status("true", &["-c", "a.c"]), Some(0));
     assert_eq!(

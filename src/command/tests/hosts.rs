@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 mod common;
 
-use common::{Folder, Said, has, sorted, words};
+use common::{Folder, Said, has, sorted, with_pipes, words};
 
 /// A PATH with launchers, in a directory that goes with it.
 struct Launchers(Folder);
@@ -129,10 +129,8 @@ fn options_and_environment_go_along() {
         .env("UNIPGAS_JOB", "1:2:3")
         .env("UNIPGAS_RANK", "0")
         .env("UNIPGAS_SIZE", "1")
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+        .current_dir("/");
+    let mut child = with_pipes(&mut command);
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"input\n").unwrap();
     let output = child.wait_with_output().unwrap();
     let text = output.out();
@@ -296,11 +294,7 @@ fn a_remote_shell_is_enough() {
 fn bytes_go_through_a_remote_shell_as_they_are() {
     let (here, rsh) = with_rsh("bytes");
     let mut command = here.command(&[&HOSTS[..], &["-n", "2", "cat"]].concat());
-    command
-        .env("UNIPGAS_LAUNCHER", &rsh)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let mut child = with_pipes(command.env("UNIPGAS_LAUNCHER", &rsh));
     let sent: Vec<u8> = (0..1_000_000u32)
         .map(|n| (n.wrapping_mul(n) >> 7) as u8)
         .collect();

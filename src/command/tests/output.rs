@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 mod common;
 
-use common::{Folder, RSH, Said, sorted, terminal, unipgas, words};
+use common::{Folder, RSH, Said, sorted, terminal, unipgas, with_pipes, words};
 
 /// A job that is ended if it hangs.
 fn job(options: &str, script: &str) -> Command {
@@ -95,11 +95,7 @@ fn a_question_without_an_end_of_line_is_seen() {
     let place = Folder::new("output-question");
     let script = "[ $UNIPGAS_RANK = 0 ] || exit 0; printf 'name? '; read name; echo hello $name";
     for options in places(&place) {
-        let mut child = job(&options, script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = with_pipes(&mut job(&options, script));
         let mut output = child.stdout.take().unwrap();
         let mut question = [0; 6];
         output.read_exact(&mut question).unwrap();

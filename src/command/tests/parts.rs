@@ -1,11 +1,11 @@
 //! Jobs of several programs: `unipgas run -n 2 ./a x : -n 3 ./b y`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 mod common;
 
-use common::{Folder, RSH, Said, has, sorted, unipgas, words};
+use common::{Folder, RSH, Said, has, sorted, unipgas, with_pipes, words};
 
 fn run(args: &[&str]) -> Output {
     unipgas(&[&["run"], args].concat()).output().unwrap()
@@ -112,12 +112,8 @@ fn a_spare_runs_the_program_of_its_rank() {
 
 #[test]
 fn the_list_of_jobs_shows_all_parts() {
-    let mut child = unipgas(&words("run -n 1 cat - : -n 1 sh -c"))
-        .arg("echo ready")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut job = unipgas(&words("run -n 1 cat - : -n 1 sh -c"));
+    let mut child = with_pipes(job.arg("echo ready"));
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();

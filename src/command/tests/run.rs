@@ -10,7 +10,7 @@ use unipgas_launcher::topology::Topology;
 
 mod common;
 
-use common::{Said, has, sorted, terminal, words};
+use common::{Said, has, sorted, terminal, with_pipes, words};
 
 /// Signals have their usual effects.
 fn unipgas(args: &[&str]) -> Command {
@@ -241,12 +241,8 @@ fn lines_come_when_they_are_written_where_there_is_a_terminal() {
 #[test]
 fn a_process_that_is_started_by_hand_takes_the_place_of_a_dead_one() {
     let script = "[ $UNIPGAS_RANK = 1 ] && exit 5; read line; echo $UNIPGAS_RANK $line";
-    let mut job = unipgas(&["run", "-n", "2", "--keep-going", "sh", "-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut job = unipgas(&["run", "-n", "2", "--keep-going", "sh", "-c", script]);
+    let mut job = with_pipes(job.stderr(Stdio::piped()));
     let mut told = String::new();
     let mut errors = BufReader::new(job.stderr.take().unwrap());
     errors.read_line(&mut told).unwrap();
@@ -336,11 +332,7 @@ fn statistics_of_all_ranks_are_told_at_the_end() {
 
 #[test]
 fn standard_input_goes_to_rank_0() {
-    let mut child = unipgas(&["run", "-n", "3", "--tag", "cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = with_pipes(&mut unipgas(&["run", "-n", "3", "--tag", "cat"]));
     child.stdin.take().unwrap().write_all(b"x\ny\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());

@@ -26,6 +26,12 @@ fn unipgas(args: &[&str]) -> Command {
     command
 }
 
+/// What it says with these variables.
+fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
+    let mut command = unipgas(args);
+    command.envs(variables.iter().copied()).output().unwrap()
+}
+
 /// Exactly one line.
 fn line(output: &Output) -> String {
     let text = output.err();
@@ -68,18 +74,13 @@ fn wrong_values_are_named_before_anything_starts() {
         ("UTOFU_NUM_EXCLUSIVE_CQS", "x"),
         ("UTOFU_SWAP_PROTECT", "yes"),
     ] {
-        let output = unipgas(&["run", "-n", "2", "echo", "started"])
-            .env(name, value)
-            .output()
-            .unwrap();
+        let output = unipgas_with(&[(name, value)], &["run", "-n", "2", "echo", "started"]);
         has(&output.refuses(2, name), &[value]);
         assert!(output.stdout.is_empty());
     }
     let chaos = |value: &str| {
-        unipgas(&["run", "-n", "2", "--backend", "chaos", "true"])
-            .env("UNIPGAS_CHAOS", value)
-            .output()
-            .unwrap()
+        let args = ["run", "-n", "2", "--backend", "chaos", "true"];
+        unipgas_with(&[("UNIPGAS_CHAOS", value)], &args)
     };
     assert!(line(&chaos("frobnicate=1")).contains("UNIPGAS_CHAOS"));
     let pigeon = line(&chaos("over=pigeon"));
@@ -91,8 +92,8 @@ fn wrong_values_are_named_before_anything_starts() {
 #[test]
 fn old_names_equal_the_new() {
     let info = |name: &str, value: &str| {
-        let output = unipgas(&["info", "--json"]).env(name, value).output();
-        let info: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        let output = unipgas_with(&[(name, value)], &["info", "--json"]);
+        let info: Value = serde_json::from_slice(&output.stdout).unwrap();
         let limits = &info["backends"]["streams"]["limits"];
         (info["networks"]["streams"].clone(), limits.clone())
     };
@@ -138,11 +139,11 @@ fn values_that_are_no_text_are_named() {
 #[test]
 fn unknown_variables_are_told_once_for_a_job() {
     let exe = env!("CARGO_BIN_EXE_unipgas");
-    let output = unipgas(&["run", "-n", "3", exe, "info", "--measure"])
-        .env("UNIPGAS_SED", "7")
-        .env("UNIPGAS_TEST_ANYTHING", "1")
-        .output()
-        .unwrap();
+    let wrong = ("UNIPGAS_SED", "7");
+    let output = unipgas_with(
+        &[wrong, ("UNIPGAS_TEST_ANYTHING", "1")],
+        &["run", "-n", "3", exe, "info", "--measure"],
+    );
     let text = line(&output);
     assert!(output.status.success(), "{text}");
     assert!(
@@ -150,21 +151,14 @@ fn unknown_variables_are_told_once_for_a_job() {
         "{text}"
     );
     // A program that is a job of one tells itself.
-    let output = unipgas(&["info", "--measure"])
-        .env("UNIPGAS_SED", "7")
-        .output()
-        .unwrap();
+    let output = unipgas_with(&[wrong], &["info", "--measure"]);
     assert!(output.status.success());
     assert!(line(&output).contains("UNIPGAS_SED"));
 }
 
 #[test]
 fn a_process_of_another_launcher_is_no_job_of_one() {
-    let joined = |variables: &[(&str, &str)]| {
-        let mut command = unipgas(&["info", "--measure"]);
-        command.envs(variables.iter().copied());
-        command.output().unwrap()
-    };
+    let joined = |variables| unipgas_with(variables, &["info", "--measure"]);
     for variables in [
         &[("OMPI_COMM_WORLD_SIZE", "2")][..],
         &[("PMI_SIZE", "3"), ("PMI_RANK", "0")],

@@ -60,17 +60,19 @@ pub(crate) struct Rank<'a> {
 }
 
 /// Runs `body` in one life cycle. No rank leaves before all have finished.
-pub fn on_ranks(ctx: &Ctx, len: usize, body: impl FnOnce(&Rank<'_>) -> Verdict) -> Verdict {
+pub fn on_ranks<T>(
+    ctx: &Ctx,
+    len: usize,
+    body: impl FnOnce(&Rank<'_>) -> std::result::Result<T, String>,
+) -> std::result::Result<T, String> {
     let rank = Rank::join(ctx, len).says("joining the job")?;
     rank.list(DATA, &rank.data).says("listing the data")?;
     ctx.sync();
-    if let Err(text) = body(&rank) {
-        // Reported before the regions are dropped: other ranks could report that loss as the cause.
-        ctx.place.tell("fail", &text);
-        return Err(text);
-    }
+    // Reported before the regions are dropped: other ranks could report that loss as the cause.
+    let result = body(&rank).inspect_err(|text| ctx.place.tell("fail", text))?;
     ctx.sync();
-    rank.world.leave().says("leaving the job")
+    rank.world.leave().says("leaving the job")?;
+    Ok(result)
 }
 
 impl<'a> Rank<'a> {

@@ -40,28 +40,14 @@ macro_rules! scenario {
                     $crate::laws::differential::agrees(&$module::run(ctx)?, &reference(ctx))
                 }
                 const LAW: Law = Law::new(Api::$api, "", $clause, $says, 0, &[$($procedure),*], body);
+                const fn of(processes: u32, id: &'static str) -> Law {
+                    Law { id, processes, ordering: processes == 3, ..LAW }
+                }
                 static LAWS: [Law; 4] = [
-                    Law {
-                        id: concat!(stringify!($module), ".differential.", $name, ".of-2"),
-                        processes: 2,
-                        ..LAW
-                    },
-                    Law {
-                        id: concat!(stringify!($module), ".differential.", $name, ".of-3"),
-                        processes: 3,
-                        ordering: true,
-                        ..LAW
-                    },
-                    Law {
-                        id: concat!(stringify!($module), ".differential.", $name, ".of-5"),
-                        processes: 5,
-                        ..LAW
-                    },
-                    Law {
-                        id: concat!(stringify!($module), ".differential.", $name, ".of-8"),
-                        processes: 8,
-                        ..LAW
-                    },
+                    of(2, concat!(stringify!($module), ".differential.", $name, ".of-2")),
+                    of(3, concat!(stringify!($module), ".differential.", $name, ".of-3")),
+                    of(5, concat!(stringify!($module), ".differential.", $name, ".of-5")),
+                    of(8, concat!(stringify!($module), ".differential.", $name, ".of-8")),
                 ];
                 laws.extend(&LAWS);
             })*

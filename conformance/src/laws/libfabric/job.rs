@@ -208,20 +208,20 @@ impl Job<'_> {
 }
 
 /// Runs the body with the planned endpoint and `len` zeroed bytes that all ranks may access. At the end all ranks meet. Each close must succeed.
-pub(crate) fn with(
+pub(crate) fn with<T>(
     ctx: &Ctx,
     plan: &Plan<'_>,
     len: usize,
-    body: impl FnOnce(&Job<'_>) -> Verdict,
-) -> Verdict {
+    body: impl FnOnce(&Job<'_>) -> Result<T, String>,
+) -> Result<T, String> {
     let job = opened(ctx, plan, len)?;
-    body(&job)?;
+    let result = body(&job)?;
     ctx.sync();
     close(job.registered.mr)?;
     job.station.close()?;
     job.memory.free();
     ctx.sync();
-    Ok(())
+    Ok(result)
 }
 
 /// Runs [`with`] twice: with FI_MR_ALLOCATED (peers map the memory) and without (the kernel copies).

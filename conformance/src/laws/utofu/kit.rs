@@ -582,23 +582,27 @@ impl Job<'_> {
 
 /// Runs the body with a VCQ and `len` bytes of zeros under [`STAG`]. All ranks have them before a body begins; at the end all
 /// ranks meet, and the VCQ and the memory are freed.
-pub(crate) fn with(ctx: &Ctx, len: usize, body: impl FnOnce(&Job<'_>) -> Verdict) -> Verdict {
+pub(crate) fn with<T>(
+    ctx: &Ctx,
+    len: usize,
+    body: impl FnOnce(&Job<'_>) -> Result<T, String>,
+) -> Result<T, String> {
     with_flags(ctx, len, 0, body)
 }
 
 /// Like [`with`], with flags for the VCQ.
-pub(crate) fn with_flags(
+pub(crate) fn with_flags<T>(
     ctx: &Ctx,
     len: usize,
     flags: u64,
-    body: impl FnOnce(&Job<'_>) -> Verdict,
-) -> Verdict {
+    body: impl FnOnce(&Job<'_>) -> Result<T, String>,
+) -> Result<T, String> {
     let queue = Queue::with_component(TNI, 0, flags)?;
     ensure_eq!(queue.id, vcq_of(ctx.rank, TNI, 0)?, "the id of the VCQ");
     let memory = Memory::new(len.next_multiple_of(256));
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();
-    body(&Job {
+    let result = body(&Job {
         ctx,
         rank: ctx.rank,
         size: ctx.size,
@@ -608,10 +612,9 @@ pub(crate) fn with_flags(
         stadd,
     })?;
     ctx.sync();
-    queue.deregister(stadd)?;
-    queue.free()?;
+    queue.close(stadd)?;
     memory.free();
     // A next law that begins early would not find the VCQ of this rank.
     ctx.sync();
-    Ok(())
+    Ok(result)
 }

@@ -246,6 +246,7 @@ fn hydra(job: &LaunchPlan<'_>, words: &mut Words) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::LauncherKind::*;
     use super::*;
 
     const OPEN_MPI_4: &str = "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...";
@@ -281,49 +282,23 @@ mod tests {
             ("mpirun", OPEN_MPI_4),
             ("mpiexec", MPICH),
         ];
-        let is = |kind, name: &str, found: Result<HostLauncher, String>| {
-            let found = found.unwrap();
-            assert_eq!((found.kind, found.name.to_str()), (kind, Some(name)));
-        };
-        is(LauncherKind::Srun, "srun", chosen(None, true, &all));
-        is(LauncherKind::Prte, "prterun", chosen(None, false, &all));
-        is(LauncherKind::Prte, "prterun", chosen(None, true, &all[1..]));
-        is(
-            LauncherKind::OpenMpi,
-            "mpirun",
-            chosen(None, false, &all[2..]),
-        );
-        is(
-            LauncherKind::Hydra,
-            "mpiexec",
-            chosen(None, false, &all[3..]),
-        );
-        is(
-            LauncherKind::Prte,
-            "mpirun",
-            chosen(None, false, &[("mpirun", OPEN_MPI_5)]),
-        );
-        is(
-            LauncherKind::Hydra,
-            "mpirun",
-            chosen(None, false, &[("mpirun", MPICH)]),
-        );
+        let (newer, mpich) = ([("mpirun", OPEN_MPI_5)], [("mpirun", MPICH)]);
         let strange = [("mpirun", "Strange MPI 1.0"), ("mpiexec", OPEN_MPI_4)];
-        is(
-            LauncherKind::OpenMpi,
-            "mpiexec",
-            chosen(None, false, &strange),
-        );
-        is(
-            LauncherKind::Hydra,
-            "mpiexec",
-            chosen(Some("mpiexec"), true, &all),
-        );
-        is(
-            LauncherKind::Srun,
-            "srun",
-            chosen(Some("srun"), false, &all),
-        );
+        for (wish, allocation, there, kind, name) in [
+            (None, true, &all[..], Srun, "srun"),
+            (None, false, &all, Prte, "prterun"),
+            (None, true, &all[1..], Prte, "prterun"),
+            (None, false, &all[2..], OpenMpi, "mpirun"),
+            (None, false, &all[3..], Hydra, "mpiexec"),
+            (None, false, &newer, Prte, "mpirun"),
+            (None, false, &mpich, Hydra, "mpirun"),
+            (None, false, &strange, OpenMpi, "mpiexec"),
+            (Some("mpiexec"), true, &all, Hydra, "mpiexec"),
+            (Some("srun"), false, &all, Srun, "srun"),
+        ] {
+            let found = chosen(wish, allocation, there).unwrap();
+            assert_eq!((found.kind, found.name.to_str()), (kind, Some(name)));
+        }
         let none = chosen(None, false, &all[..1]).unwrap_err();
         assert!(none.contains("openmpi-bin or mpich"), "{none}");
         let strange = chosen(None, false, &strange[..1]).unwrap_err();

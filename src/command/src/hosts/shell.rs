@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -242,12 +241,7 @@ pub fn part() -> Ended {
 }
 
 fn begin() -> Result<(NodeRanks, Plan), Error> {
-    let own = |fd: std::io::Result<OwnedFd>| {
-        fd.map_err(|e| Error::os("no pipe to the launcher of the whole", e))
-    };
-    let input = own(std::io::stdin().as_fd().try_clone_to_owned())?;
-    let output = own(std::io::stdout().as_fd().try_clone_to_owned())?;
-    let (part, plan) = NodeRanks::open(input, output)?;
+    let (part, plan) = NodeRanks::open()?;
     let plan = serde_json::from_slice(&plan);
     let plan = plan.map_err(|error| {
         Error::InvalidArgument(format!(

@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A remote shell whose hosts are all this one.
 pub const RSH: &str = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
@@ -23,6 +23,12 @@ pub fn unipgas(args: &[&str]) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Starts a command whose standard input and output are pipes.
+pub fn with_pipes(command: &mut Command) -> Child {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    piped.spawn().unwrap()
 }
 
 /// The words of a command line.

@@ -27,10 +27,5 @@ impl Mesh for Peers<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
-    on_ranks(ctx, memory(ctx), |rank| {
-        left = rounds(ctx, &mut rank.peers()?)?;
-        Ok(())
-    })?;
-    Ok(left)
+    on_ranks(ctx, memory(ctx), |rank| rounds(ctx, &mut rank.peers()?))
 }

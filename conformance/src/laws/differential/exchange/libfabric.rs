@@ -43,17 +43,13 @@ impl Mesh for Endpoint<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
     with(ctx, &Plan::DEFAULT, memory(ctx), |job| {
-        left = rounds(
-            ctx,
-            &mut Endpoint {
-                job,
-                sent: 0,
-                arrivals: Arrivals::default(),
-            },
-        )?;
-        job.rx.is_empty()
-    })?;
-    Ok(left)
+        let mut mesh = Endpoint {
+            job,
+            sent: 0,
+            arrivals: Arrivals::default(),
+        };
+        let left = rounds(ctx, &mut mesh)?;
+        job.rx.is_empty().map(|()| left)
+    })
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::laws::utofu::kit::{Job, REMOTE, RMT_PUT, TCQ, post, with};
+use crate::laws::utofu::kit::{Job, REMOTE, RMT_PUT, TCQ, with};
 
 struct Vcq<'a> {
     job: &'a Job<'a>,
@@ -12,8 +12,8 @@ impl Mesh for Vcq<'_> {
         let (job, ctx) = (self.job, self.job.ctx);
         let from = source(ctx, round, to);
         job.memory.store(from, block);
-        let (vcq, there) = (job.vcq(to), job.at(to, place(ctx, round, ctx.rank)));
-        post::put(job.hdl, vcq, job.stadd + from as u64, there, block.len()).ok(number(round, ctx.rank), TCQ | REMOTE, 0)?;
+        let put = job.put(to, from, place(ctx, round, ctx.rank), block.len());
+        put.ok(number(round, ctx.rank), TCQ | REMOTE, 0)?;
         self.sent += 1;
         Ok(())
     }
@@ -38,17 +38,13 @@ impl Mesh for Vcq<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
     with(ctx, memory(ctx), |job| {
-        left = rounds(
-            ctx,
-            &mut Vcq {
-                job,
-                sent: 0,
-                arrivals: Arrivals::default(),
-            },
-        )?;
-        job.queue.mrq_is_empty()
-    })?;
-    Ok(left)
+        let mut mesh = Vcq {
+            job,
+            sent: 0,
+            arrivals: Arrivals::default(),
+        };
+        let left = rounds(ctx, &mut mesh)?;
+        job.queue.mrq_is_empty().map(|()| left)
+    })
 }

@@ -5,10 +5,9 @@ use crate::laws::libfabric::kit::*;
 use crate::laws::libfabric::station::Plan;
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
     with(ctx, &Plan::DEFAULT, MEMORY, |job| {
         let mut arrivals = Arrivals::default();
-        left = steps(ctx, |step, edges| {
+        let left = steps(ctx, |step, edges| {
             for ((peer, side), bytes) in neighbours(ctx).into_iter().zip(edges) {
                 job.memory.store(source(step, side), bytes);
                 let (to, addr, key) = job.place(peer, halo(step, side));
@@ -27,7 +26,6 @@ pub(super) fn run(ctx: &Ctx) -> Left {
             }
             Ok([ABOVE, BELOW].map(|side| job.memory.load(halo(step, side), EDGE)))
         })?;
-        job.rx.is_empty()
-    })?;
-    Ok(left)
+        job.rx.is_empty().map(|()| left)
+    })
 }

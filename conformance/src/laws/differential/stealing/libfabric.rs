@@ -64,12 +64,11 @@ impl Pool for Endpoint<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let (own, mut left) = (memory(ctx), Vec::new());
+    let own = memory(ctx);
     with(ctx, &Plan::DEFAULT, 2 * own, |job| {
         work(ctx, &mut Endpoint { job, own, sent: 0 })?;
         job.meet();
-        left = job.memory.load(0, own);
-        job.rx.is_empty()
-    })?;
-    Ok(left)
+        let left = job.memory.load(0, own);
+        job.rx.is_empty().map(|()| left)
+    })
 }

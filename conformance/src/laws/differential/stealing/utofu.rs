@@ -26,8 +26,7 @@ impl Vcq<'_> {
 
 impl Pool for Vcq<'_> {
     fn add(&mut self, rank: u32, at: usize, value: u64) -> Result<u64, String> {
-        let (vcq, at) = (self.job.vcq(rank), self.job.at(rank, at));
-        post::armw8(self.job.hdl, vcq, ADD, value, at).ok(0, LOCAL, 0)?;
+        self.job.armw8(rank, at, ADD, value).ok(0, LOCAL, 0)?;
         loop {
             if let Some(before) = self.look()? {
                 return Ok(before);
@@ -38,8 +37,8 @@ impl Pool for Vcq<'_> {
     fn deliver(&mut self, task: Task, result: &[u8]) -> Verdict {
         let from = self.own + task.at();
         self.job.memory.store(from, result);
-        let (vcq, to) = (self.job.vcq(task.home), self.job.at(task.home, task.at()));
-        post::put(self.job.hdl, vcq, self.job.stadd + from as u64, to, RESULT).ok(task.nth as u64, TCQ | REMOTE, task.nth)?;
+        let put = self.job.put(task.home, from, task.at(), RESULT);
+        put.ok(task.nth as u64, TCQ | REMOTE, task.nth)?;
         self.sent += 1;
         Ok(())
     }
@@ -58,7 +57,7 @@ impl Pool for Vcq<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let (own, mut left) = (memory(ctx), Vec::new());
+    let own = memory(ctx);
     with(ctx, 2 * own, |job| {
         let mut pool = Vcq {
             job,
@@ -68,8 +67,7 @@ pub(super) fn run(ctx: &Ctx) -> Left {
         };
         work(ctx, &mut pool)?;
         job.meet();
-        left = job.memory.load(0, own);
-        job.queue.mrq_is_empty()
-    })?;
-    Ok(left)
+        let left = job.memory.load(0, own);
+        job.queue.mrq_is_empty().map(|()| left)
+    })
 }

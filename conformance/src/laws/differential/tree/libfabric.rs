@@ -34,7 +34,6 @@ impl Node for Endpoint<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
     with(ctx, &Plan::DEFAULT, MEMORY, |job| {
         let mut node = Endpoint {
             job,
@@ -45,8 +44,7 @@ pub(super) fn run(ctx: &Ctx) -> Left {
         for _ in 0..node.sent {
             job.tx.next()?;
         }
-        left = job.memory.load(0, MEMORY);
-        job.rx.is_empty()
-    })?;
-    Ok(left)
+        let left = job.memory.load(0, MEMORY);
+        job.rx.is_empty().map(|()| left)
+    })
 }

@@ -20,16 +20,14 @@ impl Node for Vcq<'_> {
     }
 
     fn pass(&mut self, piece: usize, to: u32) -> Verdict {
-        let job = self.job;
-        let (vcq, there) = (job.vcq(to), job.at(to, place(piece)));
-        post::put(job.hdl, vcq, job.stadd + place(piece) as u64, there, PIECE).ok(piece as u64, TCQ | REMOTE, piece)?;
+        let put = self.job.put(to, place(piece), place(piece), PIECE);
+        put.ok(piece as u64, TCQ | REMOTE, piece)?;
         self.sent += 1;
         Ok(())
     }
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let mut left = Vec::new();
     with(ctx, MEMORY, |job| {
         let mut node = Vcq {
             job,
@@ -40,8 +38,7 @@ pub(super) fn run(ctx: &Ctx) -> Left {
         for _ in 0..node.sent {
             job.queue.tcq()?;
         }
-        left = job.memory.load(0, MEMORY);
-        job.queue.mrq_is_empty()
-    })?;
-    Ok(left)
+        let left = job.memory.load(0, MEMORY);
+        job.queue.mrq_is_empty().map(|()| left)
+    })
 }
