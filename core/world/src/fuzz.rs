@@ -1,23 +1,19 @@
 //! Fuzzing of memory that another rank writes: directories, and arenas of groups.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-
-use parking_lot::Mutex;
 
 use super::group::{Forming, RankGroup};
 use super::world::World;
 use unipgas_base::combine::{Combination, ElementType};
 use unipgas_base::fenced::{Fenced, Patch};
-use unipgas_base::{Deadline, Error, Result, Rights};
+use unipgas_base::{Deadline, Result, Rights};
 use unipgas_engine::Engine;
 use unipgas_engine::Region;
 use unipgas_engine::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 use unipgas_engine::op::{Flags, Local, Notice, Remote};
-use unipgas_job::bootstrap::Bootstrap;
-use unipgas_job::job::{Job, RankState};
+use unipgas_job::bootstrap::LoopbackJob;
+use unipgas_job::job::Job;
 
 /// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -35,62 +31,6 @@ const LEN: usize = 128;
 /// Short and unaligned.
 const ODD: usize = 101;
 
-type Told = Arc<Mutex<BTreeMap<(u32, String), Vec<u8>>>>;
-
-/// A rank of a job in this process.
-struct Played {
-    rank: u32,
-    told: Told,
-    deaths: AtomicU32,
-}
-
-impl Bootstrap for Played {
-    fn source(&self) -> String {
-        "a test".into()
-    }
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        RANKS
-    }
-    fn neighbours(&self) -> u32 {
-        RANKS
-    }
-    fn cpus(&self) -> u32 {
-        RANKS
-    }
-    fn shares_host(&self, _: u32) -> bool {
-        true
-    }
-    fn publish(&self, name: &str, _: u32, value: &[u8]) -> Result<()> {
-        let key = (self.rank, name.to_owned());
-        self.told.lock().insert(key, value.to_vec());
-        Ok(())
-    }
-    fn fetch(&self, rank: u32, name: &str, _: u32) -> Result<Option<Vec<u8>>> {
-        Ok(self.told.lock().get(&(rank, name.to_owned())).cloned())
-    }
-    fn fence(&self, _: u32, _: Deadline) -> Result<()> {
-        Ok(())
-    }
-    fn deaths(&self) -> &AtomicU32 {
-        &self.deaths
-    }
-    fn changes(&self) -> u32 {
-        0
-    }
-    fn state(&self, _: u32) -> Result<RankState> {
-        Ok(RankState::Joined)
-    }
-    fn end(&self, _: u32) -> Result<()> {
-        Err(Error::Unsupported)
-    }
-    fn leave(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// Two ranks. The second one lists memory and notification words.
 struct Ranks {
     worlds: [Arc<World>; 2],
@@ -101,15 +41,10 @@ struct Ranks {
 
 /// The worlds of two ranks in this process.
 pub(crate) fn worlds(net: LoopbackNet) -> Result<[Arc<World>; 2]> {
-    let (net, told) = (Arc::new(net), Told::default());
+    let (net, job) = (Arc::new(net), LoopbackJob::of(RANKS));
     let world = |rank| {
         let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
-        let played = Played {
-            rank,
-            told: told.clone(),
-            deaths: AtomicU32::new(0),
-        };
-        World::new(engine, Job::new(Arc::new(played)), 1).map(Arc::new)
+        World::new(engine, Job::new(job.rank(rank)), 1).map(Arc::new)
     };
     Ok([world(0)?, world(1)?])
 }
