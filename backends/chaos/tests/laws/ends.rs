@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Rig, chaotic, eventually, flags_if, import, read};
+use crate::common::{Rig, eventually, flags_if, import, read};
 use unipgas_chaos::{Chaos, ChaosConfig};
-use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
+use unipgas_core::inbox::{self, InboxLayout, Record};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::{Completion, Flags, Inbox, Outcome};
 use unipgas_core::transport::{Life, Transport};
@@ -196,66 +196,6 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
 
 fn peer_alive(seen_by: &Engine, who: &Engine) -> bool {
     seen_by.connect(&who.address().unwrap()).unwrap().life() == Life::Alive
-}
-
-#[test]
-fn records_stay_in_order_and_a_full_inbox_is_reported() {
-    for seed in 0..100 {
-        let net = Arc::new(LoopbackNet::default());
-        let issuer = chaotic(&net, pending_always(seed), 1 + seed as usize % 2);
-        let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
-        let layout = InboxLayout::new(4).unwrap();
-        let memory = owner.allocate(layout.size(), Rights::FULL).unwrap();
-        // SAFETY:
-        // - the region is long enough, and new.
-        unsafe { inbox::initialise(memory.base(), 4) }.unwrap();
-        // SAFETY:
-        // - the only reader; the region outlives it.
-        let mut reader = unsafe { InboxReader::attach(memory.base(), memory.len()) }.unwrap();
-        let remote = import(&issuer, &owner, &memory);
-        let endpoint = issuer.endpoint(100).unwrap();
-        let deliver = |value| {
-            let record = Record {
-                value,
-                ..Record::default()
-            };
-            endpoint.deliver((&remote).into(), record, Flags::empty(), value)
-        };
-
-        // With a reader that keeps up all arrive, one after the other.
-        let mut next = 0;
-        let mut taken = || {
-            endpoint.poll(&mut |c| assert_eq!(c.result, Ok(())));
-            while let Some(record) = reader.take() {
-                assert_eq!(record.value, next, "seed {seed}");
-                next += 1;
-            }
-            next
-        };
-        for value in 0..40 {
-            deliver(value).unwrap();
-            eventually("room", || value < taken() + 3);
-        }
-        eventually("the records arrive", || {
-            taken() == 40 && endpoint.pending() == 0
-        });
-
-        // Without one the fifth is given up after a while.
-        for value in 40..45 {
-            assert_eq!(deliver(value), Ok(Outcome::Pending));
-        }
-        let mut ended = Vec::new();
-        eventually("the operations end", || {
-            endpoint.poll(&mut |c| ended.push((c.context, c.result)));
-            endpoint.pending() == 0
-        });
-        ended.sort_unstable_by_key(|e| e.0);
-        let results: Vec<_> = ended.into_iter().map(|e| e.1).collect();
-        assert_eq!(
-            results,
-            [Ok(()), Ok(()), Ok(()), Ok(()), Err(Error::InboxFull)]
-        );
-    }
 }
 
 /// Also where the backend below says so later.
