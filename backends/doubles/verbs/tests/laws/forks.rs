@@ -13,7 +13,7 @@ fn a_process_is_dead_though_its_child_lives() {
         |others| {
             let mut child = others.begin(&[]);
             let stream = &mut child.wire;
-            let one = Side::new(PairOptions::default());
+            let one = Side::new(PairOptions::DEFAULT);
             let peer = one.exchange(stream);
             one.connect(&peer);
             stream.hear_number();
@@ -29,7 +29,7 @@ fn a_process_is_dead_though_its_child_lives() {
             assert_eq!(unsafe { libc::kill(grandchild as i32, libc::SIGKILL) }, 0);
         },
         |mut stream| {
-            let other = Side::new(PairOptions::default());
+            let other = Side::new(PairOptions::DEFAULT);
             let peer = other.exchange(&mut stream);
             other.connect(&peer);
             stream.say_number(1);
@@ -54,14 +54,14 @@ fn a_process_is_dead_though_its_child_lives() {
 #[test]
 fn what_a_process_has_seen_before_its_end_is_acknowledged() {
     alone("", || {
-        let parent = Side::new(PairOptions::default());
+        let parent = Side::new(PairOptions::DEFAULT);
         for round in 0..40 {
             let (mut here, mut there) = ProcessPipe::pair();
             // SAFETY:
             // - the child opens a device of its own, and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let side = Side::new(PairOptions::default());
+                let side = Side::new(PairOptions::DEFAULT);
                 let peer = side.exchange(&mut there);
                 side.connect(&peer);
                 there.say_number(1);
@@ -75,7 +75,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
                 // - it does what is to be done at the end.
                 unsafe { libc::exit(0) };
             }
-            let side = parent.beside(PairOptions::default());
+            let side = parent.beside(PairOptions::DEFAULT);
             let peer = side.exchange(&mut here);
             side.connect(&peer);
             here.hear_number();
@@ -103,7 +103,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
 #[test]
 fn threads_fork_at_once() {
     alone("", || {
-        let _side = Side::new(PairOptions::default());
+        let _side = Side::new(PairOptions::DEFAULT);
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {

@@ -59,12 +59,6 @@ impl PairOptions {
     }
 }
 
-impl Default for PairOptions {
-    fn default() -> Self {
-        PairOptions::DEFAULT
-    }
-}
-
 /// What the other side needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SideAddress {
@@ -117,6 +111,14 @@ impl Side {
         one.connect(&other.address());
         other.connect(&one.address());
         (one, other)
+    }
+
+    /// Two with the default options that are not connected.
+    pub fn apart() -> (Side, Side) {
+        (
+            Side::new(PairOptions::DEFAULT),
+            Side::new(PairOptions::DEFAULT),
+        )
     }
 
     /// Two with the default options that are connected.
