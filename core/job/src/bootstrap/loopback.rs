@@ -12,7 +12,7 @@ use unipgas_base::{Deadline, Error, Result};
 
 type Published = Mutex<HashMap<(u32, String, u32), Vec<u8>>>;
 
-/// A job in one process. Nobody dies, and fences wait for nobody.
+/// A job in one process. Its ranks do not die, and its fences do not wait.
 pub struct LoopbackJob {
     size: u32,
     published: Arc<Published>,
