@@ -10,8 +10,8 @@ use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::Service;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::message::{
-    Envelope, Mailbox, Mode, Multicast, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket,
-    Received, SendTicket, Shape,
+    Envelope, Mailbox, Mode, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, Received,
+    SendTicket, Shape,
 };
 use unipgas_core::transport::Transport;
 use unipgas_core::{Address, Engine, Error, RegionKey, Result};
@@ -62,7 +62,7 @@ fn shape(peers: usize) -> Shape {
 }
 
 impl Office {
-    fn open(shape: Shape, precedence: Precedence, seed: Option<u64>) -> Self {
+    fn open(shape: Shape, seed: Option<u64>) -> Self {
         let net = Arc::new(LoopbackNet::default());
         let book = Book::default();
         let nodes = (0..shape.peers as u32).map(|me| {
@@ -77,7 +77,7 @@ impl Office {
                 me,
                 book: book.clone(),
             });
-            let mailbox = Mailbox::new(&engine, shape, precedence, known).unwrap();
+            let mailbox = Mailbox::new(&engine, shape, Precedence::Posted, known).unwrap();
             let entry = (engine.address().unwrap(), mailbox.key());
             book.lock().push(entry);
             Node {
@@ -176,70 +176,10 @@ fn everywhere(test: impl Fn(Option<u64>)) {
     }
 }
 
-const LENGTHS: [usize; 14] = [
-    0, 1, 8, 31, 32, 33, 63, 64, 1000, 4096, 65_535, 65_536, 65_537, 300_001,
-];
-
-#[test]
-fn every_length_arrives_whole_in_every_way() {
-    everywhere(|seed| {
-        let office = Office::open(shape(2), Precedence::Posted, seed);
-        for (nth, len) in LENGTHS.into_iter().enumerate() {
-            for mode in [Mode::Buffered, Mode::Synchronous] {
-                for attentive in [0, 1] {
-                    let tag = nth as u64 * 2 + attentive;
-                    let message = bytes(len, tag);
-                    let ticket = office.send(0, 1, tag, &message, mode);
-                    for _ in 0..nth % 3 {
-                        office.progress();
-                    }
-                    let (received, got) = office.receive(1, from(0), len);
-                    let wanted = (0, about(tag), len);
-                    let is = (received.source, received.envelope, received.len);
-                    assert_eq!(is, wanted, "seed {seed:?}");
-                    assert!(got == message, "{len} bytes, seed {seed:?}");
-                    office.sent(0, ticket);
-                }
-            }
-        }
-    });
-}
-
-#[test]
-fn messages_to_oneself_arrive() {
-    let office = Office::open(shape(1), Precedence::Posted, None);
-    for len in LENGTHS {
-        let message = bytes(len, 1);
-        let ticket = office.send(0, 0, 1, &message, Mode::Synchronous);
-        assert!(office.receive(0, from(None), len).1 == message);
-        office.sent(0, ticket);
-    }
-}
-
-#[test]
-fn a_synchronous_send_ends_with_its_receive_and_not_before() {
-    everywhere(|seed| {
-        let office = Office::open(shape(2), Precedence::Posted, seed);
-        for len in [0, 8, 5000, 200_000] {
-            let message = bytes(len, 7);
-            let ticket = office
-                .send(0, 1, 0, &message, Mode::Synchronous)
-                .expect("nobody has received it");
-            for _ in 0..50 {
-                office.progress();
-                let early = office.0[0].mailbox.borrow_mut().test_send(ticket);
-                assert_eq!(early, None);
-            }
-            office.receive(1, from(0), len);
-            office.sent(0, Some(ticket));
-        }
-    });
-}
-
 #[test]
 fn small_lanes_hold_back_what_has_no_room_and_lose_nothing() {
     everywhere(|seed| {
-        let office = Office::open(SMALL, Precedence::Posted, seed);
+        let office = Office::open(SMALL, seed);
         let messages: Vec<_> = (0..300u64)
             .map(|tag| bytes((tag as usize * 97) % 3000, tag))
             .collect();
@@ -260,152 +200,8 @@ fn small_lanes_hold_back_what_has_no_room_and_lose_nothing() {
 }
 
 #[test]
-fn what_is_longer_than_the_buffer_is_cut_and_its_length_told() {
-    everywhere(|seed| {
-        let office = Office::open(shape(2), Precedence::Posted, seed);
-        for len in LENGTHS {
-            for tag in [0, 1] {
-                let message = bytes(len, 9);
-                let ticket = office.send(0, 1, tag, &message, Mode::Synchronous);
-                let (received, got) = office.receive(1, from(0), len / 2);
-                assert_eq!(received.len, len);
-                assert!(got == message[..len / 2]);
-                office.sent(0, ticket);
-            }
-        }
-    });
-}
-
-#[test]
-fn receives_select_by_source_tag_and_ignored_bits() {
-    everywhere(|seed| {
-        let office = Office::open(shape(3), Precedence::Posted, seed);
-        for (source, tag) in [(0, 0x11), (0, 0x22), (1, 0x11), (1, 0x33)] {
-            office.send(source, 2, tag, &[tag as u8], Mode::Buffered);
-        }
-        let pattern = |source, tag, ignore| Pattern {
-            source,
-            context: 3,
-            tag,
-            ignore,
-        };
-        let first = |pattern| office.receive(2, pattern, 1).0;
-        let got = first(pattern(Some(0), 0x20, 0xf));
-        assert_eq!((got.source, got.envelope.tag), (0, 0x22), "seed {seed:?}");
-        let got = first(pattern(None, 0x33, 0));
-        assert_eq!((got.source, got.envelope.tag), (1, 0x33), "seed {seed:?}");
-        let got = first(pattern(Some(1), 0x11, 0));
-        assert_eq!((got.source, got.envelope.tag), (1, 0x11), "seed {seed:?}");
-        let other = Pattern {
-            context: 4,
-            ..from(None)
-        };
-        office.progress();
-        let mailbox = office.0[2].mailbox.borrow();
-        assert_eq!(mailbox.probe(other), None);
-    });
-}
-
-#[test]
-fn a_named_source_takes_precedence_where_that_is_wanted() {
-    for (precedence, first) in [(Precedence::Posted, 0), (Precedence::Named, 1)] {
-        let office = Office::open(shape(2), precedence, None);
-        let mut buffers = [[0u8; 1]; 2];
-        let mailbox = &office.0[1].mailbox;
-        let tickets = [None, Some(0)].map(|source| {
-            let at = usize::from(source.is_some());
-            // SAFETY:
-            // - kept until both have ended.
-            unsafe {
-                mailbox
-                    .borrow_mut()
-                    .receive(from(source), buffers[at].as_mut_ptr(), 1)
-            }
-        });
-        for message in [[1], [2]] {
-            office.send(0, 1, 0, &message, Mode::Buffered);
-        }
-        for ticket in tickets {
-            office
-                .until(|| mailbox.borrow_mut().test_receive(ticket))
-                .unwrap();
-        }
-        assert_eq!(buffers[first], [1], "{precedence:?}");
-    }
-}
-
-#[test]
-fn what_has_not_begun_can_be_taken_back() {
-    let office = Office::open(SMALL, Precedence::Posted, None);
-    let mailbox = &office.0[0].mailbox;
-    let tickets: Vec<_> = (0..6)
-        .filter_map(|tag| office.send(0, 1, tag, b"x", Mode::Synchronous))
-        .collect();
-    assert!(!mailbox.borrow_mut().cancel_send(tickets[0]), "it has gone");
-    assert!(
-        mailbox.borrow_mut().cancel_send(tickets[5]),
-        "there is no room for it"
-    );
-    let mut byte = [0u8; 1];
-    let mailbox = &office.0[1].mailbox;
-    // SAFETY:
-    // - taken back below.
-    let ticket = unsafe { mailbox.borrow_mut().receive(from(2), byte.as_mut_ptr(), 1) };
-    assert!(mailbox.borrow_mut().cancel_receive(ticket));
-    for tag in 0..5 {
-        assert_eq!(office.receive(1, from(0), 1).0.envelope.tag, tag);
-    }
-    for ticket in &tickets[..5] {
-        office.sent(0, Some(*ticket));
-    }
-    assert_eq!(mailbox.borrow().probe(from(None)), None);
-}
-
-#[test]
-fn a_multicast_reaches_everybody_and_the_buffer_is_free_at_once() {
-    everywhere(|seed| {
-        let office = Office::open(shape(5), Precedence::Posted, seed);
-        let node = &office.0[2];
-        for (round, len) in [0, 32, 33, 5000, 200_000, 200_000, 200_000, 600_000]
-            .into_iter()
-            .enumerate()
-        {
-            let mut message = bytes(len, round as u64);
-            let to = [0, 1, 3, 4].into_iter();
-            let sent = office.until(|| {
-                let message = (message.as_ptr(), message.len());
-                // SAFETY:
-                // - kept until the end of the round.
-                let sent = unsafe {
-                    let mut mailbox = node.mailbox.borrow_mut();
-                    mailbox.send_to_all(&node.engine, to.clone(), about(8), message)
-                };
-                (sent != Ok(Multicast::NoRoom)).then_some(sent)
-            });
-            let tickets = match sent.unwrap() {
-                Multicast::Exposed(tickets) => tickets,
-                _ => {
-                    assert!(len <= 512 << 10);
-                    message.fill(0);
-                    Vec::new()
-                }
-            };
-            let message = bytes(len, round as u64);
-            for peer in [0, 1, 3, 4] {
-                let (received, got) = office.receive(peer, from(None), len);
-                assert_eq!((received.source, received.len), (2, len));
-                assert!(got == message, "{len} bytes, seed {seed:?}");
-            }
-            for ticket in tickets {
-                office.sent(2, Some(ticket));
-            }
-        }
-    });
-}
-
-#[test]
 fn what_needs_a_lost_peer_ends() {
-    let office = Office::open(shape(3), Precedence::Posted, None);
+    let office = Office::open(shape(3), None);
     let message = bytes(100_000, 1);
     let long = office.send(0, 1, 0, &message, Mode::Buffered).unwrap();
     let other = office.send(0, 2, 0, &message, Mode::Buffered).unwrap();
@@ -445,7 +241,7 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
     for seed in 0..40u64 {
         let chaos = (seed % 2 == 1).then_some(seed);
         let shape = if seed % 3 == 0 { SMALL } else { shape(4) };
-        let office = Office::open(shape, Precedence::Posted, chaos);
+        let office = Office::open(shape, chaos);
         let mut dice = Dice(seed + 1);
         let mut sends = Vec::new();
         let mut receives: Vec<(usize, ReceiveTicket, u64, Vec<u8>, u64)> = Vec::new();
@@ -547,7 +343,7 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
 
 #[test]
 fn bad_arguments_are_refused() {
-    let office = Office::open(shape(2), Precedence::Posted, None);
+    let office = Office::open(shape(2), None);
     let node = &office.0[0];
     // SAFETY:
     // - nothing is sent.

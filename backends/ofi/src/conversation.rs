@@ -1,12 +1,12 @@
 //! A byte stream to a process, made of messages.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Stream, StreamEnded, TransitState, pull_from};
+use unipgas_core::streams::{Stream, StreamEnded, StreamState, TransitState, pull_from};
 use unipgas_core::{Deadline, Error};
 
 use crate::address::OfiAddress;
@@ -84,16 +84,9 @@ pub(crate) struct Conversation {
     /// Number of its messages in flight.
     pub under_way: Arc<AtomicUsize>,
     first: First,
-    /// Reason of a refusal or failed contact.
-    why: OnceLock<Error>,
     theirs: OnceLock<Theirs>,
     incoming: Mutex<Vec<u8>>,
-    ended: AtomicBool,
-    wants_room: AtomicBool,
-    /// A caller asks whether the peer lives.
-    watched: AtomicBool,
-    /// Number of received messages.
-    heard: AtomicU32,
+    pub state: StreamState,
     pulse: Mutex<Pulse>,
 }
 
@@ -113,26 +106,17 @@ impl Conversation {
             with,
             under_way: Arc::default(),
             first,
-            why: OnceLock::new(),
             theirs: theirs.map_or_else(OnceLock::new, OnceLock::from),
             incoming: Mutex::default(),
-            ended: AtomicBool::new(false),
-            wants_room: AtomicBool::new(false),
-            watched: AtomicBool::new(false),
-            heard: AtomicU32::new(0),
+            state: StreamState::default(),
             pulse: Mutex::default(),
         }
     }
 
     /// The peer has accepted the conversation. False: it had accepted before.
     pub fn accept(&self, theirs: Theirs) -> bool {
-        self.hear();
+        self.state.hear();
         self.theirs.set(theirs).is_ok()
-    }
-
-    /// Counts a received message.
-    pub fn hear(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Appends received bytes of the stream.
@@ -140,22 +124,12 @@ impl Conversation {
         self.incoming.lock().extend_from_slice(bytes);
     }
 
-    /// Ends the stream: no more bytes arrive.
-    pub fn fail(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
     /// The peer has refused the conversation: this process does not know its secret.
     pub fn on_refused(&self) {
         let stranger =
             "the process at the peer's address does not know its secret: it is of another job";
-        let _ = self.why.set(Error::Unreachable(stranger.into()));
-        self.fail();
-    }
-
-    /// Whether room for more bytes causes a turn.
-    pub fn wants_room(&self) -> bool {
-        self.wants_room.load(Ordering::Relaxed)
+        self.state.refuse(Error::Unreachable(stranger.into()));
+        self.state.end();
     }
 
     /// Notes that the peer has gone. `silent`: it did not answer, so it may be tried again later.
@@ -198,7 +172,7 @@ impl Conversation {
             }
             Finding::Dropped | Finding::Refused | Finding::Late | Finding::NoWay(_) => {
                 let why = Error::Unreachable(text().unwrap_or_default());
-                let _ = self.why.set(why.clone());
+                self.state.refuse(why.clone());
                 self.is_lost(true, why)
             }
         }
@@ -206,10 +180,7 @@ impl Conversation {
 
     /// The provider does not reach the peer, or no longer.
     pub fn on_unreachable(&self) {
-        if self.is_begun_here()
-            && self.theirs.get().is_none()
-            && !self.ended.load(Ordering::Acquire)
-        {
+        if self.is_begun_here() && self.theirs.get().is_none() && !self.state.has_ended() {
             let Whom { lifeline, port, .. } = &self.with;
             let at = port.as_ref().or(lifeline.as_ref());
             let finding = self.pulse.lock().contact.give_up(at);
@@ -217,7 +188,7 @@ impl Conversation {
                 self.is_found(finding);
             }
         }
-        self.fail();
+        self.state.end();
     }
 
     /// Answers the peer's question whether this process lives.
@@ -257,7 +228,7 @@ impl Conversation {
 
     /// Sends the first message. False: there is no room for it now.
     pub fn introduce(&self, net: &OfiNet) -> bool {
-        if self.ended.load(Ordering::Acquire) {
+        if self.state.has_ended() {
             return true;
         }
         let accepted = Acceptance {
@@ -311,7 +282,7 @@ fn send(net: &OfiNet, to: &Conversation, head: &Head, body: &[u8]) -> Result<boo
 impl Stream for Conversation {
     fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
         let net = self.net.upgrade().ok_or(StreamEnded)?;
-        if self.ended.load(Ordering::Acquire) {
+        if self.state.has_ended() {
             return Err(StreamEnded);
         }
         let Some(theirs) = self.theirs.get() else {
@@ -331,7 +302,7 @@ impl Stream for Conversation {
     fn push_along(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
         let net = self.net.upgrade().ok_or(StreamEnded)?;
         let theirs = self.theirs.get();
-        let waits = theirs.filter(|_| !self.ended.load(Ordering::Acquire));
+        let waits = theirs.filter(|_| !self.state.has_ended());
         match waits.is_some_and(|theirs| net.hold(self, theirs.head(wire::BYTES), bytes)) {
             true => Ok(bytes.len()),
             false => {
@@ -344,7 +315,7 @@ impl Stream for Conversation {
 
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // First, so bytes from before the end are returned.
-        let ended = self.ended.load(Ordering::Acquire);
+        let ended = self.state.has_ended();
         pull_from(&mut self.incoming.lock(), into, ended)
     }
 
@@ -352,12 +323,12 @@ impl Stream for Conversation {
         self.theirs.get().is_some()
     }
 
-    fn refusal(&self) -> Option<Error> {
-        self.why.get().cloned()
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.state)
     }
 
     fn want_room(&self, wanted: bool) {
-        if self.wants_room.swap(wanted, Ordering::Relaxed) != wanted
+        if self.state.want_room(wanted)
             && let Some(net) = self.net.upgrade()
         {
             net.blocked(wanted);
@@ -369,11 +340,7 @@ impl Stream for Conversation {
         if self.theirs.get().is_none() {
             return self.look_for(&mut pulse.contact);
         }
-        let heard = self.heard.load(Ordering::Relaxed);
-        let news = heard != pulse.heard;
-        let watched = self.watched.swap(false, Ordering::Relaxed);
-        let wanted = watched || self.wants_room();
-        pulse.heard = heard;
+        let (news, wanted) = self.state.look(&mut pulse.heard);
         if news || !wanted && pulse.r#try.is_none() {
             if pulse.silent > 0 {
                 self.note_deaf(&mut pulse);
@@ -411,7 +378,7 @@ impl Stream for Conversation {
     }
 
     fn watch(&self) -> bool {
-        self.watched.store(true, Ordering::Relaxed);
+        self.state.watch();
         self.with.lifeline.is_some()
     }
 
@@ -419,7 +386,7 @@ impl Stream for Conversation {
         let Some(net) = self.net.upgrade() else {
             return;
         };
-        if !self.ended.swap(true, Ordering::AcqRel)
+        if self.state.end()
             && let Some(theirs) = self.theirs.get()
         {
             let _ = net.send(self, &theirs.head(wire::CLOSE), &[]);

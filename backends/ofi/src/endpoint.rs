@@ -19,11 +19,6 @@ use crate::word;
 /// Maximum number of bytes that a call copies.
 pub const INLINE: usize = 64;
 
-/// Retries of an unsignaled write without room, each after progress. After them a signaled write is queued.
-const TRIES: usize = 16;
-/// Unsignaled writes between two looks at the network.
-const SPELL: u32 = 16;
-
 /// An issue context.
 pub(crate) struct Endpoint {
     net: Arc<OfiNet>,
@@ -183,16 +178,11 @@ impl Endpoint {
                 let written = unsafe { self.net.fabric.write_untold(src.ptr, len, to, how) };
                 self.net.written_untold(written)
             };
-            for _ in 0..TRIES {
-                let (requests, to) = (&self.requests, owner.into());
-                match requests.gather(dst.region, to, after, context, write) {
-                    None => break,
-                    Some(Err(Error::NotNow)) => self.make_room(),
-                    Some(gathered) => {
-                        self.on_unsignaled(gathered?);
-                        return Ok(Outcome::Pending);
-                    }
-                }
+            let about = (owner.into(), after, context);
+            let acknowledge = |to| self.acknowledge(to);
+            let gathered = (self.requests).gather(dst.region, about, write, acknowledge, || true);
+            if let Some(outcome) = gathered {
+                return outcome;
             }
         }
         let bytes = match flags.contains(Flags::INLINE) {
@@ -216,29 +206,12 @@ impl Endpoint {
             .post_own(dst.region, own, false, after, context)
     }
 
-    /// `count` unsignaled writes are in flight.
-    #[inline]
-    fn on_unsignaled(&self, count: u32) {
-        if count >= self.requests.enough() {
-            self.ask_for_gathered();
-        }
-        if count.is_multiple_of(SPELL) {
-            // A caller that posts much also handles completions: to wake the progress thread costs more.
-            self.requests.make_room();
-        }
-    }
-
-    #[cold]
-    fn make_room(&self) {
-        self.ask_for_gathered();
-        self.requests.make_room();
-    }
-
-    fn ask_for_gathered(&self) {
-        self.requests.ask_for_gathered(|to| Acknowledge {
+    /// The operation that confirms unsignaled writes to this peer.
+    fn acknowledge(&self, to: u64) -> Acknowledge {
+        Acknowledge {
             net: self.net.clone(),
             to: to as u32,
-        });
+        }
     }
 
     /// The word that carries a notice with a write. `None`: the provider's data is shorter, or the notice's place has no number.
@@ -318,7 +291,7 @@ impl Channel for Endpoint {
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        self.ask_for_gathered();
+        self.requests.ask_for_gathered(|to| self.acknowledge(to));
         self.requests.poll(sink);
     }
 }

@@ -114,6 +114,17 @@ impl Shm {
             agent: Arc::default(),
         })
     }
+
+    fn open_memory(
+        &self,
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        backing: Backing,
+    ) -> Result<Box<dyn Memory>> {
+        let memory = ShmRegistration::open(&self.home, &self.agent, base, len, rights, backing)?;
+        Ok(Box::new(memory))
+    }
 }
 
 /// Errors: peers cannot open the files of this process in /proc.
@@ -228,14 +239,7 @@ impl Transport for Shm {
             .view()
             .at(offset, len as u64)
             .expect("extents lie in the window");
-        Ok(Box::new(ShmRegistration::open(
-            &self.home,
-            &self.agent,
-            base,
-            len,
-            rights,
-            Backing::Extent(offset),
-        )?))
+        self.open_memory(base, len, rights, Backing::Extent(offset))
     }
 
     unsafe fn register(
@@ -257,26 +261,12 @@ impl Transport for Shm {
             allow_kernel_copies();
             Backing::Private
         };
-        Ok(Box::new(ShmRegistration::open(
-            &self.home,
-            &self.agent,
-            base,
-            len,
-            rights,
-            backing,
-        )?))
+        self.open_memory(base, len, rights, backing)
     }
 
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
         allow_kernel_copies();
-        Ok(Box::new(ShmRegistration::open(
-            &self.home,
-            &self.agent,
-            base,
-            len,
-            Rights::READ,
-            Backing::Private,
-        )?))
+        self.open_memory(base, len, Rights::READ, Backing::Private)
     }
 
     fn open_channel(&self) -> Result<Box<dyn Channel>> {

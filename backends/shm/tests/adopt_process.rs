@@ -1,14 +1,16 @@
 //! Adoption in processes of their own: without the right to a full userfaultfd, with initialised data, and `fork`.
 
-use std::os::fd::AsFd;
-use std::ptr;
+#[path = "adopt/memory.rs"]
+#[allow(dead_code, reason = "tests with threads use more")]
+mod memory;
 
-use rustix::fs::MemfdFlags;
-use rustix::mm::{self, MapFlags, ProtFlags};
+use std::os::fd::OwnedFd;
+
+use rustix::mm::{self, MapFlags};
 use unipgas_shm::adopt::{self, Refusal};
 
-const PAGE: usize = 4096;
-const RIGHTS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+use memory::{PAGE, adopt, map, memfd, pages_of, read, release};
+
 const NOBODY: libc::c_long = 65534;
 
 /// Root becomes a user without rights; others are that.
@@ -22,26 +24,16 @@ fn become_nobody() {
     assert_eq!(failed, 0);
 }
 
-fn memfd(len: usize) -> std::os::fd::OwnedFd {
-    let fd = rustix::fs::memfd_create("adopt-test", MemfdFlags::CLOEXEC).expect("memfd");
-    rustix::fs::ftruncate(&fd, len as u64).expect("size");
-    fd
-}
-
 fn private_page() -> *mut u8 {
-    // SAFETY:
-    // - a new mapping, placed by the kernel
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), PAGE, RIGHTS, MapFlags::PRIVATE) }
-        .expect("mmap")
-        .cast()
+    map(PAGE, MapFlags::PRIVATE)
 }
 
 fn page_of(word: *const u64) -> *mut u8 {
-    (word as usize & !(PAGE - 1)) as *mut u8
+    pages_of(word.cast(), 1).0
 }
 
 /// What the file shows of the word whose page was adopted at offset 0.
-fn in_file(fd: &std::os::fd::OwnedFd, word: *const u64) -> u64 {
+fn in_file(fd: &OwnedFd, word: *const u64) -> u64 {
     let mut seen = [0_u8; 8];
     assert_eq!(
         rustix::io::pread(fd, &mut seen, (word as usize % PAGE) as u64),
@@ -68,19 +60,13 @@ fn alone_and_without_rights() {
         ("stack", local.as_ptr().cast_mut()),
     ] {
         for round in 78..178 {
-            // SAFETY:
-            // - this process's own page and file, and no other thread
-            unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }
-                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            adopt(&fd, 0, page_of(word), PAGE).unwrap_or_else(|e| panic!("{what}: {e}"));
             assert_eq!(in_file(&fd, word), round - 1, "{what}");
             // SAFETY:
             // - a mapped word that only this function uses
             unsafe { word.write_volatile(round) };
             assert_eq!(in_file(&fd, word), round, "{what}");
-            // SAFETY:
-            // - adopted above
-            unsafe { adopt::release(fd.as_fd(), 0, page_of(word), PAGE) }
-                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            release(&fd, 0, page_of(word), PAGE).unwrap_or_else(|e| panic!("{what}: {e}"));
             // SAFETY:
             // - a mapped word that only this function uses
             assert_eq!(unsafe { word.read_volatile() }, round, "{what}");
@@ -106,9 +92,7 @@ fn settled_data() {
     // - nobody unmaps this program's data
     let third = unsafe { adopt::settle_static_data() };
     assert_eq!(third, Err(Refusal::FileBacked));
-    // SAFETY:
-    // - this process's own page and file
-    unsafe { adopt::adopt(fd.as_fd(), 0, page_of(word), PAGE) }.expect("ordinary memory by now");
+    adopt(&fd, 0, page_of(word), PAGE).expect("ordinary memory by now");
     // SAFETY:
     // - a word of a static that only this function uses
     assert_eq!(unsafe { word.read_volatile() }, 77);
@@ -133,9 +117,7 @@ fn children_do_not_inherit() {
         })
     };
     assert!(inherited());
-    // SAFETY:
-    // - this process's own page and file
-    unsafe { adopt::adopt(fd.as_fd(), 0, page, PAGE) }.expect("adopt");
+    adopt(&fd, 0, page, PAGE).expect("adopt");
     assert!(!inherited());
     // The child makes its own tools, and adopts memory of its own.
     assert!(in_child(|| {
@@ -143,14 +125,10 @@ fn children_do_not_inherit() {
         // SAFETY:
         // - this process's own page and file
         unsafe { own.write(9) };
-        // SAFETY:
-        // - this process's own page and file
-        unsafe { adopt::adopt(fd.as_fd(), 0, own, PAGE) }.expect("adopt in the child");
+        adopt(&fd, 0, own, PAGE).expect("adopt in the child");
         assert_eq!(in_file(&fd, own.cast()), 9);
     }));
-    // SAFETY:
-    // - adopted above
-    unsafe { adopt::release(fd.as_fd(), 0, page, PAGE) }.expect("release");
+    release(&fd, 0, page, PAGE).expect("release");
     assert!(inherited());
 }
 
@@ -190,10 +168,7 @@ fn in_processes_of_their_own() {
         become_nobody();
         let why = adopt::available().expect_err("nobody may not");
         let page = private_page();
-        // SAFETY:
-        // - this thread's own page and file
-        let refusal = unsafe { adopt::adopt(memfd(PAGE).as_fd(), 0, page, PAGE) }
-            .expect_err("nobody may not");
+        let refusal = adopt(&memfd(PAGE), 0, page, PAGE).expect_err("nobody may not");
         assert!(why.contains("unprivileged_userfaultfd"), "{why}");
         // A process that has changed its user is not dumpable: its threads cannot be stopped either.
         assert!(

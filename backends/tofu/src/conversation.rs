@@ -1,10 +1,10 @@
 //! A byte stream to a process, as messages in rings.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState, pull_from};
+use unipgas_core::streams::{Link, Stream, StreamEnded, StreamState, TransitState, pull_from};
 use unipgas_core::{Error, Result};
 
 use crate::address::TofuAddress;
@@ -56,16 +56,7 @@ pub(crate) struct TofuStream {
     own: StreamEnd,
     out: Mutex<Option<Out>>,
     incoming: Mutex<In>,
-    open: AtomicBool,
-    /// The peer's node is reachable.
-    answers: AtomicBool,
-    ended: AtomicBool,
-    why: OnceLock<Error>,
-    wants_room: AtomicBool,
-    /// A caller asks whether the peer lives.
-    watched: AtomicBool,
-    /// Number of received messages and completed operations.
-    heard: AtomicU32,
+    pub state: StreamState,
     pulse: Mutex<Pulse>,
 }
 
@@ -93,13 +84,7 @@ impl TofuStream {
             own: new.own,
             out: Mutex::default(),
             incoming: Mutex::default(),
-            open: AtomicBool::new(false),
-            answers: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            why: OnceLock::new(),
-            wants_room: AtomicBool::new(false),
-            watched: AtomicBool::new(false),
-            heard: AtomicU32::new(0),
+            state: StreamState::default(),
             pulse: Mutex::default(),
         };
         // The block may contain data of an earlier stream.
@@ -141,8 +126,8 @@ impl TofuStream {
             mail,
             closed: false,
         });
-        self.open.store(true, Ordering::Release);
-        self.hear();
+        self.state.mark_open();
+        self.state.hear();
     }
 
     /// Whether `end` is the peer's end.
@@ -150,45 +135,31 @@ impl TofuStream {
         self.out.lock().as_ref().is_some_and(|out| out.end == end)
     }
 
-    /// Notes that the peer's node is reachable.
-    pub fn answers(&self) {
-        self.answers.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes a received message, or a completed operation.
-    pub fn hear(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Ends the stream before it opens. `why`: the reason.
     pub fn on_refused(&self, why: Error) {
-        let _ = self.why.set(why);
+        self.state.refuse(why);
         self.fail();
     }
 
     /// Ends the stream in both directions, without a message to the peer.
     pub fn fail(&self) {
-        self.ended.store(true, Ordering::Release);
+        self.state.end();
         if let Some(out) = &mut *self.out.lock() {
             out.closed = true;
         }
         self.incoming.lock().closed = true;
     }
 
-    /// Whether the stream has ended.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
     /// Whether both sides have stopped writing to the other's ring.
     pub fn is_quiet(&self) -> bool {
         let closed = self.out.lock().as_ref().is_some_and(|out| out.closed);
-        (closed || self.why.get().is_some()) && self.incoming.lock().closed || self.target.is_lost()
+        (closed || self.state.refusal().is_some()) && self.incoming.lock().closed
+            || self.target.is_lost()
     }
 
     /// Whether a caller waits for room, and there is some.
     pub fn has_wanted_room(&self) -> bool {
-        if !self.wants_room.load(Ordering::Relaxed) {
+        if !self.state.wants_room() {
             return false;
         }
         let mut out = self.out.lock();
@@ -237,10 +208,10 @@ impl TofuStream {
         let tells = incoming.mail.mark_read(size, len, promised);
         if kind == MessageType::Close {
             incoming.closed = true;
-            self.ended.store(true, Ordering::Release);
+            self.state.end();
         }
         drop(incoming);
-        self.hear();
+        self.state.hear();
         if tells && !self.tell_of_read() {
             self.net.upgrade().inspect(|net| net.owes(self.number));
         }
@@ -296,7 +267,7 @@ impl TofuStream {
         };
         let mut out = self.out.lock();
         let Some(open) = &mut *out else {
-            return self.why.get().is_some();
+            return self.state.refusal().is_some();
         };
         if open.closed {
             return true;
@@ -318,7 +289,7 @@ impl TofuStream {
             net.greet_again(self.number);
         }
         // The greeting has reached the process, which may be stopped.
-        if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
+        if self.state.is_reachable() || pulse.silent < SILENT {
             return TransitState::Waits;
         }
         if let Some(net) = self.net.upgrade() {
@@ -331,7 +302,7 @@ impl TofuStream {
     }
 
     fn depart(&self) -> TransitState {
-        let _ = self.why.set(Error::PeerDead);
+        self.state.refuse(Error::PeerDead);
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
@@ -342,7 +313,7 @@ impl TofuStream {
 impl Stream for TofuStream {
     fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
         let net = self.net.upgrade().ok_or(StreamEnded)?;
-        if self.has_ended() {
+        if self.state.has_ended() {
             return Err(StreamEnded);
         }
         let mut out = self.out.lock();
@@ -361,7 +332,7 @@ impl Stream for TofuStream {
                             "tofu: a message cannot be sent: {error}"
                         )));
                     }
-                    self.ended.store(true, Ordering::Release);
+                    self.state.end();
                     return Err(StreamEnded);
                 }
             }
@@ -371,39 +342,31 @@ impl Stream for TofuStream {
 
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
-        let ended = self.has_ended();
+        let ended = self.state.has_ended();
         pull_from(&mut self.incoming.lock().bytes, into, ended)
     }
 
     fn want_room(&self, wanted: bool) {
-        if self.wants_room.swap(wanted, Ordering::AcqRel) != wanted
+        if self.state.want_room(wanted)
             && let Some(net) = self.net.upgrade()
         {
             net.blocked(self.number, wanted);
         }
     }
 
-    fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
-    }
-
-    fn refusal(&self) -> Option<Error> {
-        self.why.get().cloned()
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.state)
     }
 
     fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
-        if self.has_ended() {
+        if self.state.has_ended() {
             return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
         }
-        let heard = self.heard.load(Ordering::Relaxed);
-        let news = heard != pulse.heard;
-        let wanted =
-            self.watched.swap(false, Ordering::Relaxed) || self.wants_room.load(Ordering::Relaxed);
-        pulse.heard = heard;
+        let (news, wanted) = self.state.look(&mut pulse.heard);
         if news || !wanted && pulse.silent == 0 {
             pulse.silent = 0;
             return TransitState::of_living(wanted);
@@ -419,11 +382,6 @@ impl Stream for TofuStream {
         TransitState::Waits
     }
 
-    fn watch(&self) -> bool {
-        self.watched.store(true, Ordering::Relaxed);
-        true
-    }
-
     fn declare_dead(&self) {
         match self.net.upgrade() {
             Some(net) => net.declare_dead(&self.target),
@@ -432,7 +390,7 @@ impl Stream for TofuStream {
     }
 
     fn end(&self) {
-        self.ended.store(true, Ordering::Release);
+        self.state.end();
         if let Some(net) = self.net.upgrade() {
             net.forget(self);
         }

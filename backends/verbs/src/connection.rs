@@ -1,10 +1,9 @@
 //! A byte stream to a process, and its queue pair, which also carries all accesses to that process's memory.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState, pull_from};
+use unipgas_core::streams::{Link, Stream, StreamEnded, StreamState, TransitState, pull_from};
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
@@ -46,17 +45,7 @@ pub(crate) struct Connection {
     pub pair: Pair,
     queue: Mutex<SendQueue>,
     incoming: Mutex<Vec<u8>>,
-    /// Both sides are connected.
-    open: AtomicBool,
-    /// The peer's port is reachable.
-    answers: AtomicBool,
-    ended: AtomicBool,
-    why: OnceLock<Error>,
-    wants_room: AtomicBool,
-    /// A caller asks whether the peer lives.
-    watched: AtomicBool,
-    /// Number of received messages and completions.
-    heard: AtomicU32,
+    pub state: StreamState,
     pulse: Mutex<Pulse>,
     /// Released after the queue pair.
     _lives: Arc<()>,
@@ -90,13 +79,7 @@ impl Connection {
             pair: new.pair,
             queue: Mutex::new(SendQueue::new(new.depth, new.staging)),
             incoming: Mutex::default(),
-            open: AtomicBool::new(false),
-            answers: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            why: OnceLock::new(),
-            wants_room: AtomicBool::new(false),
-            watched: AtomicBool::new(false),
-            heard: AtomicU32::new(0),
+            state: StreamState::default(),
             pulse: Mutex::default(),
             _lives: new.lives,
         }
@@ -122,13 +105,8 @@ impl Connection {
 
     /// Opens the connection: bytes may leave now.
     pub fn mark_ready(&self) {
-        self.queue().open = !self.has_ended();
-        self.open.store(true, Ordering::Release);
-    }
-
-    /// Notes that the peer's port is reachable.
-    pub fn answers(&self) {
-        self.answers.store(true, Ordering::Relaxed);
+        self.queue().open = !self.state.has_ended();
+        self.state.mark_open();
     }
 
     /// Appends received bytes of the stream.
@@ -136,21 +114,15 @@ impl Connection {
         self.incoming.lock().extend_from_slice(bytes);
     }
 
-    /// Notes a received message, or a completion.
-    pub fn hear(&self) {
-        let heard = self.heard.load(Ordering::Relaxed);
-        self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
-    }
-
     /// Ends the connection before it opens. `why`: the reason.
     pub fn on_refused(&self, why: Error) {
-        let _ = self.why.set(why);
+        self.state.refuse(why);
         self.fail();
     }
 
     /// Ends the connection in both directions, without a message to the peer.
     pub fn fail(&self) {
-        if !self.ended.swap(true, Ordering::AcqRel) {
+        if self.state.end() {
             self.stop();
         }
     }
@@ -158,21 +130,6 @@ impl Connection {
     fn stop(&self) {
         self.queue().open = false;
         self.pair.stop();
-    }
-
-    /// The peer has ended the stream. Bytes from before the end are delivered.
-    pub fn close(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Whether the connection has ended.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Whether a caller waits for room.
-    pub fn wants_room(&self) -> bool {
-        self.wants_room.load(Ordering::Relaxed)
     }
 
     /// Notes that `messages` of the peer are read, and their buffers posted again. `credits`: credits that the peer has returned.
@@ -271,7 +228,7 @@ impl Connection {
     /// Whether operations or messages may still be in flight. If so, a completion is due.
     pub fn is_under_way(&self) -> bool {
         let is_quiet = self.queue().is_quiet();
-        !is_quiet && (self.ask() || !self.has_ended())
+        !is_quiet && (self.ask() || !self.state.has_ended())
     }
 
     /// Probes the peer by an empty write, which completes or fails.
@@ -303,7 +260,7 @@ impl Connection {
     fn look_for(&self, pulse: &mut Pulse) -> TransitState {
         pulse.silent += 1;
         // The process exists, and may be stopped.
-        if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
+        if self.state.is_reachable() || pulse.silent < SILENT {
             return TransitState::Waits;
         }
         let text = format!(
@@ -311,7 +268,7 @@ impl Connection {
             self.with.door
         );
         unipgas_core::tell(&format!("verbs: {text}"));
-        let _ = self.why.set(Error::PeerDead);
+        self.state.refuse(Error::PeerDead);
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
@@ -322,7 +279,7 @@ impl Connection {
 impl Stream for Connection {
     fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
         let net = self.net.upgrade().ok_or(StreamEnded)?;
-        if self.has_ended() {
+        if self.state.has_ended() {
             return Err(StreamEnded);
         }
         if !self.is_open() {
@@ -354,39 +311,31 @@ impl Stream for Connection {
 
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
-        let ended = self.has_ended();
+        let ended = self.state.has_ended();
         pull_from(&mut self.incoming.lock(), into, ended)
     }
 
     fn want_room(&self, wanted: bool) {
-        self.wants_room.store(wanted, Ordering::Release);
+        self.state.want_room(wanted);
         if wanted && let Some(net) = self.net.upgrade() {
             // There may be room already.
             net.call_if_room(self);
         }
     }
 
-    fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
-    }
-
-    fn refusal(&self) -> Option<Error> {
-        self.why.get().cloned()
+    fn state(&self) -> Option<&StreamState> {
+        Some(&self.state)
     }
 
     fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
-        if self.has_ended() {
+        if self.state.has_ended() {
             return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
         }
-        let heard = self.heard.load(Ordering::Relaxed);
-        let news = heard != pulse.heard;
-        let watched = self.watched.swap(false, Ordering::Relaxed);
-        let wanted = watched || self.wants_room();
-        pulse.heard = heard;
+        let (news, wanted) = self.state.look(&mut pulse.heard);
         if news {
             pulse.asked = false;
             return TransitState::of_living(wanted);
@@ -399,14 +348,9 @@ impl Stream for Connection {
         TransitState::Nothing
     }
 
-    fn watch(&self) -> bool {
-        self.watched.store(true, Ordering::Relaxed);
-        true
-    }
-
     fn end(&self) {
         let net = self.net.upgrade();
-        if !self.ended.swap(true, Ordering::AcqRel) {
+        if self.state.end() {
             let mut queue = self.queue();
             let farewell = match (&net, queue.has_accesses()) {
                 (Some(net), false) => {

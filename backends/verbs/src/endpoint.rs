@@ -21,11 +21,6 @@ use crate::posting::{PostedWork, write};
 use crate::region::{connection, far, is_by_device};
 use crate::unsignaled::UnsignaledWrites;
 
-/// Attempts of a write, with progress in between, before it is deferred.
-const TRIES: usize = 16;
-/// Writes per poll.
-const SPELL: u32 = 16;
-
 /// An issue context.
 pub(crate) struct Endpoint {
     net: Arc<VerbsNet>,
@@ -185,6 +180,13 @@ impl NetworkOp for Acknowledge<'_> {
     }
 }
 
+/// The operation that confirms gathered writes on the connection at this address.
+fn acknowledge<'a>(to: u64) -> Acknowledge<'a> {
+    // SAFETY:
+    // - `write` exposed this address. The link of the request keeps its connection.
+    Acknowledge(unsafe { &*std::ptr::with_exposed_provenance(to as usize) })
+}
+
 /// Whether the agent must carry out the operation, because only it keeps the order in lines ([`Flags::LINES`]).
 fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
     flags.contains(Flags::LINES) && last_word(to, len) < len
@@ -250,13 +252,18 @@ impl Endpoint {
             fence: flags.contains(Flags::ORDERED),
         };
         let after = Endpoint::waits_for(flags);
-        if flags.contains(Flags::GATHERED)
-            && let Some(outcome) =
-                // SAFETY:
-                // - contract of `Flags::GATHERED`: the bytes are inline. They are valid, and are copied in the call.
-                unsafe { self.gather(dst.region, write, after, context) }
-        {
-            return outcome;
+        if flags.contains(Flags::GATHERED) {
+            let connection = connection(dst.region);
+            let to = std::ptr::from_ref(connection).expose_provenance() as u64;
+            // SAFETY:
+            // - contract of `Flags::GATHERED`: the bytes are inline. They are valid, and are copied in the call.
+            let post = || unsafe { write.post(connection, PostedWork::Nothing) };
+            let polls = || self.net.staging.load(Ordering::Relaxed) == 0;
+            let about = (to, after, context);
+            let gathered = (self.requests).gather(dst.region, about, post, acknowledge, polls);
+            if let Some(outcome) = gathered {
+                return outcome;
+            }
         }
         let mut kept = DeferredWrite {
             bytes: [0; INLINE],
@@ -269,62 +276,6 @@ impl Endpoint {
         }
         self.requests
             .post_own(dst.region, kept, false, after, context)
-    }
-
-    /// Posts a gathered write. `None`: it must be deferred.
-    ///
-    /// # Safety
-    /// The bytes are inline, and valid.
-    #[inline]
-    unsafe fn gather(
-        &self,
-        region: &RemoteRegion,
-        write: Write,
-        after: After,
-        context: u64,
-    ) -> Option<Result<Outcome>> {
-        let connection = connection(region);
-        let to = std::ptr::from_ref(connection).expose_provenance() as u64;
-        // SAFETY:
-        // - contract of this call: the bytes are valid.
-        let post = || unsafe { write.post(connection, PostedWork::Nothing) };
-        for _ in 0..TRIES {
-            match self.requests.gather(region, to, after, context, post)? {
-                Err(Error::NotNow) => self.make_room(),
-                Err(error) => return Some(Err(error)),
-                Ok(count) => {
-                    self.on_unsignaled(count);
-                    return Some(Ok(Outcome::Pending));
-                }
-            }
-        }
-        None
-    }
-
-    /// Handles `count` gathered writes.
-    #[inline]
-    fn on_unsignaled(&self, count: u32) {
-        if count >= self.requests.enough() {
-            self.ask_for_gathered();
-        }
-        if count.is_multiple_of(SPELL) && self.net.staging.load(Ordering::Relaxed) == 0 {
-            // A thread that posts often also polls, since wakes of the progress thread cost more.
-            self.requests.make_room();
-        }
-    }
-
-    #[cold]
-    fn make_room(&self) {
-        self.ask_for_gathered();
-        self.requests.make_room();
-    }
-
-    fn ask_for_gathered(&self) {
-        self.requests.ask_for_gathered(|to| {
-            // SAFETY:
-            // - `gather` exposed this address. The link of the request keeps its connection.
-            Acknowledge(unsafe { &*std::ptr::with_exposed_provenance(to as usize) })
-        });
     }
 }
 
@@ -466,7 +417,7 @@ impl Channel for Endpoint {
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.net.is_here() {
-            self.ask_for_gathered();
+            self.requests.ask_for_gathered(acknowledge);
         }
         if self.unsignaled.pending() > 0 && self.net.is_here() {
             self.unsignaled.settle();

@@ -245,7 +245,7 @@ impl UnsignaledWrites {
         if queue.lanes.len() <= at {
             queue.lanes.resize(at + 1, ChannelLane::default());
         }
-        if queue.lanes[at].place != 0 || connection.has_ended() {
+        if queue.lanes[at].place != 0 || connection.state.has_ended() {
             return;
         }
         let free = all.iter().position(Option::is_none);
@@ -308,7 +308,7 @@ impl UnsignaledWrites {
 /// Removes the lane on an ended connection, unless the channel has yet to handle its writes there. True: removed.
 fn leave(connection: &Connection, lane: usize) -> bool {
     let mut queue = connection.queue();
-    let leaves = connection.has_ended() && !queue.lanes[lane].busy;
+    let leaves = connection.state.has_ended() && !queue.lanes[lane].busy;
     if leaves {
         queue.lanes[lane] = ChannelLane::default();
     }

@@ -11,6 +11,7 @@
 //! - [`Requests`]: a channel of requests and of the network's own operations. `postponed`: operations that wait. `unsignaled`: operations that one later operation confirms
 //! - [`Registration`]: memory that peers may import
 //! - [`Operands`]: the names of registered memory in operations. [`Departed`]: processes that have gone
+//! - [`StreamState`]: the state of a stream that the network opens by itself
 //! - [`greeting`], [`envelope`]: the first bytes of a stream, and the bytes before each frame
 
 mod agent;
@@ -36,6 +37,7 @@ mod postponed;
 mod registration;
 mod release;
 mod stream_node;
+mod stream_state;
 mod stream_transport;
 #[cfg(test)]
 mod tests;
@@ -54,4 +56,5 @@ pub use operands::{Operand, Operands};
 pub use own::{NetworkOp, Ticket};
 pub use registration::{OwnPart, Registration};
 pub use stream_node::StreamNode;
+pub use stream_state::StreamState;
 pub use stream_transport::{EventReceiver, StreamBackend, StreamTransport, taken};

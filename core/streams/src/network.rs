@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::envelope::RequestHeader;
 use super::greeting::{PaddedAddress, SECRET};
 use super::link::Link;
+use super::stream_state::StreamState;
 use unipgas_base::{Error, Result};
 use unipgas_engine::agent::{Registered, RegisteredPlace, Request};
 use unipgas_engine::op::Local;
@@ -66,13 +67,17 @@ pub trait Stream: Send + Sync {
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded>;
     /// Whether room for more bytes causes a turn.
     fn want_room(&self, wanted: bool);
+    /// Its state. `None`: it is open from its beginning, or a greeting opens it ([`Begun::secret`]), and it needs no looks.
+    fn state(&self) -> Option<&StreamState> {
+        None
+    }
     /// Whether the peer has accepted the stream. Only for networks that know it without a greeting ([`Begun::secret`]).
     fn is_open(&self) -> bool {
-        true
+        self.state().is_none_or(StreamState::is_open)
     }
     /// The peer's reason for a refusal, if it gave one.
     fn refusal(&self) -> Option<Error> {
-        None
+        self.state().and_then(StreamState::refusal)
     }
     /// Looks again whether the peer is there, some time after the previous look.
     fn look(&self) -> TransitState {
@@ -81,7 +86,7 @@ pub trait Stream: Send + Sync {
     /// A caller asks whether the peer lives ([`Peer::life`](unipgas_engine::transport::Peer::life)). True: the agent looks at the stream from now on. Streams that
     /// report their end need no look.
     fn watch(&self) -> bool {
-        false
+        self.state().inspect(|state| state.watch()).is_some()
     }
     /// Another source reports the peer's death: the stream ends without a message to it.
     fn declare_dead(&self) {

@@ -9,10 +9,15 @@ use super::network::After;
 use super::own::{NetworkOp, Ticket};
 use super::registration::{Imported, imported};
 use unipgas_base::{Error, Result};
+use unipgas_engine::op::Outcome;
 use unipgas_engine::region::RemoteRegion;
 
 /// Maximum of pending gathered operations to a peer. They use no memory beside their count.
 const MOST: usize = 4096;
+/// Attempts of a write, with progress in between, before it is deferred.
+const TRIES: usize = 16;
+/// Writes per poll.
+const SPELL: u32 = 16;
 const KIND: Kind = Kind {
     own: true,
     reads: false,
@@ -32,10 +37,47 @@ impl Drop for Issue {
 
 impl Issue {
     /// Posts an unsignaled write of the network's own, by `post`, to the peer with the network's name `to`. `post` takes the bytes; the write is
-    /// [gathered](unipgas_engine::op::Flags::GATHERED). Such writes of a channel to a peer become visible in order, and before later requests. Returns the number of
-    /// gathered writes. The caller [asks](Issue::ask_for_gathered) for their completion when they are [enough](Issue::enough). `None`: the write has to wait,
-    /// or the gathered writes have another context; post it as an own operation. Errors: as for [`post_own`](Issue::post_own).
-    pub fn gather(
+    /// [gathered](unipgas_engine::op::Flags::GATHERED). Such writes of a channel to a peer become visible in order, and before later requests. Makes progress
+    /// while there is no room, and at times if `polls`. `None`: the write has to wait, or the gathered writes have another context; post it as an own
+    /// operation. `acknowledge`: as for [`ask_for_gathered`](Issue::ask_for_gathered). Errors: as for [`post_own`](Issue::post_own).
+    #[inline]
+    pub fn gather<O: NetworkOp>(
+        &self,
+        region: &RemoteRegion,
+        (to, after, context): (u64, After, u64),
+        post: impl Fn() -> Result<()>,
+        acknowledge: impl Fn(u64) -> O,
+        polls: impl FnOnce() -> bool,
+    ) -> Option<Result<Outcome>> {
+        for _ in 0..TRIES {
+            let count = match self.try_gather(region, to, after, context, &post)? {
+                Err(Error::NotNow) => {
+                    self.make_room_by(&acknowledge);
+                    continue;
+                }
+                Err(error) => return Some(Err(error)),
+                Ok(count) => count,
+            };
+            if count >= self.most_gathered {
+                self.ask_for_gathered(acknowledge);
+            }
+            if count.is_multiple_of(SPELL) && polls() {
+                // A thread that posts often also polls, since wakes of the progress thread cost more.
+                self.make_room();
+            }
+            return Some(Ok(Outcome::Pending));
+        }
+        None
+    }
+
+    #[cold]
+    fn make_room_by<O: NetworkOp>(&self, acknowledge: impl Fn(u64) -> O) {
+        self.ask_for_gathered(acknowledge);
+        self.make_room();
+    }
+
+    /// One try of [`gather`](Issue::gather). Returns the number of gathered writes. Errors: also [`Error::NotNow`].
+    pub(super) fn try_gather(
         &self,
         region: &RemoteRegion,
         to: u64,
@@ -112,11 +154,6 @@ impl Issue {
             completions.gathers(peer);
         }
         Ok(Some(count))
-    }
-
-    /// Number of gathered writes at which the caller asks for their completion.
-    pub fn enough(&self) -> u32 {
-        self.most_gathered
     }
 
     /// Asks for the completion of all gathered writes. `acknowledge` makes the operation for a peer. It must end when all earlier writes are visible there.

@@ -12,7 +12,7 @@ use unipgas_engine::Region;
 use unipgas_engine::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 use unipgas_engine::op::{Flags, Local, Notice, Remote};
-use unipgas_job::bootstrap::Alone;
+use unipgas_job::bootstrap::LoopbackJob;
 use unipgas_job::job::Job;
 
 /// A reader: its name, the function, and valid inputs.
@@ -41,14 +41,12 @@ struct Ranks {
 
 /// The worlds of two ranks in this process.
 pub(crate) fn worlds(net: LoopbackNet) -> Result<[Arc<World>; 2]> {
-    let net = Arc::new(net);
-    let mut ranks = Alone::ranks(RANKS);
-    let mut world = || {
+    let (net, job) = (Arc::new(net), LoopbackJob::of(RANKS));
+    let world = |rank| {
         let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
-        let rank = ranks.next().expect("a rank of two");
-        World::new(engine, Job::new(Arc::new(rank)), 1).map(Arc::new)
+        World::new(engine, Job::new(job.rank(rank)), 1).map(Arc::new)
     };
-    Ok([world()?, world()?])
+    Ok([world(0)?, world(1)?])
 }
 
 impl Ranks {

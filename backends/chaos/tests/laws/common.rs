@@ -20,7 +20,7 @@ pub(crate) struct Rig {
 }
 
 /// Chaos around the loopback, `layers` times: with two the backend below is asynchronous itself.
-pub fn chaotic(net: &Arc<LoopbackNet>, config: ChaosConfig, layers: usize) -> Engine {
+fn chaotic(net: &Arc<LoopbackNet>, config: ChaosConfig, layers: usize) -> Engine {
     let mut transport: Arc<dyn Transport> = Arc::new(Loopback::join(net));
     for layer in 0..layers {
         let seed = config.seed.wrapping_add(layer as u64);

@@ -16,10 +16,7 @@ fn child() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    let config = ChaosConfig::from_env().unwrap_or_else(|error| {
-        println!("refused: {error}");
-        std::process::exit(3);
-    });
+    let config = ChaosConfig::from_env().unwrap();
     let rig = Rig::new(config, 1, 4096);
     println!("joined");
     for i in 0..20 {
@@ -66,13 +63,6 @@ fn a_process_dies_at_its_operation_and_no_other() {
             "{alive:?}"
         );
     }
-}
-
-#[test]
-fn a_wrong_text_is_refused() {
-    let refused = run(1, 1, "kill=1");
-    assert_eq!(refused.status.code(), Some(3));
-    assert!(said(&refused, "kill=RANK@OP"), "{refused:?}");
 }
 
 #[test]

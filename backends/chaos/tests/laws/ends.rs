@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Rig, chaotic, eventually, flags_if, import, read};
+use crate::common::{Rig, eventually, flags_if, import, read};
 use unipgas_chaos::{Chaos, ChaosConfig};
-use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
+use unipgas_core::inbox::{self, InboxLayout, Record};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Inbox, Outcome};
+use unipgas_core::op::{Completion, Flags, Inbox, Outcome};
 use unipgas_core::transport::{Life, Transport};
-use unipgas_core::{AtomicOp, AtomicType, Deadline, Engine, Error, Rights};
+use unipgas_core::{Deadline, Engine, Error, Rights};
 
 fn pending_always(seed: u64) -> ChaosConfig {
     ChaosConfig {
@@ -64,18 +64,6 @@ fn every_operation_ends_exactly_once_whoever_polls() {
 }
 
 #[test]
-fn results_of_atomics_come_with_the_completion() {
-    let rig = Rig::new(pending_always(1), 1, 4096);
-    for i in 0..200u64 {
-        let before = rig.endpoint.fetch_add(&rig.issuer, rig.at(8), 3).unwrap();
-        assert_eq!(before, 3 * i);
-    }
-    let swapped = rig.endpoint.compare_swap(&rig.issuer, rig.at(8), 600, 7);
-    assert_eq!(swapped, Ok(600));
-    assert_eq!(rig.bytes(8, 8), 7u64.to_ne_bytes());
-}
-
-#[test]
 fn many_threads_add_up() {
     let rig = Rig::new(ChaosConfig::seeded(9), 2, 4096);
     std::thread::scope(|scope| {
@@ -88,58 +76,6 @@ fn many_threads_add_up() {
         }
     });
     assert_eq!(rig.bytes(0, 8), 300u64.to_ne_bytes());
-}
-
-#[test]
-fn arguments_are_refused_at_once_and_nothing_is_counted() {
-    let rig = Rig::new(pending_always(2), 1, 4096);
-    let long = rig.put(0, 4000, 97, Flags::empty(), 0);
-    assert!(matches!(long, Err(Error::OutOfBounds { .. })), "{long:?}");
-    assert_eq!(
-        rig.notify(2, 1, Flags::empty(), 0),
-        Err(Error::Misaligned(4))
-    );
-    let request = |op, ty| AtomicRequest {
-        op,
-        ty,
-        count: 1,
-        operand: [0u8; 16].as_ptr(),
-        compare: std::ptr::null(),
-        result: std::ptr::null_mut(),
-    };
-    let atomic = |offset, op, ty| {
-        // SAFETY:
-        // - the requests are refused.
-        unsafe {
-            rig.endpoint
-                .atomic(rig.at(offset), &request(op, ty), Flags::empty(), 0)
-        }
-    };
-    for (offset, op, ty, error) in [
-        (4, AtomicOp::Sum, AtomicType::U64, Error::Misaligned(8)),
-        (0, AtomicOp::Bor, AtomicType::F64, Error::Unsupported),
-        (0, AtomicOp::Read, AtomicType::U64, Error::Unsupported),
-    ] {
-        assert_eq!(atomic(offset, op, ty), Err(error));
-    }
-    let many = AtomicRequest {
-        count: usize::MAX / 4,
-        ..request(AtomicOp::Sum, AtomicType::U64)
-    };
-    // SAFETY:
-    // - refused as well.
-    let many = unsafe { rig.endpoint.atomic(rig.at(0), &many, Flags::empty(), 0) };
-    assert!(matches!(many, Err(Error::OutOfBounds { .. })), "{many:?}");
-    assert_eq!(rig.endpoint.pending(), 0);
-
-    let closed = rig.owner.allocate(64, Rights::READ).unwrap();
-    let region = rig.import(&closed);
-    let dst = region.at(0);
-    let src = rig.local.local(0, 8).unwrap();
-    // SAFETY:
-    // - the source is a region's memory.
-    let denied = unsafe { rig.endpoint.put(src, dst, 8, Flags::empty(), 0) };
-    assert_eq!(denied, Err(Error::AccessDenied));
 }
 
 #[test]
@@ -260,66 +196,6 @@ fn dropping_and_leaving_carry_out_what_is_pending() {
 
 fn peer_alive(seen_by: &Engine, who: &Engine) -> bool {
     seen_by.connect(&who.address().unwrap()).unwrap().life() == Life::Alive
-}
-
-#[test]
-fn records_stay_in_order_and_a_full_inbox_is_reported() {
-    for seed in 0..100 {
-        let net = Arc::new(LoopbackNet::default());
-        let issuer = chaotic(&net, pending_always(seed), 1 + seed as usize % 2);
-        let owner = Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap();
-        let layout = InboxLayout::new(4).unwrap();
-        let memory = owner.allocate(layout.size(), Rights::FULL).unwrap();
-        // SAFETY:
-        // - the region is long enough, and new.
-        unsafe { inbox::initialise(memory.base(), 4) }.unwrap();
-        // SAFETY:
-        // - the only reader; the region outlives it.
-        let mut reader = unsafe { InboxReader::attach(memory.base(), memory.len()) }.unwrap();
-        let remote = import(&issuer, &owner, &memory);
-        let endpoint = issuer.endpoint(100).unwrap();
-        let deliver = |value| {
-            let record = Record {
-                value,
-                ..Record::default()
-            };
-            endpoint.deliver((&remote).into(), record, Flags::empty(), value)
-        };
-
-        // With a reader that keeps up all arrive, one after the other.
-        let mut next = 0;
-        let mut taken = || {
-            endpoint.poll(&mut |c| assert_eq!(c.result, Ok(())));
-            while let Some(record) = reader.take() {
-                assert_eq!(record.value, next, "seed {seed}");
-                next += 1;
-            }
-            next
-        };
-        for value in 0..40 {
-            deliver(value).unwrap();
-            eventually("room", || value < taken() + 3);
-        }
-        eventually("the records arrive", || {
-            taken() == 40 && endpoint.pending() == 0
-        });
-
-        // Without one the fifth is given up after a while.
-        for value in 40..45 {
-            assert_eq!(deliver(value), Ok(Outcome::Pending));
-        }
-        let mut ended = Vec::new();
-        eventually("the operations end", || {
-            endpoint.poll(&mut |c| ended.push((c.context, c.result)));
-            endpoint.pending() == 0
-        });
-        ended.sort_unstable_by_key(|e| e.0);
-        let results: Vec<_> = ended.into_iter().map(|e| e.1).collect();
-        assert_eq!(
-            results,
-            [Ok(()), Ok(()), Ok(()), Ok(()), Err(Error::InboxFull)]
-        );
-    }
 }
 
 /// Also where the backend below says so later.

@@ -1,14 +1,11 @@
-//! What chaos imports is not mapped, whatever the backend below does, and reaches it all the same.
+//! What chaos imports is not mapped, whatever the backend below does.
 
 use std::sync::Arc;
 
 use unipgas_chaos::{Chaos, ChaosConfig};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::Flags;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Rights};
-
-use crate::common::Rig;
 
 #[test]
 fn nothing_that_is_imported_is_mapped() {
@@ -33,16 +30,4 @@ fn nothing_that_is_imported_is_mapped() {
     assert!(hidden.is_current());
     drop(memory);
     assert!(!hidden.is_current() && !mapped.is_current());
-}
-
-#[test]
-fn what_is_hidden_is_reached_through_every_layer() {
-    for layers in 1..=3 {
-        let rig = Rig::new(ChaosConfig::seeded(5), layers, 4096);
-        assert!(rig.remote.parts().base.is_null());
-        rig.fill(0, b"through all layers");
-        rig.put(0, 100, 18, Flags::empty(), 1).unwrap();
-        rig.drain();
-        assert_eq!(rig.bytes(100, 18), b"through all layers");
-    }
 }

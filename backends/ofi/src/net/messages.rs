@@ -207,7 +207,7 @@ impl OfiNet {
         if one.cookie != head.cookie {
             return None;
         }
-        one.hear();
+        one.state.hear();
         let mut next = &[][..];
         match head.kind {
             wire::ACCEPT => {
@@ -223,7 +223,7 @@ impl OfiNet {
                 one.take(piece);
                 next = rest;
             }
-            wire::CLOSE => one.fail(),
+            wire::CLOSE => _ = one.state.end(),
             wire::ASK => return one.answer(self),
             wire::HERE => return Some(()),
             wire::REFUSE if one.is_begun_here() => one.on_refused(),

@@ -1,5 +1,7 @@
 //! Slow and refusing peers, and their effect on others.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use unipgas_core::Error;
 use unipgas_core::agent::wire::LONGEST;
 use unipgas_core::op::{GetRequest, PutRequest};
@@ -116,4 +118,29 @@ fn an_answer_that_nobody_waits_for_ends_that_stream_only() {
     assert!(!region.is_current());
     assert_eq!(node.connect(&other.address()).life(), Life::Alive);
     node.reaches(&there);
+}
+
+#[test]
+fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
+    let (node, other) = Node::two();
+    let region = node.import(&other);
+    let word = |of: &Node, at: usize| {
+        // SAFETY:
+        // - in bounds and aligned, and mapped as long as the test.
+        unsafe { AtomicU64::from_ptr(of.memory.base().add(at).cast()) }
+    };
+    word(&other, 0).store(77, Ordering::Release);
+    node.get(&region, 8, 1);
+    // What was read goes on.
+    let put = PutRequest::new(node.local(), region.at(8), 8);
+    // SAFETY:
+    // - in bounds of the source, which outlives the put.
+    let posted = unsafe { node.channel.put(&put, Flags::ORDERED, 2) };
+    assert_eq!(posted, Ok(Outcome::Pending));
+    while word(&other, 8).load(Ordering::Acquire) != 77 {
+        std::thread::yield_now();
+    }
+    while node.channel.pending() > 0 {
+        node.channel.poll(&mut |end| end.result.unwrap());
+    }
 }

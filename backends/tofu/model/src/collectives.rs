@@ -97,59 +97,36 @@ pub fn plans(
 ) -> Vec<CollectiveAlgorithm> {
     let (n, per_node) = (job.processes, job.per_node.min(job.processes));
     let nodes = job.nodes_in_use();
-    let by_node = per_node > 1 && nodes > 1;
+    let by_node: &[u32] = match per_node > 1 && nodes > 1 {
+        true => &[2, 4, 8],
+        false => &[],
+    };
+    let rounds = nodes.next_power_of_two().trailing_zeros();
+    let gates = nodes > 1 && rounds + 2 <= RELAYS;
     let mut plans = Vec::new();
     match operation {
         CollectiveOperation::Barrier => {
-            plans.push(CollectiveAlgorithm::Barrier(Barrier::Dissemination));
-            plans.extend([4, 8].map(|radix| CollectiveAlgorithm::Barrier(Barrier::Radix(radix))));
-            if by_node {
-                let shapes = [2, 4, 8]
-                    .map(|radix| CollectiveAlgorithm::Barrier(Barrier::ByNode(per_node, radix)));
-                plans.extend(shapes);
-            }
-            if n <= COUNTED {
-                plans.push(CollectiveAlgorithm::Barrier(Barrier::Counting));
-            }
+            let mut shapes = vec![Barrier::Dissemination, Barrier::Radix(4), Barrier::Radix(8)];
+            shapes.extend(by_node.iter().map(|of| Barrier::ByNode(per_node, *of)));
+            shapes.extend((n <= COUNTED).then_some(Barrier::Counting));
+            plans.extend(shapes.into_iter().map(CollectiveAlgorithm::Barrier));
+            plans.extend(gates.then_some(CollectiveAlgorithm::GateBarrier));
         }
         CollectiveOperation::AllReduce => {
-            plans.push(CollectiveAlgorithm::AllReduce(AllReduce::Doubling));
-            plans.extend(
-                [4, 8].map(|radix| CollectiveAlgorithm::AllReduce(AllReduce::Radix(radix))),
-            );
-            plans
-                .extend([2, 4].map(|radix| CollectiveAlgorithm::AllReduce(AllReduce::Tree(radix))));
-            if by_node {
-                let shapes = [2, 4, 8].map(|radix| {
-                    CollectiveAlgorithm::AllReduce(AllReduce::ByNode(per_node, radix))
-                });
-                plans.extend(shapes);
-            }
-            if n <= FLAT {
-                plans.push(CollectiveAlgorithm::AllReduce(AllReduce::Flat));
-            }
+            let mut shapes = vec![AllReduce::Doubling];
+            shapes.extend([4, 8].map(AllReduce::Radix));
+            shapes.extend([2, 4].map(AllReduce::Tree));
+            shapes.extend(by_node.iter().map(|of| AllReduce::ByNode(per_node, *of)));
+            shapes.extend((n <= FLAT).then_some(AllReduce::Flat));
+            plans.extend(shapes.into_iter().map(CollectiveAlgorithm::AllReduce));
+            let gates = gates && bytes <= GATE_BYTES;
+            plans.extend(gates.then_some(CollectiveAlgorithm::GateAllReduce));
         }
         CollectiveOperation::Broadcast => {
-            plans.push(CollectiveAlgorithm::Broadcast(Broadcast::Binomial));
-            plans.extend(
-                [2, 4, 8].map(|radix| CollectiveAlgorithm::Broadcast(Broadcast::Tree(radix))),
-            );
-            if by_node {
-                let shapes = [2, 4, 8].map(|radix| {
-                    CollectiveAlgorithm::Broadcast(Broadcast::ByNode(per_node, radix))
-                });
-                plans.extend(shapes);
-            }
-        }
-    }
-    let rounds = nodes.next_power_of_two().trailing_zeros();
-    if nodes > 1 && rounds + 2 <= RELAYS {
-        match operation {
-            CollectiveOperation::Barrier => plans.push(CollectiveAlgorithm::GateBarrier),
-            CollectiveOperation::AllReduce if bytes <= GATE_BYTES => {
-                plans.push(CollectiveAlgorithm::GateAllReduce)
-            }
-            _ => {}
+            let mut shapes = vec![Broadcast::Binomial];
+            shapes.extend([2, 4, 8].map(Broadcast::Tree));
+            shapes.extend(by_node.iter().map(|of| Broadcast::ByNode(per_node, *of)));
+            plans.extend(shapes.into_iter().map(CollectiveAlgorithm::Broadcast));
         }
     }
     plans

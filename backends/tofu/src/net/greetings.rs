@@ -220,7 +220,7 @@ impl TofuNet {
     pub(super) fn begun_with(&self, stranger: &Stranger) -> Option<Arc<TofuStream>> {
         let begun = |one: &Arc<TofuStream>| {
             let is_his = one.with == stranger.address && one.is_to(stranger.end);
-            !one.begun_here && is_his && !one.has_ended()
+            !one.begun_here && is_his && !one.state.has_ended()
         };
         self.all().into_iter().find(begun)
     }

@@ -313,7 +313,7 @@ impl TofuNet {
         // - the block belongs to this process and is aligned to a line. The network no longer writes it.
         let who = unsafe { found.base.cast::<u64>().read_volatile() };
         if who == address::identity(&one.with.secret) {
-            return one.hear();
+            return one.state.hear();
         }
         tracing::debug!(
             "tofu: another process has the VCQ at {}",
@@ -420,7 +420,7 @@ impl TofuNet {
 
     /// Whether operations or messages may still be in flight.
     pub fn is_under_way(&self) -> bool {
-        let open = |one: &Arc<TofuStream>| one.is_open() && !one.has_ended();
+        let open = |one: &Arc<TofuStream>| one.is_open() && !one.state.has_ended();
         let all: Vec<_> = self.all().into_iter().filter(open).collect();
         !self.sending.lock().is_empty()
             || all.iter().any(|one| {

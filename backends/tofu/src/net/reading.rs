@@ -84,12 +84,12 @@ impl TofuNet {
     fn end(&self, ends: PendingWork, value: u64) {
         match ends {
             PendingWork::Access(ticket) => {
-                TofuStream::of(ticket.link()).hear();
+                TofuStream::of(ticket.link()).state.hear();
                 ticket.end(Ok(()));
                 self.owner.on_operation();
             }
             PendingWork::Value(ticket, landing) => {
-                TofuStream::of(ticket.link()).hear();
+                TofuStream::of(ticket.link()).state.hear();
                 // After the end of the stream, the place may have another use.
                 ticket.end_with(|| landing.set(value));
                 self.owner.on_operation();
@@ -101,7 +101,7 @@ impl TofuNet {
             }
             PendingWork::Greeted(number) => {
                 if let Some(one) = self.find(number) {
-                    one.answers();
+                    one.state.mark_reachable();
                 }
             }
             PendingWork::Fetched(fetched) => self.on_greeting(fetched),

@@ -191,7 +191,7 @@ impl Contact {
             }
             Err(_) => return Err(Over::Gone),
         }
-        connection.answers();
+        connection.state.mark_reachable();
         let mut opening = ConnectRequest {
             magic: MAGIC,
             protocol: PROTOCOL,

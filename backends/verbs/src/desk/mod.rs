@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{accept_with, connect, sockopt};
 use rustix::process::{Resource, getrlimit};
 use slab::Slab;
-use unipgas_core::descriptor::{SOCKET, above, tcp_listener, tcp_socket};
+use unipgas_core::descriptor::{SOCKET, above, ready, tcp_listener, tcp_socket};
 use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
@@ -30,6 +30,8 @@ const BACKLOG: i32 = 4096;
 const STRANGERS: usize = 512;
 /// Sockets of open connections to close at once if no descriptor is left.
 const TOGETHER: usize = 16;
+/// Events that are handled at once.
+const AT_ONCE: usize = 64;
 const LISTENER: u64 = u64::MAX;
 /// Shift in the data of events: the contact's number is above its place in the table.
 const PLACES: u64 = 32;
@@ -204,14 +206,9 @@ impl Acceptor {
     /// Handles all events, without a wait. Returns connections with a lost peer.
     pub fn attend(&self, net: &VerbsNet) -> Vec<Arc<Connection>> {
         let mut lost = Vec::new();
-        let mut events = Vec::with_capacity(64);
-        let now = Some(&Timespec::default());
-        let room = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.events, room, now).is_err() {
-            return lost;
-        }
-        for event in events {
-            match event.data.u64() {
+        let mut room = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
+        for data in ready(&self.events, &mut room) {
+            match data {
                 LISTENER => self.admit(),
                 data => self.go_on(net, data, &mut lost),
             }

@@ -435,7 +435,9 @@ impl VerbsNet {
     /// Whether operations or messages may still be in flight. A completion is due for them.
     pub fn is_under_way(&self) -> bool {
         let all = self.all();
-        let open = all.iter().filter(|one| one.is_open() && !one.has_ended());
+        let open = all
+            .iter()
+            .filter(|one| one.is_open() && !one.state.has_ended());
         // `count` asks each connection; `any` would stop early.
         open.filter(|one| one.is_under_way()).count() > 0
     }

@@ -120,11 +120,11 @@ impl VerbsNet {
                     ImmediateKind::Written => self.owner.written(),
                     ImmediateKind::Credits => {}
                     ImmediateKind::Close => {
-                        connection.close();
+                        connection.state.end();
                         self.call(&connection);
                     }
                 }
-                connection.hear();
+                connection.state.hear();
                 // Credit and close messages use reserved buffers.
                 let read = u32::from(matches!(
                     kind,
@@ -147,7 +147,7 @@ impl VerbsNet {
     /// Handles new room.
     fn on_room(&self, connection: &Connection) {
         self.owner.on_operation();
-        if connection.wants_room() {
+        if connection.state.wants_room() {
             self.call(connection);
         }
     }
@@ -166,7 +166,7 @@ impl VerbsNet {
             connection
                 .queue()
                 .end(one.wr_id as u32, |what| ends.push(what));
-            connection.hear();
+            connection.state.hear();
             self.on_room(&connection);
             for what in ends.drain(..) {
                 match what {
@@ -193,14 +193,14 @@ impl VerbsNet {
     /// Handles a failed work request. All later ones fail too.
     #[cold]
     fn fails(&self, connection: &Connection, status: u32) {
-        if status != IBV_WC_WR_FLUSH_ERR && !connection.has_ended() {
+        if status != IBV_WC_WR_FLUSH_ERR && !connection.state.has_ended() {
             tracing::debug!(
                 "verbs: a connection to the process at {} has failed: {}",
                 connection.with.door,
                 self.device.library().status(status)
             );
         }
-        if status == IBV_WC_RETRY_EXC_ERR && !connection.has_ended() {
+        if status == IBV_WC_RETRY_EXC_ERR && !connection.state.has_ended() {
             (self.departed).add(connection.with.secret, true, Error::PeerDead);
         }
         self.lose(connection);

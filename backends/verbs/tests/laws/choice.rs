@@ -5,9 +5,9 @@ use unipgas_core::transport::Transport;
 use unipgas_core::{Deadline, Error, Rights};
 use unipgas_verbs::{Verbs, probe};
 
-use crate::device::inject;
+use crate::device::{self, inject};
 use crate::node::{Node, until};
-use crate::process::{alone, with_others_on};
+use crate::process::{alone, alone_with, with_others_on};
 
 const DEVICE: &str = "UNIPGAS_VERBS_DEVICE";
 const GID: &str = "UNIPGAS_VERBS_GID";
@@ -21,6 +21,7 @@ pub fn reach(node: &Node, other: &Node) {
 
 /// There is no place, and the reason is one line with all of `says` in it.
 fn refused(says: &[&str]) {
+    device::load();
     let error = Verbs::from_env(&Opening::on_one_host(2)).map(drop);
     let error = error.unwrap_err();
     let text = error.to_string();
@@ -39,7 +40,7 @@ fn refused(says: &[&str]) {
 fn devices_by_name() {
     let verbs = "devices=2,ports=2";
     for device in ["double0", "double1", "double0:1", "double1:2"] {
-        alone(verbs, &[(DEVICE, device)], || {
+        alone_with(verbs, &[(DEVICE, device)], || {
             reach(&Node::open(), &Node::open())
         });
     }
@@ -57,29 +58,29 @@ fn devices_that_can_do_little() {
         "max_sge=1,gids=1",
         "max_msg_sz=4096",
     ] {
-        alone(verbs, &[], || reach(&Node::open(), &Node::open()));
+        alone(verbs, || reach(&Node::open(), &Node::open()));
     }
 }
 
 #[test]
 fn devices_that_are_none() {
     let verbs = "devices=2,ports=2";
-    alone(verbs, &[(DEVICE, "mlx5_0")], || {
+    alone_with(verbs, &[(DEVICE, "mlx5_0")], || {
         refused(&["mlx5_0", "double0, double1", DEVICE])
     });
-    alone(verbs, &[(DEVICE, "double0:3")], || {
+    alone_with(verbs, &[(DEVICE, "double0:3")], || {
         refused(&["double0", "port 3"])
     });
     for wrong in ["double0:0", "double0:x", "double0:", "double0:999"] {
-        alone(verbs, &[(DEVICE, wrong)], || {
+        alone_with(verbs, &[(DEVICE, wrong)], || {
             refused(&[DEVICE, wrong, "mlx5_0:1"])
         });
     }
-    alone("devices=0", &[], || refused(&["no RDMA device"]));
-    alone("devices=0", &[(DEVICE, "double0")], || {
+    alone("devices=0", || refused(&["no RDMA device"]));
+    alone_with("devices=0", &[(DEVICE, "double0")], || {
         refused(&["no RDMA device"])
     });
-    alone("max_srq=0", &[], || {
+    alone("max_srq=0", || {
         refused(&["double0", "shared receive queues"])
     });
 }
@@ -87,14 +88,14 @@ fn devices_that_are_none() {
 #[test]
 fn addresses_by_number() {
     for link in ["link=ib", "link=eth"] {
-        alone(link, &[], || reach(&Node::open(), &Node::open()));
+        alone(link, || reach(&Node::open(), &Node::open()));
         for gid in ["0", "1", "3"] {
-            alone(link, &[(GID, gid)], || reach(&Node::open(), &Node::open()));
+            alone_with(link, &[(GID, gid)], || reach(&Node::open(), &Node::open()));
         }
-        alone(link, &[(GID, "77")], || refused(&["double0", "GID 77"]));
-        alone(link, &[(GID, "x")], || refused(&[GID, "x"]));
+        alone_with(link, &[(GID, "77")], || refused(&["double0", "GID 77"]));
+        alone_with(link, &[(GID, "x")], || refused(&[GID, "x"]));
     }
-    alone(
+    alone_with(
         "link=eth,devices=2,ports=2",
         &[(DEVICE, "double1:2"), (GID, "2")],
         || reach(&Node::open(), &Node::open()),
@@ -104,14 +105,14 @@ fn addresses_by_number() {
 #[test]
 fn patience_by_its_exponent() {
     const TIMEOUT: &str = "UNIPGAS_VERBS_TIMEOUT";
-    alone("", &[(TIMEOUT, "8")], || {
+    alone_with("", &[(TIMEOUT, "8")], || {
         reach(&Node::open(), &Node::open())
     });
-    alone("", &[(TIMEOUT, "31")], || {
+    alone_with("", &[(TIMEOUT, "31")], || {
         reach(&Node::open(), &Node::open())
     });
     for wrong in ["7", "32", "-1", "long"] {
-        alone("", &[(TIMEOUT, wrong)], || {
+        alone_with("", &[(TIMEOUT, wrong)], || {
             refused(&[TIMEOUT, wrong, "8 to 31"])
         });
     }
@@ -119,7 +120,7 @@ fn patience_by_its_exponent() {
 
 #[test]
 fn a_port_that_is_down_is_not_used() {
-    alone("devices=2,ports=2", &[], || {
+    alone("devices=2,ports=2", || {
         // One after the other goes down, and the next one is used.
         for down in [
             "port_down=1@double0",

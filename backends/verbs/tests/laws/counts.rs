@@ -166,7 +166,7 @@ fn an_atomic_operation_is_one_and_one() {
         ("atomics=hca", words, false),
         ("atomics=none", words, false),
     ] {
-        alone(atomics, &[], || {
+        alone(atomics, || {
             let (here, there) = (Node::open(), Node::with(rights));
             let link = here.know(&there);
             let before = count("wr.fetch_add");
@@ -187,7 +187,7 @@ fn an_atomic_operation_is_one_and_one() {
 
 #[test]
 fn memory_for_records_is_not_registered() {
-    alone("", &[], || {
+    alone("", || {
         let transport = crate::node::open();
         for (rights, registered) in [(Rights::FULL, 1), (Rights::FULL | Rights::RECORDS, 0)] {
             let before = count("mr");
@@ -354,7 +354,7 @@ fn more_than_are_kept_leave_at_once() {
 
 #[test]
 fn what_stays_ends_with_its_peer() {
-    alone("", &[], || {
+    alone("", || {
         let here = Node::open();
         for _ in 0..20 {
             let there = Node::open();

@@ -178,7 +178,7 @@ fn those_who_go_leave_their_buffers() {
 /// A place in the network that begins, says something and goes, again and again, in the same process.
 #[test]
 fn those_who_leave_leave_their_buffers() {
-    alone("max_srq_wr=160", &[], || {
+    alone("max_srq_wr=160", || {
         let node = Node::open();
         let stops = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -55,97 +55,33 @@ pub fn check_dead(node: &Node, to: &PeerLink, life: Life) {
     );
 }
 
-/// One that can be found, and does what it is told.
+/// One that can be found, and goes as it is told.
 fn other(mut wire: ProcessPipe) {
     let (node, to) = Node::join(&mut wire);
-    // The rest is the first one's to decide.
-    match wire.hear().as_slice() {
-        b"drop" => {
-            drop(to);
-            drop(node);
-        }
-        b"leave" => {
-            node.transport.leave();
-            // SAFETY:
-            // - ends the process; nothing of it is needed any more.
-            unsafe { libc::_exit(0) };
-        }
-        b"exit" => {
-            // SAFETY:
-            // - as above.
-            unsafe { libc::_exit(0) };
-        }
-        _ => {
-            until_refused(&node, &to);
-        }
+    if wire.hear() == b"drop" {
+        drop(to);
+        drop(node);
+        return;
     }
-}
-
-fn again(others: &OtherProcesses, node: &Node) {
-    let (link, other) = node.meet(others);
-    node.works(&link);
-    other.kill();
-}
-
-#[test]
-fn one_that_is_killed_in_the_midst_of_it() {
-    with_others(
-        |others| {
-            for nth in 0..5 {
-                let node = Node::open();
-                let (link, mut other) = node.meet(others);
-                node.works(&link);
-                other.wire.say(b"stream");
-                let (why, _) = std::thread::scope(|scope| {
-                    let ends = scope.spawn(|| until_refused(&node, &link));
-                    // Some time in the midst of it; when does not matter.
-                    (0..nth * 200).for_each(|_| std::thread::yield_now());
-                    other.kill();
-                    ends.join().unwrap()
-                });
-                assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
-                check_dead(&node, &link, Life::Dead);
-                again(others, &node);
-            }
-        },
-        other,
-    );
-}
-
-#[test]
-fn one_that_ends_without_a_word() {
-    with_others(
-        |others| {
-            let node = Node::open();
-            let (link, mut other) = node.meet(others);
-            node.works(&link);
-            other.wire.say(b"exit");
-            // Nothing is posted: to look is enough.
-            check_dead(&node, &link, Life::Dead);
-            other.ends();
-            again(others, &node);
-        },
-        other,
-    );
-}
-
-fn leaves(others: &OtherProcesses, how: &str) {
-    for _ in 0..20 {
-        let node = Node::open();
-        let (link, mut other) = node.meet(others);
-        node.works(&link);
-        other.wire.say(how.as_bytes());
-        check_dead(&node, &link, Life::Left);
-        other.ends();
-    }
+    node.transport.leave();
+    // SAFETY:
+    // - ends the process; nothing of it is needed any more.
+    unsafe { libc::_exit(0) };
 }
 
 #[test]
 fn one_that_goes_has_left() {
-    with_others(|others| leaves(others, "drop"), other);
-}
-
-#[test]
-fn one_that_ends_when_it_has_left_has_left() {
-    with_others(|others| leaves(others, "leave"), other);
+    for how in ["drop", "leave"] {
+        let first = |others: &OtherProcesses| {
+            for _ in 0..20 {
+                let node = Node::open();
+                let (link, mut other) = node.meet(others);
+                node.works(&link);
+                other.wire.say(how.as_bytes());
+                check_dead(&node, &link, Life::Left);
+                other.ends();
+            }
+        };
+        with_others(first, other);
+    }
 }

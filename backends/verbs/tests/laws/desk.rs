@@ -162,7 +162,7 @@ fn who_promises_too_much_does_no_harm() {
 /// What answers at the door of a process that is no more, or never was.
 #[test]
 fn what_answers_nonsense_is_not_a_peer() {
-    alone("", &[], || {
+    alone("", || {
         let node = Node::open();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();

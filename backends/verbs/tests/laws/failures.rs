@@ -105,7 +105,7 @@ fn a_device_dies() {
 
 #[test]
 fn a_queue_pair_dies() {
-    alone("", &[], || {
+    alone("", || {
         let (node, other) = (Node::open(), Node::open());
         let link = node.know(&other);
         node.works(&link);
@@ -124,7 +124,7 @@ fn a_queue_pair_dies() {
 /// What the subnet manager or the administrator changes at another port harms nobody, and is not told.
 #[test]
 fn another_port_changes() {
-    let told = alone("link=eth,ports=2", &[], || {
+    let told = alone("link=eth,ports=2", || {
         let (node, other) = (Node::open(), Node::open());
         let link = node.know(&other);
         node.works(&link);
@@ -142,7 +142,7 @@ fn another_port_changes() {
 /// The subnet's manager gives a port another LID: connections that are made later use it.
 #[test]
 fn a_port_has_another_lid_from_now_on() {
-    alone("", &[], || {
+    alone("", || {
         let (node, other) = (Node::open(), Node::open());
         inject("lid_change");
         node.works(&node.know(&other));
@@ -152,7 +152,7 @@ fn a_port_has_another_lid_from_now_on() {
 
 #[test]
 fn a_change_of_its_own_port_is_told_once() {
-    let told = alone("", &[], || {
+    let told = alone("", || {
         let node = Node::open();
         for what in ["port_down", "port_up", "lid_change", "gid_change"] {
             inject(what);

@@ -10,6 +10,7 @@ mod failures;
 mod forks;
 mod many;
 mod node;
+#[path = "../../../doubles/verbs/tests/laws/process.rs"]
 mod process;
 mod raw;
 mod refusals;

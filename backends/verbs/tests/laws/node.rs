@@ -13,6 +13,7 @@ use unipgas_core::{
 };
 use unipgas_verbs::Verbs;
 
+use crate::device;
 use crate::process::{Other, OtherProcesses, ProcessPipe};
 
 /// Bytes of a node's memory.
@@ -31,6 +32,7 @@ pub(crate) struct PeerLink {
 }
 
 pub fn open() -> StreamTransport<Verbs> {
+    device::load();
     Verbs::from_env(&Opening::on_one_host(2)).unwrap()
 }
 

@@ -13,7 +13,7 @@ use unipgas_verbs::Verbs;
 
 #[test]
 fn memory_that_cannot_be_locked_where_its_pages_come_on_demand() {
-    alone("odp=1", &[], || {
+    alone("odp=1", || {
         let (node, other) = (Node::open(), Node::open());
         for _ in 0..50 {
             inject("reg_fails=1");
@@ -28,7 +28,7 @@ fn memory_that_cannot_be_locked_where_its_pages_come_on_demand() {
 
 #[test]
 fn memory_that_is_not_registered() {
-    alone("max_mr=40", &[], || {
+    alone("max_mr=40", || {
         let (node, other) = (Node::open(), Node::open());
         let link = node.know(&other);
         node.works(&link);
@@ -78,7 +78,7 @@ impl Handler for Long {
 /// Buffers are registered when they are needed first; messages go without them, too.
 #[test]
 fn buffers_that_are_not_registered() {
-    alone("", &[], || {
+    alone("", || {
         let (node, other) = (Node::open(), Node::open());
         other.memory.handle_by(std::sync::Arc::new(Long)).unwrap();
         let link = node.know(&other);
@@ -104,7 +104,7 @@ fn buffers_that_are_not_registered() {
 
 #[test]
 fn connections_that_are_not_made() {
-    alone("max_qp=12", &[], || {
+    alone("max_qp=12", || {
         let node = Node::open();
         let keeps = Node::open();
         let to_keep = node.know(&keeps);
@@ -137,7 +137,7 @@ fn connections_that_are_not_made() {
 
 #[test]
 fn a_place_that_is_not_opened() {
-    alone("max_qp=4", &[], || {
+    alone("max_qp=4", || {
         inject("create_qp_fails=100");
         for _ in 0..8 {
             let error = Verbs::from_env(&Opening::on_one_host(2))
@@ -153,7 +153,7 @@ fn a_place_that_is_not_opened() {
 
 #[test]
 fn a_device_that_is_full_says_so_on_both_sides() {
-    alone("max_qp=3", &[], || {
+    alone("max_qp=3", || {
         let node = Node::open();
         let all: Vec<Node> = (0..5).map(|_| Node::open()).collect();
         let mut links = Vec::new();

@@ -4,6 +4,8 @@
 //! - the board of `unipgas run`
 //! - another launcher (`Launched`): PMIx (Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`)
 //! - none: the process is [alone](Alone)
+//!
+//! In tests and simulations, ranks share one process ([`LoopbackJob`]).
 
 mod alone;
 mod environment;
@@ -13,12 +15,14 @@ mod foreign;
 pub(crate) mod fuzz;
 mod host;
 mod launched;
+mod loopback;
 pub(crate) mod pmi;
 mod pmix;
 mod ranked;
 
 pub use alone::Alone;
 pub(crate) use launched::Launched;
+pub use loopback::LoopbackJob;
 pub(crate) use ranked::Ranked;
 
 use std::sync::Arc;

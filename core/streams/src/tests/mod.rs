@@ -414,20 +414,6 @@ fn others_have_to_know_the_secret() {
 }
 
 #[test]
-fn operations_to_who_is_lost_end_so() {
-    let (node, other) = pair(WireKind::default());
-    let region = node.import(&other);
-    other.streams.end_all();
-    wait_for(|| !region.is_current());
-    let put = PutRequest::new(node.local(0), region.at(0), 8);
-    // SAFETY:
-    // - as for `put`.
-    let posted = unsafe { node.channel.put(&put, Flags::empty(), 1) };
-    assert!(posted.is_err());
-    assert_eq!(node.channel.pending(), 0);
-}
-
-#[test]
 fn memory_that_is_not_registered_is_refused_where_it_has_to_be() {
     let kind = WireKind {
         limits: Limits {

@@ -15,7 +15,7 @@ impl Node {
             true => Err(Error::NotNow),
             false => Ok(()),
         };
-        (self.channel).gather(region, 5, After::empty(), CONTEXT, post)
+        (self.channel).try_gather(region, 5, After::empty(), CONTEXT, post)
     }
 
     fn ask(&self, queue: &Queue) {
@@ -40,7 +40,8 @@ fn one_says_for_all_before_it_that_they_have_ended() {
         assert_eq!(node.gather(&region, false), Some(Ok(count)));
     }
     // An operation with another context is not gathered.
-    let other_context = (node.channel).gather(&region, 5, After::empty(), CONTEXT + 1, || Ok(()));
+    let other_context =
+        (node.channel).try_gather(&region, 5, After::empty(), CONTEXT + 1, || Ok(()));
     assert_eq!(other_context, None);
     // Nor is a refused one.
     assert_eq!(node.gather(&region, true), Some(Err(Error::NotNow)));
@@ -80,7 +81,7 @@ fn many_are_enough() {
     for nth in 1..=40 {
         let count = node.gather(&region, false).unwrap().unwrap();
         assert_eq!(count, (nth - 1) % 10 + 1);
-        if count >= node.channel.enough() {
+        if count >= node.channel.most_gathered {
             node.ask(&queue);
         }
     }

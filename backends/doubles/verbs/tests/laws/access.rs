@@ -7,7 +7,7 @@ use crate::requests::*;
 use crate::side::*;
 
 fn pair(other: PairOptions) -> (Side, Side) {
-    Side::pair(PairOptions::default(), other)
+    Side::pair(PairOptions::DEFAULT, other)
 }
 
 /// The request fails with `status` at the requester; those behind it are flushed, signalled or not; a later one, too.
@@ -44,7 +44,7 @@ fn keys_ranges_and_rights_are_checked() {
         ];
         for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ] {
             for change in changes {
-                let (one, other) = pair(PairOptions::default());
+                let (one, other) = Side::plain_pair();
                 let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
                 change(&mut request, &other.address());
                 fails(request, IBV_WC_REM_ACCESS_ERR, &one);
@@ -80,7 +80,7 @@ fn rights_of_regions_and_of_queue_pairs_are_checked() {
 fn atomics_must_be_aligned() {
     alone("", || {
         for opcode in [IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP] {
-            let (one, other) = pair(PairOptions::default());
+            let (one, other) = Side::plain_pair();
             let request = wr(900, opcode, 0, 8).to(&other.address(), 4);
             fails(request, IBV_WC_REM_INV_REQ_ERR, &one);
             assert_eq!(other.event().event_type, IBV_EVENT_QP_REQ_ERR);
@@ -92,7 +92,7 @@ fn atomics_must_be_aligned() {
 fn local_keys_are_checked_when_their_turn_comes() {
     alone("", || {
         for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND] {
-            let (one, other) = pair(PairOptions::default());
+            let (one, other) = Side::plain_pair();
             let read = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
             one.start(&read);
             let mut request = wr(900, opcode, 0, 8).to(&other.address(), 0);
@@ -110,8 +110,8 @@ fn local_keys_are_checked_when_their_turn_comes() {
 #[test]
 fn keys_of_another_domain_do_not_count() {
     alone("", || {
-        let (one, other) = pair(PairOptions::default());
-        let stranger = other.beside(PairOptions::default());
+        let (one, other) = Side::plain_pair();
+        let stranger = other.beside(PairOptions::DEFAULT);
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&stranger.address(), 0);
         fails(request, IBV_WC_REM_ACCESS_ERR, &one);
     });
@@ -120,7 +120,7 @@ fn keys_of_another_domain_do_not_count() {
 #[test]
 fn what_is_deregistered_is_not_written() {
     alone("", || {
-        let (one, other) = pair(PairOptions::default());
+        let (one, other) = Side::plain_pair();
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         // SAFETY:
         // - it is deregistered once.
@@ -206,7 +206,7 @@ fn a_buffer_that_may_not_be_written_fails_on_both_sides() {
         // Nor is it a place for what is read.
         let (one, other) = Side::pair(
             PairOptions::with(|options| options.access = IBV_ACCESS_REMOTE_READ),
-            PairOptions::default(),
+            PairOptions::DEFAULT,
         );
         let request = wr(900, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
         fails(request, IBV_WC_LOC_PROT_ERR, &one);

@@ -11,8 +11,8 @@ use crate::side::*;
 fn a_queue_pair_that_is_not_there_does_not_answer() {
     alone("", || {
         let never = |change: fn(&mut SideAddress)| {
-            let one = Side::new(PairOptions::default());
-            let mut peer = one.beside(PairOptions::default()).address();
+            let one = Side::new(PairOptions::DEFAULT);
+            let mut peer = one.beside(PairOptions::DEFAULT).address();
             change(&mut peer);
             one.connect(&peer);
             one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0));
@@ -26,10 +26,7 @@ fn a_queue_pair_that_is_not_there_does_not_answer() {
         never(|peer| peer.qp ^= 0x800);
         never(|peer| peer.qp = 0x000_005);
         // It is there, but not at this address.
-        let (one, other) = (
-            Side::new(PairOptions::default()),
-            Side::new(PairOptions::default()),
-        );
+        let (one, other) = Side::apart();
         let mut wrong = other.address();
         wrong.lid += 1;
         one.connect(&wrong);

@@ -16,7 +16,7 @@ fn a_message_waits_for_a_buffer_if_it_may() {
             (IBV_WR_RDMA_WRITE_WITH_IMM, true),
         ] {
             let options = PairOptions::with(|options| options.shared = shared);
-            let (one, other) = Side::pair(PairOptions::default(), options);
+            let (one, other) = Side::pair(PairOptions::DEFAULT, options);
             let before = count(c"rnr");
             for id in [1, 2, 3] {
                 one.start(&wr(id, opcode, 0, 8).to(&other.address(), 0));
@@ -42,7 +42,7 @@ fn a_message_gives_up_waiting_for_a_buffer() {
     alone("", || {
         for rnr_retry in [0, 3] {
             let options = PairOptions::with(|options| options.rnr_retry = rnr_retry);
-            let (one, other) = Side::pair(options, PairOptions::default());
+            let (one, other) = Side::pair(options, PairOptions::DEFAULT);
             let before = count(c"rnr");
             one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
             one.start(&wr(2, IBV_WR_SEND, 0, 8));
@@ -61,7 +61,7 @@ fn a_message_gives_up_waiting_for_a_buffer() {
 fn slots_are_free_when_a_later_completion_is_polled() {
     alone("", || {
         let options = PairOptions::with(|options| options.send_wr = 4);
-        let (one, other) = Side::pair(options, PairOptions::default());
+        let (one, other) = Side::pair(options, PairOptions::DEFAULT);
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
         for word in 1..=3 {
             one.put(0, &[word]);
@@ -95,7 +95,7 @@ fn receive_queues_are_full_until_completions_are_polled() {
                 options.recv_wr = 2;
                 options.shared = shared;
             });
-            let (one, other) = Side::pair(PairOptions::default(), options);
+            let (one, other) = Side::pair(PairOptions::DEFAULT, options);
             assert_eq!(
                 [1, 2, 3].map(|id| other.recv(id, 0, 8)),
                 [0, 0, libc::ENOMEM]
@@ -112,7 +112,7 @@ fn receive_queues_are_full_until_completions_are_polled() {
 fn a_completion_queue_that_is_full_breaks_its_queue_pairs() {
     alone("", || {
         let options = PairOptions::with(|options| options.cqe = 4);
-        let (one, other) = Side::pair(options, PairOptions::default());
+        let (one, other) = Side::pair(options, PairOptions::DEFAULT);
         let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 8);
         for _ in 0..4 {
             one.start(&request);

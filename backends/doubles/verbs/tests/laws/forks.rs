@@ -3,24 +3,25 @@
 use unipgas_verbs_sys::*;
 
 use crate::api::api;
-use crate::process::{WordStream, alone, two};
+use crate::process::{ProcessPipe, alone, with_others};
 use crate::requests::*;
 use crate::side::*;
 
 #[test]
 fn a_process_is_dead_though_its_child_lives() {
-    two(
-        "",
-        |mut stream, child| {
-            let one = Side::new(PairOptions::default());
-            let peer = one.exchange(&mut stream);
+    with_others(
+        |others| {
+            let mut child = others.begin(&[]);
+            let stream = &mut child.wire;
+            let one = Side::new(PairOptions::DEFAULT);
+            let peer = one.exchange(stream);
             one.connect(&peer);
-            let [_] = stream.hear();
+            stream.hear_number();
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 0);
             one.run(&request);
-            stream.say([1]);
-            let [grandchild] = stream.hear();
-            child.wait().unwrap();
+            stream.say_number(1);
+            let grandchild = stream.hear_number();
+            child.ends();
             one.start(&request);
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             // SAFETY:
@@ -28,11 +29,11 @@ fn a_process_is_dead_though_its_child_lives() {
             assert_eq!(unsafe { libc::kill(grandchild as i32, libc::SIGKILL) }, 0);
         },
         |mut stream| {
-            let other = Side::new(PairOptions::default());
+            let other = Side::new(PairOptions::DEFAULT);
             let peer = other.exchange(&mut stream);
             other.connect(&peer);
-            stream.say([1]);
-            let [_] = stream.hear();
+            stream.say_number(1);
+            stream.hear_number();
             // SAFETY:
             // - the child only waits; the parent ends without anything else.
             unsafe {
@@ -41,7 +42,7 @@ fn a_process_is_dead_though_its_child_lives() {
                         libc::pause();
                     },
                     child => {
-                        stream.say([child as u64]);
+                        stream.say_number(child as u64);
                         libc::_exit(0);
                     }
                 }
@@ -53,17 +54,17 @@ fn a_process_is_dead_though_its_child_lives() {
 #[test]
 fn what_a_process_has_seen_before_its_end_is_acknowledged() {
     alone("", || {
-        let parent = Side::new(PairOptions::default());
+        let parent = Side::new(PairOptions::DEFAULT);
         for round in 0..40 {
-            let (mut here, mut there) = WordStream::pair();
+            let (mut here, mut there) = ProcessPipe::pair();
             // SAFETY:
             // - the child opens a device of its own, and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                let side = Side::new(PairOptions::default());
+                let side = Side::new(PairOptions::DEFAULT);
                 let peer = side.exchange(&mut there);
                 side.connect(&peer);
-                there.say([1]);
+                there.say_number(1);
                 side.wait_for(9, 7);
                 if round % 2 == 0 {
                     // SAFETY:
@@ -74,10 +75,10 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
                 // - it does what is to be done at the end.
                 unsafe { libc::exit(0) };
             }
-            let side = parent.beside(PairOptions::default());
+            let side = parent.beside(PairOptions::DEFAULT);
             let peer = side.exchange(&mut here);
             side.connect(&peer);
-            let [_] = here.hear();
+            here.hear_number();
             side.put(0, &[7]);
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 72);
             side.start(&request);
@@ -102,7 +103,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
 #[test]
 fn threads_fork_at_once() {
     alone("", || {
-        let _side = Side::new(PairOptions::default());
+        let _side = Side::new(PairOptions::DEFAULT);
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {

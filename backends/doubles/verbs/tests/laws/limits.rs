@@ -128,7 +128,7 @@ fn objects_are_refused() {
 #[test]
 fn there_may_be_no_shared_queues_and_no_such_memory() {
     alone("max_srq=0", || {
-        let side = Side::new(PairOptions::default());
+        let side = Side::new(PairOptions::DEFAULT);
         let mut srq: ibv_srq_init_attr = zeroed();
         srq.attr.max_wr = 1;
         let memory = side.memory.as_ptr().cast_mut().cast();

@@ -1,98 +1,248 @@
 //! Tests run in processes of their own, as the library is told once for each what its device is like.
 
+#![allow(
+    dead_code,
+    reason = "tests of the double and of the backend use different parts"
+)]
+
+use std::cell::Cell;
 use std::io::{Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::process::{Child, Command};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const ROLE: &str = "VERBS_DOUBLE_TEST_ROLE";
+const ROLE: &str = "VERBS_TEST_ROLE";
+const CALL: &str = "VERBS_TEST_CALL";
+const STREAM: &str = "VERBS_TEST_STREAM";
 
 /// The path of the test that calls with this closure, as the harness knows it.
-fn test_of<F>(_: &F) -> &'static str {
+pub fn test_of<F>(_: &F) -> &'static str {
     let path = std::any::type_name::<F>();
     let (_, path) = path.split_once("::").unwrap();
     path.split("::{{closure}}").next().unwrap()
 }
 
-fn again(test: &str, role: &str) -> Command {
+/// The test `name` again, by its path, in another process.
+fn again(name: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, role);
     command
 }
 
-/// The body of a test in a process of its own, with a fabric of its own.
-pub fn alone(config: &str, body: impl FnOnce()) {
-    alone_with(config, &[], body);
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-pub fn alone_with(config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
-    let test = test_of(&body);
-    run(test, config, environment, body);
+/// A test may call for several processes: which one this is of those of the test.
+fn next_call() -> String {
+    CALLS.set(CALLS.get() + 1);
+    CALLS.get().to_string()
 }
 
-fn run(test: &str, config: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
-    if std::env::var_os(ROLE).is_some() {
-        return body();
-    }
+/// What this process is for; `None`: it is the one that was started first.
+fn role(call: &str) -> Option<String> {
+    let role = std::env::var(ROLE).ok()?;
+    let is_this = std::env::var(CALL).is_ok_and(|this| this == *call);
+    Some(if is_this { role } else { String::new() })
+}
+
+/// A fabric that no other test is on, and what the devices are like.
+fn fabric(verbs: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let fabric = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-    let status = again(test, "alone")
-        .env("VERBS_DOUBLE", format!("fabric={fabric},{config}"))
+    let next = NEXT.fetch_add(1, Relaxed);
+    format!("fabric=verbs-{}-{next},{verbs}", std::process::id())
+}
+
+/// Runs `body` in a process of its own, with such devices. Gives what it has written on its standard error; in that process nothing.
+pub fn alone(verbs: &str, body: impl FnOnce()) -> Option<String> {
+    alone_as(test_of(&body), verbs, &[], body)
+}
+
+/// As [`alone`], with such an environment.
+pub fn alone_with(
+    verbs: &str,
+    environment: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<String> {
+    alone_as(test_of(&body), verbs, environment, body)
+}
+
+/// As [`alone_with`], for a function that tests share.
+pub fn alone_as(
+    test: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<String> {
+    run(&next_call(), test, verbs, environment, body)
+}
+
+fn run(
+    call: &str,
+    name: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Option<String> {
+    if let Some(role) = role(call) {
+        if role == "alone" {
+            body();
+        }
+        return None;
+    }
+    let output = again(name, "alone")
+        .env(CALL, call)
+        .env("VERBS_DOUBLE", fabric(verbs))
         .envs(environment.iter().copied())
-        .status()
+        .stdin(Stdio::null())
+        .output()
         .unwrap();
-    assert!(status.success(), "{test} fails in its own process");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{said}\n{told}",
+        output.status
+    );
+    print!("{said}");
+    Some(told)
 }
 
-/// Two processes with a stream between them; the first one has the other one as its child.
-pub fn two(
-    config: &str,
-    first: impl FnOnce(WordStream, &mut Child),
-    second: impl FnOnce(WordStream),
-) {
-    let name = || {
-        let config = std::env::var("VERBS_DOUBLE").unwrap();
-        SocketAddr::from_abstract_name(format!("test of {config}")).unwrap()
-    };
-    if std::env::var_os(ROLE).is_some_and(|role| role == "second") {
-        return second(WordStream(UnixStream::connect_addr(&name()).unwrap()));
-    }
+/// As [`alone`]; `second` runs in processes that the first one [begins](OtherProcesses::begin).
+pub fn with_others(
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
     let test = test_of(&first);
-    run(test, config, &[], || {
-        let listener = UnixListener::bind_addr(&name()).unwrap();
-        let mut child = again(test, "second").spawn().unwrap();
-        let stream = WordStream(listener.accept().unwrap().0);
-        first(stream, &mut child);
-        let _ = child.kill();
-        child.wait().unwrap();
-    });
+    with_others_as(test, "", &[], first, second)
 }
 
-/// Words between processes.
-pub(crate) struct WordStream(UnixStream);
+/// As [`with_others`], with such devices and such an environment.
+pub fn with_others_on(
+    verbs: &str,
+    environment: &[(&str, &str)],
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
+    let test = test_of(&first);
+    with_others_as(test, verbs, environment, first, second)
+}
 
-impl WordStream {
+/// As [`with_others`], for a function that tests share.
+pub fn with_others_as(
+    name: &str,
+    verbs: &str,
+    environment: &[(&str, &str)],
+    first: impl FnOnce(&OtherProcesses),
+    second: impl FnOnce(ProcessPipe),
+) -> Option<String> {
+    let call = next_call();
+    if role(&call).is_some_and(|role| role == "second") {
+        let stream: i32 = std::env::var(STREAM).unwrap().parse().unwrap();
+        // SAFETY:
+        // - this end of the stream was opened for this process, and nobody else takes it.
+        let stream = unsafe { OwnedFd::from_raw_fd(stream) };
+        second(ProcessPipe(stream.into()));
+        return None;
+    }
+    let others = OtherProcesses { name: name.into() };
+    run(&call, name, verbs, environment, || first(&others))
+}
+
+/// Begins processes.
+pub(crate) struct OtherProcesses {
+    name: String,
+}
+
+impl OtherProcesses {
+    /// Another one, with this environment besides.
+    pub fn begin(&self, environment: &[(&str, &str)]) -> Other {
+        let (here, there) = UnixStream::pair().unwrap();
+        rustix::io::fcntl_setfd(&there, rustix::io::FdFlags::empty()).unwrap();
+        let child = again(&self.name, "second")
+            .env(STREAM, there.as_raw_fd().to_string())
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Other {
+            child,
+            wire: ProcessPipe(here),
+        }
+    }
+}
+
+/// Another process, which ends with this.
+pub(crate) struct Other {
+    child: Child,
+    pub wire: ProcessPipe,
+}
+
+impl Other {
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY:
+        // - a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// It ends in the middle of whatever it does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// It ends by itself, and well.
+    pub fn ends(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes between processes.
+pub(crate) struct ProcessPipe(UnixStream);
+
+impl ProcessPipe {
     /// Both ends.
-    pub fn pair() -> (WordStream, WordStream) {
+    pub fn pair() -> (ProcessPipe, ProcessPipe) {
         let (one, other) = UnixStream::pair().unwrap();
-        (WordStream(one), WordStream(other))
+        (ProcessPipe(one), ProcessPipe(other))
     }
 
-    pub fn say<const N: usize>(&mut self, words: [u64; N]) {
-        for word in words {
-            self.0.write_all(&word.to_ne_bytes()).unwrap();
-        }
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.0
+            .write_all(&(bytes.len() as u32).to_ne_bytes())
+            .unwrap();
+        self.0.write_all(bytes).unwrap();
     }
 
-    pub fn hear<const N: usize>(&mut self) -> [u64; N] {
-        let mut words = [0; N];
-        for word in &mut words {
-            let mut bytes = [0; 8];
-            self.0.read_exact(&mut bytes).unwrap();
-            *word = u64::from_ne_bytes(bytes);
-        }
-        words
+    pub fn hear(&mut self) -> Vec<u8> {
+        self.try_hear().expect("the other process is there")
+    }
+
+    /// `None`: the other process has ended.
+    pub fn try_hear(&mut self) -> Option<Vec<u8>> {
+        let mut len = [0; 4];
+        self.0.read_exact(&mut len).ok()?;
+        let mut bytes = vec![0; u32::from_ne_bytes(len) as usize];
+        self.0.read_exact(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    pub fn say_number(&mut self, number: u64) {
+        self.say(&number.to_ne_bytes());
+    }
+
+    pub fn hear_number(&mut self) -> u64 {
+        u64::from_ne_bytes(self.hear().try_into().unwrap())
     }
 }

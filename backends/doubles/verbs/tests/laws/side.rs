@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use unipgas_verbs_sys::*;
 
 use crate::api::{api, zeroed};
-use crate::process::WordStream;
+use crate::process::ProcessPipe;
 
 pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
@@ -56,12 +56,6 @@ impl PairOptions {
         let mut options = PairOptions::DEFAULT;
         change(&mut options);
         options
-    }
-}
-
-impl Default for PairOptions {
-    fn default() -> Self {
-        PairOptions::DEFAULT
     }
 }
 
@@ -117,6 +111,14 @@ impl Side {
         one.connect(&other.address());
         other.connect(&one.address());
         (one, other)
+    }
+
+    /// Two with the default options that are not connected.
+    pub fn apart() -> (Side, Side) {
+        (
+            Side::new(PairOptions::DEFAULT),
+            Side::new(PairOptions::DEFAULT),
+        )
     }
 
     /// Two with the default options that are connected.
@@ -207,16 +209,17 @@ impl Side {
         }
     }
 
-    pub fn exchange(&self, stream: &mut WordStream) -> SideAddress {
+    pub fn exchange(&self, stream: &mut ProcessPipe) -> SideAddress {
         let own = self.address();
-        stream.say([
+        let told: [u64; 5] = [
             own.qp.into(),
             own.psn.into(),
             own.lid.into(),
             own.rkey.into(),
             own.base,
-        ]);
-        let [qp, psn, lid, rkey, base] = stream.hear();
+        ];
+        told.iter().for_each(|word| stream.say_number(*word));
+        let [qp, psn, lid, rkey, base] = told.map(|_| stream.hear_number());
         SideAddress {
             qp: qp as u32,
             psn: psn as u32,

@@ -10,7 +10,7 @@ use crate::side::*;
 #[test]
 fn transitions_need_their_attributes_and_their_order() {
     alone("", || {
-        let side = Side::new(PairOptions::default());
+        let side = Side::new(PairOptions::DEFAULT);
         let peer = side.address();
         let mut attr: ibv_qp_attr = zeroed();
         attr.qp_state = IBV_QPS_INIT;
@@ -111,10 +111,7 @@ fn a_peer_may_be_ready_later() {
 #[test]
 fn numbers_of_messages_must_fit() {
     alone("retry_ms=20", || {
-        let (one, other) = (
-            Side::new(PairOptions::default()),
-            Side::new(PairOptions::default()),
-        );
+        let (one, other) = Side::apart();
         one.connect(&other.address());
         let mut wrong = one.address();
         wrong.psn += 1;
@@ -127,10 +124,7 @@ fn numbers_of_messages_must_fit() {
 #[test]
 fn a_first_packet_establishes_a_connection() {
     alone("", || {
-        let (one, other) = (
-            Side::new(PairOptions::default()),
-            Side::new(PairOptions::default()),
-        );
+        let (one, other) = Side::apart();
         one.connect(&other.address());
         assert_eq!(other.init(), 0);
         assert_eq!(other.ready_to_receive(&one.address()), 0);

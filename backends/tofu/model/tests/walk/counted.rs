@@ -1,20 +1,16 @@
-//! The loopback behind a transport that counts what it is asked for. What it imports is not mapped, so that the engine asks for everything.
+//! The loopback behind a transport that counts what it is asked for. It is not direct, so that the engine asks for everything.
 
-use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
-use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::{GetRequest, Inbox, PutRequest, ReplyBuffer};
-use unipgas_core::region::{Memory, RemoteParts};
-use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
-use unipgas_core::{
-    AtomicRequest, Deadline, Flags, Notice, Outcome, Remote, RemoteRegion, Result, Rights,
-};
+use unipgas_core::op::PutRequest;
+use unipgas_core::region::Memory;
+use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
+use unipgas_core::{AtomicRequest, Deadline, Flags, Notice, Outcome, Remote, Result, Rights};
 use unipgas_tofud::sim::SentCounts;
 
 /// Of one process.
@@ -71,8 +67,7 @@ impl Transport for CountingTransport {
     }
 
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
-        let below = self.below.connect_within(address, deadline)?;
-        Ok(Arc::new(Hidden(below)))
+        self.below.connect_within(address, deadline)
     }
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
@@ -110,33 +105,6 @@ impl Transport for CountingTransport {
     }
 }
 
-struct Hidden(Arc<dyn Peer>);
-
-impl Peer for Hidden {
-    fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion> {
-        let below = self.0.import(key, deadline)?;
-        let parts = RemoteParts {
-            base: std::ptr::null_mut(),
-            bell: null(),
-            locks: null(),
-            ..*below.parts()
-        };
-        // SAFETY:
-        // - the generation word is valid as long as the region that is kept; there are no other pointers.
-        Ok(unsafe { RemoteRegion::new(parts, Arc::new(below)) })
-    }
-
-    fn life(&self) -> Life {
-        self.0.life()
-    }
-}
-
-/// As the loopback has given it.
-fn below(seen: Remote<'_>) -> Remote<'_> {
-    let region = seen.region.kept().downcast_ref().unwrap_or(seen.region);
-    Remote { region, ..seen }
-}
-
 struct Counting {
     below: Box<dyn Channel>,
     counts: Arc<AccessCounts>,
@@ -148,31 +116,16 @@ impl Channel for Counting {
     }
 
     unsafe fn put(&self, put: &PutRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let put = PutRequest {
-            dst: below(put.dst),
-            notice: put.notice.map(|notice| {
-                self.counts.puts.fetch_add(1, Ordering::Relaxed);
-                let slot = below(notice.slot);
-                Notice { slot, ..notice }
-            }),
-            ..*put
-        };
+        let notices = u32::from(put.notice.is_some());
+        self.counts.puts.fetch_add(notices, Ordering::Relaxed);
         // SAFETY:
         // - the caller's word.
-        unsafe { self.below.put(&put, flags, context) }
-    }
-
-    unsafe fn get(&self, get: &GetRequest<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let src = below(get.src);
-        // SAFETY:
-        // - the caller's word.
-        unsafe { self.below.get(&GetRequest { src, ..*get }, flags, context) }
+        unsafe { self.below.put(put, flags, context) }
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         self.counts.notices.fetch_add(1, Ordering::Relaxed);
-        let slot = below(notice.slot);
-        self.below.notify(Notice { slot, ..notice }, flags, context)
+        self.below.notify(notice, flags, context)
     }
 
     unsafe fn atomic(
@@ -186,22 +139,6 @@ impl Channel for Counting {
         self.counts.atomics.fetch_add(1, Ordering::Relaxed);
         // SAFETY:
         // - the caller's word.
-        unsafe { self.below.atomic(below(dst), request, desc, flags, context) }
-    }
-
-    fn deliver(&self, _: Inbox<'_>, _: Record, _: Flags, _: u64) -> Result<Outcome> {
-        Err(unipgas_core::Error::Unsupported)
-    }
-
-    fn active_message(
-        &self,
-        to: Remote<'_>,
-        message: &[u8],
-        reply: ReplyBuffer,
-        flags: Flags,
-        context: u64,
-    ) -> Result<Outcome> {
-        self.below
-            .active_message(below(to), message, reply, flags, context)
+        unsafe { self.below.atomic(dst, request, desc, flags, context) }
     }
 }

@@ -8,7 +8,7 @@ mod counted;
 use std::sync::Arc;
 
 use counted::{AccessCounts, CountingTransport};
-use unipgas_core::bootstrap::Alone;
+use unipgas_core::bootstrap::LoopbackJob;
 use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
@@ -25,12 +25,13 @@ struct Process {
 
 fn processes(n: u32) -> Vec<Process> {
     let net = Arc::new(LoopbackNet::default());
-    Alone::ranks(n)
+    let job = LoopbackJob::of(n);
+    (0..n)
         .map(|rank| {
             let counts = Arc::new(AccessCounts::default());
             let transport = CountingTransport::join(&net, counts.clone());
             let engine = Engine::new(vec![Arc::new(transport)]).unwrap();
-            let job = EngineJob::new(Arc::new(rank));
+            let job = EngineJob::new(job.rank(rank));
             let world = Arc::new(World::new(engine, job, 1).unwrap());
             Process { world, counts }
         })
