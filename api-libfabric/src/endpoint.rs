@@ -487,20 +487,17 @@ impl Endpoint {
         let settled = || {
             self.progress();
             let live = self.live().ok();
-            live.is_none_or(|(_, mut state)| {
+            let settled = live.is_none_or(|(_, mut state)| {
                 let messages = state.messages.as_mut();
                 messages.is_none_or(Messages::settle)
-            })
+            });
+            settled.then_some(())
         };
-        if settled() {
-            return;
-        }
         let mut check = || {
             self.look_at_peers();
             Ok(())
         };
-        let deadline = Deadline::after(PATIENCE);
-        let waited = engine.wait_for(deadline, &mut check, || settled().then_some(()));
+        let waited = engine.wait_for(Deadline::after(PATIENCE), &mut check, settled);
         if waited.is_err() {
             unipgas_core::tell(
                 "messages to a peer that makes no progress are lost: their endpoint is closed",

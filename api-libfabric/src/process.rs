@@ -39,12 +39,21 @@ pub(crate) fn has_other_hosts() -> std::result::Result<bool, Error> {
 
 /// Whether operations complete within their calls, as in the memory of one host.
 pub(crate) fn is_immediate() -> bool {
-    if let Some(opened) = &*OPENED.lock()
-        && opened.pid == std::process::id()
-    {
-        return !opened.engine.is_driven();
+    match opened() {
+        Some(engine) => !engine.is_driven(),
+        None => has_other_hosts() == Ok(false) && is_default_alone() == Ok(true),
     }
-    has_other_hosts() == Ok(false) && is_default_alone() == Ok(true)
+}
+
+/// The engine, if this process has opened it.
+pub(crate) fn opened() -> Option<Arc<Engine>> {
+    own(&OPENED.lock())
+}
+
+fn own(opened: &Option<Opened>) -> Option<Arc<Engine>> {
+    let opened = opened.as_ref();
+    let own = opened.filter(|opened| opened.pid == std::process::id());
+    own.map(|own| own.engine.clone())
 }
 
 /// Whether other hosts have processes, with `here` processes on this host.
@@ -58,11 +67,8 @@ fn are_elsewhere(job: &JobName, here: Option<u32>) -> std::result::Result<bool, 
 
 fn open() -> std::result::Result<Arc<Engine>, Error> {
     let mut opened = OPENED.lock();
-    let pid = std::process::id();
-    if let Some(opened) = &*opened
-        && opened.pid == pid
-    {
-        return Ok(opened.engine.clone());
+    if let Some(engine) = own(&opened) {
+        return Ok(engine);
     }
     let job = JobName::from_env()?;
     // The launcher is not contacted for this: that would disturb an MPI library that uses this provider.
@@ -76,7 +82,7 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
     tell_waits();
     engine.set_crowded(processes > cores_of_a_job());
     let before = opened.replace(Opened {
-        pid,
+        pid: std::process::id(),
         engine: engine.clone(),
     });
     match before {
@@ -93,12 +99,9 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
 
 extern "C" fn leave() {
     exit::run(|| {
-        if let Some(opened) = OPENED.try_lock()
-            && let Some(opened) = &*opened
-            && opened.pid == std::process::id()
-        {
+        if let Some(engine) = OPENED.try_lock().and_then(|opened| own(&opened)) {
             crate::service::leave();
-            opened.engine.leave();
+            engine.leave();
         }
     });
 }

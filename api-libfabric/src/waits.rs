@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use unipgas_core::biased::Biased;
 use unipgas_core::wait_point::WaitPoint;
-use unipgas_core::{Deadline, Error};
+use unipgas_core::{Deadline, Engine, Error};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -76,6 +76,21 @@ impl Attached {
     }
 }
 
+/// Waits at `point` in the call with this name. Errors: `late` at the deadline; [`Errno::CANCELED`] if another thread closes the object.
+pub(crate) fn wait_at<T>(
+    point: &WaitPoint,
+    engine: &Engine,
+    (call, late): ((&'static str, Deadline), Errno),
+    look: impl FnMut(),
+    found: impl FnMut() -> Option<T>,
+) -> Result<T> {
+    let waited = point.wait(engine, call, look, found);
+    waited.map_err(|error| match error {
+        Error::Ended => Errno::CANCELED,
+        _ => late,
+    })
+}
+
 /// The waits for an object of a domain.
 pub(crate) struct Waits {
     pub domain: Arc<Domain>,
@@ -142,18 +157,12 @@ impl Waits {
         mut look: impl FnMut(),
         mut found: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        let engine = self.domain.engine();
         let look = || {
             look();
             self.attached.look();
         };
-        let waited = self
-            .point
-            .wait(engine, call, look, || self.progress_until(&mut found));
-        waited.map_err(|error| match error {
-            Error::Ended => Errno::CANCELED,
-            _ => late,
-        })
+        let found = || self.progress_until(&mut found);
+        wait_at(&self.point, self.domain.engine(), (call, late), look, found)
     }
 
     /// Ends all waits, before the close of `object`. Errors: [`Errno::BUSY`] if it has other users.

@@ -61,7 +61,7 @@ pub(super) unsafe extern "C" fn open_counter(
         };
         let counter_made = Counter::with_wait(&domain.inner.domain, wait)?;
         if let Some(set) = set {
-            set.add_counter(&counter_made);
+            set.add(&counter_made);
         }
         let raw = fid_cntr {
             fid: fid_of(FI_CLASS_CNTR, context, &FID),

@@ -2,25 +2,22 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::liveness_timer::LivenessTimer;
-use unipgas_core::wait_point::event;
-use unipgas_core::waiters::Waiters;
-use unipgas_core::{Deadline, Error, waits};
+use unipgas_core::wait_point::WaitPoint;
 
 use super::fabric::{Fabric, FabricObject};
+use super::poll::{Pollable, Seen};
 use super::{
     Object, check_free, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, number, put,
 };
 use crate::endpoint::Endpoint;
+use crate::process;
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::waits::Attached;
+use crate::waits::{Attached, wait_at};
 
 struct Failure {
     fid: usize,
@@ -33,8 +30,6 @@ struct Failure {
 struct Events {
     events: VecDeque<(u32, Box<[u8]>)>,
     failures: VecDeque<Failure>,
-    /// Whether the descriptor is readable.
-    shown: bool,
 }
 
 impl Events {
@@ -45,14 +40,11 @@ impl Events {
 
 pub(super) struct EventQueue {
     events: Mutex<Events>,
-    more: Condvar,
-    waiters: Waiters,
     wait: c_int,
-    /// Readable while the queue has entries.
-    descriptor: Option<OwnedFd>,
+    /// Its descriptor is readable while the queue has entries.
+    point: WaitPoint,
     /// Endpoints with FI_COLLECTIVE. Reads of the queue progress their joins.
     attached: Attached,
-    has_endpoints: AtomicBool,
     /// Schedules the liveness checks of peers while reads find no event.
     liveness: LivenessTimer,
     _fabric: Arc<Fabric>,
@@ -83,30 +75,28 @@ pub(super) unsafe extern "C" fn open_event_queue(
         // - libfabric's contract: a fabric of this provider, and attributes or null.
         let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
-        let descriptor = match wait {
-            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => None,
-            FI_WAIT_FD => Some(event()?),
+        let point = match wait {
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => WaitPoint::default(),
+            FI_WAIT_FD => WaitPoint::with_descriptor()?,
             _ => return Err(Errno::NOSYS),
         };
+        point.clear();
         let raw = fid_eq {
             fid: fid_of(FI_CLASS_EQ, context, &FID),
             ops: &OPS,
         };
         let inner = Arc::new(EventQueue {
             events: Mutex::default(),
-            more: Condvar::new(),
-            waiters: Waiters::default(),
             wait,
-            descriptor,
+            point,
             attached: Attached::default(),
-            has_endpoints: AtomicBool::new(false),
             liveness: LivenessTimer::default(),
             _fabric: fabric.inner.clone(),
         });
         if let (FI_WAIT_SET, Some(attr)) = (wait, attr) {
             // SAFETY:
             // - libfabric's contract: a wait set of this provider, or null.
-            unsafe { super::wait::set(attr.wait_set, &fabric.inner) }?.add_events(&inner);
+            unsafe { super::wait::set(attr.wait_set, &fabric.inner) }?.add(&inner);
         }
         // SAFETY:
         // - libfabric's contract: the place is not null, so it is valid for a write.
@@ -120,11 +110,7 @@ impl EventQueue {
     }
 
     fn push(&self, event: u32, bytes: Box<[u8]>) {
-        let mut events = self.lock();
-        events.events.push_back((event, bytes));
-        self.show(&mut events);
-        drop(events);
-        self.wake();
+        self.add(|events| events.events.push_back((event, bytes)));
     }
 
     /// Adds an event of an object.
@@ -138,55 +124,48 @@ impl EventQueue {
 
     /// Adds a failure of an object.
     pub fn fail(&self, fid: *mut fid, context: *mut c_void, data: u64, errno: i32) {
-        let mut events = self.lock();
-        events.failures.push_back(Failure {
+        let failure = Failure {
             fid: fid.addr(),
             context: context.addr(),
             data,
             errno,
-        });
-        self.show(&mut events);
+        };
+        self.add(|events| events.failures.push_back(failure));
+    }
+
+    /// Adds to the events, and wakes the threads that wait for them.
+    fn add(&self, add: impl FnOnce(&mut Events)) {
+        let mut events = self.lock();
+        add(&mut events);
+        self.point.signal();
         drop(events);
         self.wake();
     }
 
     fn wake(&self) {
-        self.more.notify_all();
-        // Waits in sets, and waits for joins, sleep at the engine's bell.
-        if (self.wait == FI_WAIT_SET || self.has_endpoints.load(Ordering::Acquire))
-            && let Ok(engine) = crate::process::engine()
-        {
+        // Without an engine no thread sleeps.
+        if let Some(engine) = process::opened() {
             engine.ring();
         }
     }
 
-    /// Makes the descriptor readable exactly if the queue has entries. The caller holds the lock, so that both change together.
-    fn show(&self, events: &mut Events) {
-        let something = !events.is_empty();
-        if let Some(descriptor) = &self.descriptor
-            && something != events.shown
-        {
-            // The lock serializes these calls. The write finds 0 and the read finds 1, so neither fails.
-            let _ = match something {
-                true => rustix::io::write(descriptor, &1u64.to_ne_bytes()),
-                false => rustix::io::read(descriptor, &mut [0u8; 8]),
-            };
-            events.shown = something;
+    /// Makes the descriptor unreadable if the queue has become empty. The caller holds the lock, so that both change together.
+    fn show(&self, events: &Events) {
+        if events.is_empty() {
+            self.point.clear();
         }
     }
 
     /// Reads of the queue progress the joins of `endpoint`, until [`EventQueue::detach`].
     pub fn attach(&self, endpoint: &Arc<Endpoint>) {
         self.attached.add(endpoint);
-        self.has_endpoints.store(true, Ordering::Release);
         // A waiting `sread` progresses joins, too, from now on.
-        drop(self.lock());
-        self.more.notify_all();
+        self.wake();
     }
 
     /// FI_WAIT_FD.
     pub fn has_descriptor(&self) -> bool {
-        self.descriptor.is_some()
+        self.point.descriptor().is_some()
     }
 
     /// Ends the effect of [`EventQueue::attach`].
@@ -196,30 +175,13 @@ impl EventQueue {
 
     /// Progresses joins if the queue is empty.
     fn progress(&self) {
-        if self.has_endpoints.load(Ordering::Acquire) && self.lock().is_empty() {
+        if self.lock().is_empty() {
             if self.liveness.is_due() {
                 self.attached.look();
             }
             let something = || (!self.lock().is_empty()).then_some(());
             self.attached.progress_until(something);
         }
-    }
-
-    /// Waits for an entry, and progresses joins. Errors: [`Errno::AGAIN`] at the deadline; [`Errno::CANCELED`] if another thread closes the queue.
-    fn wait_for_joins(&self, deadline: Deadline) -> Result<()> {
-        let mut check = || {
-            waits::call("fi_eq_sread");
-            self.attached.look();
-            self.waiters.check()
-        };
-        let something = || (!self.lock().is_empty()).then_some(());
-        let waited = crate::process::engine()?.wait_for(deadline, &mut check, || {
-            self.attached.progress_until(something)
-        });
-        waited.map_err(|error| match error {
-            Error::Ended => Errno::CANCELED,
-            _ => Errno::AGAIN,
-        })
     }
 
     /// Prepares a wait. Errors: [`Errno::AGAIN`] if the queue has entries.
@@ -233,16 +195,26 @@ impl EventQueue {
     }
 }
 
+impl Pollable for EventQueue {
+    fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    fn has_news(&self, _seen: &mut Seen) -> bool {
+        self.arm().is_err()
+    }
+}
+
 /// # Safety
 /// The arguments are valid as in fi_eq_read(3).
 unsafe fn take(
     queue: &EventQueue,
-    events: &mut Events,
     event: *mut u32,
     buffer: *mut c_void,
     len: usize,
     flags: u64,
 ) -> Result<usize> {
+    let mut events = queue.lock();
     if !events.failures.is_empty() {
         return Err(Errno::AVAIL);
     }
@@ -260,7 +232,7 @@ unsafe fn take(
     let len = bytes.len();
     if flags & FI_PEEK == 0 {
         events.events.pop_front();
-        queue.show(events);
+        queue.show(&events);
     }
     Ok(len)
 }
@@ -277,7 +249,7 @@ unsafe extern "C" fn read(
     number(|| unsafe {
         let queue = &EventObject::at(queue)?.inner;
         queue.progress();
-        take(queue, &mut queue.lock(), event, buffer, len, flags)
+        take(queue, event, buffer, len, flags)
     })
 }
 
@@ -296,24 +268,18 @@ unsafe extern "C" fn sread(
         if matches!(queue.wait, FI_WAIT_NONE | FI_WAIT_SET) {
             return Err(Errno::INVAL);
         }
-        let deadline = deadline(timeout);
-        let _inside = queue.waiters.enter();
-        let mut events = queue.lock();
-        while events.is_empty() {
-            queue.waiters.check()?;
-            if queue.has_endpoints.load(Ordering::Acquire) {
-                MutexGuard::unlocked(&mut events, || queue.wait_for_joins(deadline))?;
-                continue;
-            }
-            let left = deadline.remaining().unwrap_or(Duration::from_secs(1));
-            if left.is_zero() {
-                return Err(Errno::AGAIN);
-            }
-            queue.more.wait_for(&mut events, left);
-        }
         // SAFETY:
         // - libfabric's contract: the arguments are valid.
-        unsafe { take(queue, &mut events, event, buffer, len, flags) }
+        let found = || match unsafe { take(queue, event, buffer, len, flags) } {
+            Err(Errno::AGAIN) => None,
+            taken => Some(taken),
+        };
+        let (engine, call) = (process::engine()?, ("fi_eq_sread", deadline(timeout)));
+        let look = || queue.attached.look();
+        let wait = (call, Errno::AGAIN);
+        wait_at(&queue.point, &engine, wait, look, || {
+            queue.attached.progress_until(found)
+        })?
     })
 }
 
@@ -350,7 +316,7 @@ unsafe extern "C" fn readerr(
             let failure = {
                 let mut events = queue.lock();
                 let failure = events.failures.pop_front().ok_or(Errno::AGAIN)?;
-                queue.show(&mut events);
+                queue.show(&events);
                 failure
             };
             entry.write(fi_eq_err_entry {
@@ -382,13 +348,13 @@ unsafe extern "C" fn strerror(
 entries! { code -> c_int;
     fn control(fid: *mut fid, command: c_int, arg: *mut c_void) = {
         let queue = &EventObject::at(fid)?.inner;
-        control_waits((command, arg), queue.descriptor.as_ref().map(AsRawFd::as_raw_fd), queue.wait)
+        control_waits((command, arg), queue.point.descriptor(), queue.wait)
     };
     fn close(fid: *mut fid) = EventObject::close(fid, |queue| {
         check_free(queue)?;
-        queue.waiters.end(|| {
-            queue.more.notify_all();
-        });
+        if let Some(engine) = process::opened() {
+            queue.point.end(&engine);
+        }
         Ok(())
     });
 }

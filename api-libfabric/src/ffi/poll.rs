@@ -16,33 +16,48 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waits::Attached;
 
-enum Source {
-    Queue(Arc<CompletionQueue>),
-    /// With its values at the last poll.
-    Counter(Arc<Counter>, (u64, u64)),
+/// The counts of a counter at the last look. Queues do not use it.
+pub(super) type Seen = (u64, u64);
+
+/// An object of a poll set or wait set.
+pub(super) trait Pollable: Send + Sync {
+    fn attached(&self) -> &Attached;
+
+    /// Makes progress. Returns whether the object may have something new, and updates `seen`.
+    fn has_news(&self, seen: &mut Seen) -> bool;
+}
+
+impl Pollable for CompletionQueue {
+    fn attached(&self) -> &Attached {
+        &self.waits.attached
+    }
+
+    fn has_news(&self, _seen: &mut Seen) -> bool {
+        self.look_for_entries()
+    }
+}
+
+impl Pollable for Counter {
+    fn attached(&self) -> &Attached {
+        &self.waits.attached
+    }
+
+    fn has_news(&self, seen: &mut Seen) -> bool {
+        let changed = || {
+            let values = (self.read(), self.read_errors());
+            (std::mem::replace(seen, values) != values).then_some(())
+        };
+        self.waits.attached.progress_until(changed).is_some()
+    }
 }
 
 struct Member {
     fid: usize,
     context: usize,
-    source: Source,
-}
-
-impl Member {
-    /// Progresses the member. Returns whether it may have something new.
-    fn look(&mut self) -> bool {
-        match &mut self.source {
-            Source::Queue(queue) => queue.look_for_entries(),
-            Source::Counter(counter, seen) => has_changed(counter, seen),
-        }
-    }
-}
-
-/// Updates `seen` to the values of `counter`. Returns whether they have changed.
-pub(super) fn has_changed(counter: &Counter, seen: &mut (u64, u64)) -> bool {
-    let values = (counter.read(), counter.read_errors());
-    std::mem::replace(seen, values) != values
+    object: Arc<dyn Pollable>,
+    seen: Seen,
 }
 
 struct PollSet {
@@ -100,25 +115,31 @@ entries! { code -> c_int;
 
 /// # Safety
 /// `event` is null or an object of this provider.
-unsafe fn member(event: *mut fid) -> Result<Member> {
+unsafe fn member(event: *mut fid) -> Result<(Member, Arc<Domain>)> {
     // SAFETY:
     // - contract of this call. The class gives the type of the object.
     unsafe {
         let raw = event.as_ref().ok_or(Errno::INVAL)?;
-        let source = match raw.fclass {
-            FI_CLASS_CQ => Source::Queue(QueueObject::at(event)?.inner.queue.clone()),
+        let (object, domain): (Arc<dyn Pollable>, _) = match raw.fclass {
+            FI_CLASS_CQ => {
+                let queue = &QueueObject::at(event)?.inner.queue;
+                (queue.clone(), queue.domain())
+            }
             FI_CLASS_CNTR => {
-                let counter = CounterObject::at(event)?.inner.counter.clone();
-                let values = (counter.read(), counter.read_errors());
-                Source::Counter(counter, values)
+                let counter = &CounterObject::at(event)?.inner.counter;
+                (counter.clone(), counter.domain())
             }
             _ => return Err(Errno::INVAL),
         };
-        Ok(Member {
+        let mut seen = Seen::default();
+        object.has_news(&mut seen);
+        let member = Member {
             fid: event.addr(),
             context: raw.context.addr(),
-            source,
-        })
+            object,
+            seen,
+        };
+        Ok((member, domain.clone()))
     }
 }
 
@@ -126,15 +147,11 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, event: *mut fid, flags: u64) -
     code(|| {
         // SAFETY:
         // - only poll sets have this table. libfabric's contract: `event` is an object of this provider, or null.
-        let (set, member) = unsafe { (&PollObject::at(set)?.inner, member(event)?) };
+        let (set, (member, domain)) = unsafe { (&PollObject::at(set)?.inner, member(event)?) };
         if flags != 0 {
             return Err(Errno::BADFLAGS);
         }
-        let domain = match &member.source {
-            Source::Queue(queue) => queue.domain(),
-            Source::Counter(counter, _) => counter.domain(),
-        };
-        if !Arc::ptr_eq(domain, &set.domain) {
+        if !Arc::ptr_eq(&domain, &set.domain) {
             return Err(Errno::DOMAIN);
         }
         let mut members = set.members.lock();
@@ -178,11 +195,12 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 members.rotate_left(at);
                 break;
             }
-            if members[at].look() {
+            let member = &mut members[at];
+            if member.object.has_news(&mut member.seen) {
                 // SAFETY:
                 // - libfabric's contract: `contexts` has room for `count` contexts, and `found` is less.
                 unsafe {
-                    let context = members[at].context as *mut c_void;
+                    let context = member.context as *mut c_void;
                     contexts.add(found).write(context);
                 }
                 found += 1;

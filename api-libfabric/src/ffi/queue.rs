@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn open_queue(
             ops: &OPS,
         };
         if let Some(set) = set {
-            set.add_queue(&part.queue);
+            set.add(&part.queue);
         }
         // SAFETY:
         // - libfabric's contract: the place is not null, so it is valid for a write.

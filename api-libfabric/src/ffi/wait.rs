@@ -6,66 +6,22 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::Error;
 use unipgas_core::wait_point::WaitPoint;
 
-use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
-use super::poll::has_changed;
+use super::poll::{Pollable, Seen};
 use super::{Object, code, control_waits, deadline, fid_of, fid_ops, given, no_bind, put};
-use crate::completion::CompletionQueue;
-use crate::counter::Counter;
 use crate::process;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waits::wait_at;
 
-/// A member of a set. Its close removes it.
-enum Member {
-    Queue(Weak<CompletionQueue>),
-    /// With its values at the last look.
-    Counter(Weak<Counter>, (u64, u64)),
-    Events(Weak<EventQueue>),
-}
+/// A member of a set, with its state at the last look. Its close removes it.
+struct Member(Weak<dyn Pollable>, Seen);
 
 impl Member {
     fn is_there(&self) -> bool {
-        0 < match self {
-            Member::Queue(queue) => queue.strong_count(),
-            Member::Counter(counter, _) => counter.strong_count(),
-            Member::Events(events) => events.strong_count(),
-        }
-    }
-
-    /// Progresses the member. Returns whether it has something new.
-    fn look(&mut self) -> bool {
-        match self {
-            Member::Queue(queue) => queue.upgrade().is_some_and(|it| it.look_for_entries()),
-            Member::Counter(counter, seen) => {
-                let counter = counter.upgrade();
-                counter.is_some_and(|it| {
-                    let changed = || has_changed(&it, seen).then_some(());
-                    it.waits.attached.progress_until(changed).is_some()
-                })
-            }
-            Member::Events(events) => events.upgrade().is_some_and(|it| it.arm().is_err()),
-        }
-    }
-
-    /// Checks the liveness of the member's peers.
-    fn look_at_peers(&self) {
-        match self {
-            Member::Queue(queue) => queue
-                .upgrade()
-                .iter()
-                .for_each(|it| it.waits.attached.look()),
-            Member::Counter(counter, _) => {
-                counter
-                    .upgrade()
-                    .iter()
-                    .for_each(|it| it.waits.attached.look());
-            }
-            Member::Events(_) => {}
-        }
+        self.0.strong_count() > 0
     }
 }
 
@@ -136,22 +92,27 @@ pub(super) unsafe fn set<'a>(set: *mut c_void, fabric: &Arc<Fabric>) -> Result<&
 }
 
 impl WaitSet {
-    fn add(&self, member: Member) {
+    pub fn add(&self, member: &Arc<impl Pollable + 'static>) {
+        let member: Arc<dyn Pollable> = member.clone();
         let mut members = self.members.lock();
         members.retain(Member::is_there);
-        members.push(member);
+        members.push(Member(Arc::downgrade(&member), Seen::default()));
     }
 
-    pub fn add_queue(&self, queue: &Arc<CompletionQueue>) {
-        self.add(Member::Queue(Arc::downgrade(queue)));
+    fn look_at_peers(&self) {
+        for member in &*self.members.lock() {
+            let member = member.0.upgrade();
+            member.inspect(|member| member.attached().look());
+        }
     }
 
-    pub fn add_counter(&self, counter: &Arc<Counter>) {
-        self.add(Member::Counter(Arc::downgrade(counter), (0, 0)));
-    }
-
-    pub fn add_events(&self, events: &Arc<EventQueue>) {
-        self.add(Member::Events(Arc::downgrade(events)));
+    /// Looks at all members: each look progresses its member and updates what was seen.
+    fn look(&self) -> Option<()> {
+        let mut members = self.members.lock();
+        let news = members
+            .iter_mut()
+            .filter_map(|Member(object, seen)| object.upgrade()?.has_news(seen).then_some(()));
+        news.last()
     }
 }
 
@@ -160,21 +121,9 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
         // SAFETY:
         // - only wait sets have this table.
         let set = &unsafe { WaitObject::at(set) }?.inner;
-        let look_at_peers = || set.members.lock().iter().for_each(Member::look_at_peers);
-        let look = || {
-            let mut members = set.members.lock();
-            // Looks at all members: each look progresses its member and updates the values seen.
-            let news = members
-                .iter_mut()
-                .filter_map(|member| member.look().then_some(()));
-            news.last()
-        };
         let (engine, call) = (process::engine()?, ("fi_wait", deadline(timeout)));
-        let waited = set.point.wait(&engine, call, look_at_peers, look);
-        waited.map_err(|error| match error {
-            Error::Ended => Errno::CANCELED,
-            _ => Errno::TIMEDOUT,
-        })
+        let (wait, look) = ((call, Errno::TIMEDOUT), || set.look_at_peers());
+        wait_at(&set.point, &engine, wait, look, || set.look())
     })
 }
 

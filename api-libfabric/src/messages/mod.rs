@@ -7,7 +7,7 @@ mod shared;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::bundle::BUNDLE_LEN;
@@ -67,9 +67,17 @@ impl Peers for Acquaintances {
         }
         let numbers = connection.import(&RegionKey::from_bytes(&directory.numbers)?)?;
         let region = connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?;
-        let number = self.lane_there(&numbers, &region)?;
-        let own = (self.domain.engine(), self.domain.service());
-        PeerMailbox::at(connection, region, SHAPE, number, own)
+        let (engine, service) = (self.domain.engine(), self.domain.service());
+        let ask = || {
+            let news = Remote {
+                region: &region,
+                offset: SHAPE.news(),
+            };
+            service.write(engine, &1u32.to_ne_bytes(), news)
+        };
+        let (id, name) = (self.name.id(), self.name.as_bytes());
+        let number = number_there(engine, service, &numbers, id, name, ask)?;
+        PeerMailbox::at(connection, region, SHAPE, number, (engine, service))
     }
 
     fn identity(&self, number: u32) -> Option<u64> {
@@ -78,35 +86,6 @@ impl Peers for Acquaintances {
 }
 
 impl Acquaintances {
-    /// This endpoint's number at a peer. A peer without free numbers frees numbers of dead peers on request.
-    fn lane_there(
-        &self,
-        numbers: &RemoteRegion,
-        mailbox: &RemoteRegion,
-    ) -> std::result::Result<u32, Error> {
-        let (engine, service) = (self.domain.engine(), self.domain.service());
-        let begin = Instant::now();
-        loop {
-            let found = number_there(
-                engine,
-                service,
-                numbers,
-                self.name.id(),
-                self.name.as_bytes(),
-            );
-            match found {
-                Err(Error::Exhausted(_)) if begin.elapsed() < FULL => {}
-                found => return found,
-            }
-            let news = Remote {
-                region: mailbox,
-                offset: SHAPE.news(),
-            };
-            service.write(engine, &1u32.to_ne_bytes(), news)?;
-            std::thread::sleep(FULL / 50);
-        }
-    }
-
     /// Whether the peer with this number is known to have ended, or to be closed. A peer that does not answer before `deadline` has not.
     fn has_gone(&self, number: u32, deadline: Deadline) -> bool {
         let Ok(name) = self.name_of(number) else {
@@ -142,8 +121,8 @@ impl Acquaintances {
     }
 }
 
-/// Timeout for a peer without free numbers to free one.
-const FULL: Duration = Duration::from_millis(100);
+/// Longest wait for a peer that may be stopped.
+const ANSWER: Duration = Duration::from_millis(2);
 
 /// A send that has not ended.
 pub(crate) struct Sent {
@@ -469,10 +448,7 @@ impl Messages {
     pub fn forget_busy(&mut self) {
         for number in self.mailbox.busy().to_vec() {
             // A stopped process does not answer.
-            if self
-                .acquaintances
-                .has_gone(number, Deadline::after(FULL / 50))
-            {
+            if self.acquaintances.has_gone(number, Deadline::after(ANSWER)) {
                 self.forget(number);
             }
         }

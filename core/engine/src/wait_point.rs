@@ -10,7 +10,7 @@ use unipgas_base::{Deadline, Error, Result, descriptor, waits};
 use crate::engine::Engine;
 
 /// A descriptor for waits. It is not readable yet.
-pub fn event() -> Result<OwnedFd> {
+fn event() -> Result<OwnedFd> {
     descriptor::above(|| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
         .map_err(|e| Error::os("eventfd", e))
 }
@@ -20,7 +20,7 @@ pub fn event() -> Result<OwnedFd> {
 pub struct WaitPoint {
     waiters: Waiters,
     descriptor: Option<OwnedFd>,
-    /// A thread is about to wait for the descriptor.
+    /// The descriptor is not readable, and the next signal has to make it so.
     armed: AtomicBool,
 }
 
@@ -40,10 +40,7 @@ impl WaitPoint {
 
     /// Prepares a wait for the descriptor. False: the object is `ready`, and the thread must not wait.
     pub fn arm(&self, engine: &Engine, ready: impl FnOnce() -> bool) -> bool {
-        if let Some(descriptor) = &self.descriptor {
-            let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
-        }
-        self.armed.store(true, Ordering::Release);
+        self.clear();
         if ready() {
             self.armed.store(false, Ordering::Release);
             return false;
@@ -51,6 +48,14 @@ impl WaitPoint {
         // The progress thread may be asleep, and must poll once more.
         engine.ring();
         true
+    }
+
+    /// Makes the descriptor unreadable until the next signal. An object that calls this whenever it has nothing needs no [`WaitPoint::arm`].
+    pub fn clear(&self) {
+        if let Some(descriptor) = &self.descriptor {
+            let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
+        }
+        self.armed.store(true, Ordering::Release);
     }
 
     /// Whether a thread is about to wait for the descriptor.

@@ -8,6 +8,7 @@
 pub(crate) mod fuzz;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use unipgas_base::{Error, Result, Rights};
 use unipgas_engine::engine::Engine;
@@ -30,6 +31,9 @@ const NAMED: u64 = 3;
 const BLOCK: usize = 256;
 /// Limit of a table's numbers. A peer's table could claim any length.
 const MOST: usize = 1 << 16;
+
+/// Timeout for a peer without free numbers to free one, and the time between two attempts.
+const FULL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(2));
 
 const WORD: usize = 8;
 /// Bytes of each number: a word in the array of words, and a name in the array of names behind it.
@@ -233,14 +237,15 @@ impl Table for There<'_> {
     }
 }
 
-/// Enters the process with `id` and `name` in the table of a peer, and returns its number. Errors: [`Error::Exhausted`]; [`Error::StaleRegion`] for a table
-/// that is too long; errors of the access.
+/// Enters the process with `id` and `name` in the table of a peer, and returns its number. While the table is full, `ask` asks the peer to free numbers of dead
+/// peers. Errors: [`Error::Exhausted`]; [`Error::StaleRegion`] for a table that is too long; errors of the access and of `ask`.
 pub fn number_there(
     engine: &Engine,
     service: &Service,
     table: &RemoteRegion,
     id: u64,
     name: &[u8; NAME_LEN],
+    ask: impl Fn() -> Result<()>,
 ) -> Result<u32> {
     let there = There {
         engine,
@@ -250,7 +255,14 @@ pub fn number_there(
     if there.numbers() > MOST {
         return Err(Error::StaleRegion);
     }
-    enter(&there, id, name)
+    let begin = Instant::now();
+    loop {
+        match enter(&there, id, name) {
+            Err(Error::Exhausted(_)) if begin.elapsed() < FULL.0 => ask()?,
+            found => return found,
+        }
+        std::thread::sleep(FULL.1);
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +280,12 @@ mod tests {
 
     impl OfPeer {
         fn number(&self, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
-            number_there(&self.engine, &self.service, &self.table, id, name)
+            self.number_in(&self.table, id, name)
+        }
+
+        fn number_in(&self, table: &RemoteRegion, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
+            let ask = || Err(Error::Ended);
+            number_there(&self.engine, &self.service, table, id, name, ask)
         }
     }
 
@@ -300,7 +317,7 @@ mod tests {
         let longer = engine.allocate((MOST + 1) * EACH, Rights::FULL).unwrap();
         let own = engine.connect(&engine.address().unwrap()).unwrap();
         let longer = own.import(&longer.key()).unwrap();
-        let found = number_there(engine, &peer.service, &longer, 8, &[1; NAME_LEN]);
+        let found = peer.number_in(&longer, 8, &[1; NAME_LEN]);
         assert_eq!(found, Err(Error::StaleRegion));
         assert!(PeerNumbers::new(engine, MOST + 1).is_err());
     }

@@ -22,7 +22,7 @@ pub(crate) fn numbers(bytes: &[u8]) {
     let connection = mine.connect(&address).expect("a connection");
     let region = connection.import(&all.region().key()).expect("memory");
     let service = Service::new(&mine).expect("an endpoint");
-    let there = number_there(&mine, &service, &region, id, &name);
+    let there = number_there(&mine, &service, &region, id, &name, || Err(Error::Ended));
     let here = all.number(id, &name);
     if let (Ok(there), Ok(here)) = (&there, &here) {
         assert_eq!(there, here);
