@@ -152,10 +152,8 @@ impl GaspiProcess {
         let awaited = match self.unfinished.take(&key) {
             Some(awaited) => awaited,
             None => {
-                let at = Remote {
-                    region: found.data.executor(deadline(timeout))?,
-                    offset: place.offset as usize,
-                };
+                let executor = found.data.executor(deadline(timeout))?;
+                let at = executor.at(place.offset as usize);
                 self.atomics.change(at, op, operand, compare)?
             }
         };
@@ -170,8 +168,5 @@ impl GaspiProcess {
 
 #[inline(always)]
 fn at_place<'a>(place: &GlobalAddress, import: &'a Imported) -> Remote<'a> {
-    Remote {
-        region: &import.data,
-        offset: place.offset as usize,
-    }
+    import.data.at(place.offset as usize)
 }

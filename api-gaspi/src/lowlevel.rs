@@ -2,7 +2,7 @@
 
 use unipgas_core::calls::Call;
 use unipgas_core::endpoint::TaggedOperation;
-use unipgas_core::op::{Flags, Local};
+use unipgas_core::op::Flags;
 use unipgas_core::{Endpoint, Error};
 
 use crate::process::{GaspiProcess, deadline};
@@ -93,12 +93,14 @@ impl GaspiProcess {
         call: &Call,
     ) -> unipgas_core::Result<()> {
         let parts = operation.parts();
+        // Another thread may have deleted the segment since the check.
+        let local = |part| self.local(part, call).map_err(|_| Error::StaleRegion);
         let together = (parts.len() > 1).then(|| self.together(queue, parts, post, call));
         match operation {
             ListOperation::Write([part], Some(notification))
                 if notification.segment == part.segment_remote =>
             {
-                let local = self.local(part, call)?;
+                let local = local(part)?;
                 self.reach(post, part.segment_remote, call, |import| {
                     let notice = self.notice(&notification, part.segment_remote, import);
                     let (to, size) = (remote(part, import), part.size as usize);
@@ -111,7 +113,7 @@ impl GaspiProcess {
             }
             ListOperation::Write(parts, notification) => {
                 for part in parts {
-                    let local = self.local(part, call)?;
+                    let local = local(part)?;
                     self.reach(post, part.segment_remote, call, |import| {
                         let (to, size) = (remote(part, import), part.size as usize);
                         // SAFETY:
@@ -136,7 +138,7 @@ impl GaspiProcess {
                     unsafe { posting.sets(words.word(id as usize)?) };
                 }
                 for part in parts {
-                    let local = self.local(part, call)?;
+                    let local = local(part)?;
                     self.reach(post, part.segment_remote, call, |import| {
                         let (from, size) = (remote(part, import), part.size as usize);
                         // SAFETY:
@@ -150,13 +152,6 @@ impl GaspiProcess {
         }
         drop(together);
         Ok(())
-    }
-
-    /// The local range of a checked part. Errors: [`Error::StaleRegion`] if another thread has deleted the segment since the check.
-    fn local(&self, part: &TransferRange, call: &Call) -> unipgas_core::Result<Local> {
-        let segment = self.segment(part.segment_local, call);
-        let local = segment.and_then(|segment| segment.local(part.offset_local, part.size));
-        local.map_err(|_| Error::StaleRegion)
     }
 
     /// Waits for the completion of at least one operation with a tag. Calls `report` with the tag and the result of up to `most` complete

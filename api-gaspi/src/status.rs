@@ -143,19 +143,3 @@ impl std::fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_has_a_text_of_its_own() {
-        let mut texts: Vec<_> = (-1..=28).map(|code| text(code).unwrap()).collect();
-        assert_eq!(Status::ErrMemalloc as i32, 28);
-        texts.sort();
-        texts.dedup();
-        assert_eq!(texts.len(), 30);
-        assert_eq!(text(29), None);
-        assert_eq!(text(-2), None);
-    }
-}

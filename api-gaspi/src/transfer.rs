@@ -9,7 +9,6 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Batch, Endpoint, Error, Posting};
 
 use crate::process::{GaspiProcess, deadline};
-use crate::segment::LocalSegment;
 use crate::status::{Result, Status, from_engine};
 
 /// A local and a remote range: an element of a list operation, or a simple operation.
@@ -250,14 +249,9 @@ impl GaspiProcess {
     /// Several writes to one rank (§8.4.2). If a part has an invalid argument, no part is written. Errors: [`Status::ErrInvNum`] for 0 parts, more
     /// than `gaspi_rw_list_elem_max`, or more than `gaspi_queue_size_max`.
     pub fn write_list(&self, parts: &[TransferRange], post: Post) -> Result<()> {
-        let (call, requests) = (self.call(), parts.len() as u32);
-        let queue = match self.check_list(parts, &post, &call) {
-            Ok(queue) => queue,
-            Err(status) => return self.to_the_dead(status, requests, &post),
-        };
-        self.claim(queue, requests, &post)?;
-        let _together = self.together(queue, parts, &post, &call);
-        self.post_writes(queue, parts, &post, &call)
+        self.list(parts, None, &post, |queue, call| {
+            self.post_writes(queue, parts, &post, call)
+        })
     }
 
     /// Several writes to one rank, and a notification after all data has arrived (§8.4.3).
@@ -268,46 +262,24 @@ impl GaspiProcess {
         post: Post,
     ) -> Result<()> {
         self.check_notification(&notification)?;
-        let (call, requests) = (self.call(), parts.len() as u32);
-        let checked = self.check_list(parts, &post, &call).and_then(|queue| {
-            self.remote(&post, notification.segment, &call)?;
-            Ok(queue)
-        });
-        let queue = match checked {
-            Ok(queue) => queue,
-            Err(status) => return self.to_the_dead(status, requests, &post),
-        };
-        self.claim(queue, requests, &post)?;
-        let _together = self.together(queue, parts, &post, &call);
-        self.post_writes(queue, parts, &post, &call)?;
-        self.at_peer(queue, &post, notification.segment, 0, &call, |import| {
-            let notice = self.notice(&notification, notification.segment, import);
-            queue.notify(notice, Flags::ORDERED, 0)
+        self.list(parts, Some(notification.segment), &post, |queue, call| {
+            self.post_writes(queue, parts, &post, call)?;
+            self.at_peer(queue, &post, notification.segment, 0, call, |import| {
+                let notice = self.notice(&notification, notification.segment, import);
+                queue.notify(notice, Flags::ORDERED, 0)
+            })
         })
     }
 
     /// Several reads from one rank (§8.4.5).
     pub fn read_list(&self, parts: &[TransferRange], post: Post) -> Result<()> {
-        let (call, requests) = (self.call(), parts.len() as u32);
-        let queue = match self.check_list(parts, &post, &call) {
-            Ok(queue) => queue,
-            Err(status) => return self.to_the_dead(status, requests, &post),
-        };
-        self.claim(queue, requests, &post)?;
-        let _together = self.together(queue, parts, &post, &call);
-        for part in parts {
-            let local = self
-                .segment(part.segment_local, &call)?
-                .local(part.offset_local, part.size)?;
-            self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
-                let (from, size) = (remote(part, import), part.size as usize);
+        self.list(parts, None, &post, |queue, call| {
+            self.post_parts(queue, parts, &post, call, |local, from, size| {
                 // SAFETY:
                 // - as in `write_fast`.
-                let posted = unsafe { queue.get(local, from, size, Flags::empty(), 0) };
-                queue.count_bytes(size, posted)
-            })?;
-        }
-        Ok(())
+                unsafe { queue.get(local, from, size, Flags::empty(), 0) }
+            })
+        })
     }
 
     /// Several reads from one rank. A local notification gets the value 1 after all data has arrived (§8.4.6).
@@ -321,41 +293,62 @@ impl GaspiProcess {
         if id >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
         }
-        let (call, requests) = (self.call(), parts.len() as u32);
         let word = self
             .words(segment_notification)?
             .word(id as usize)
             .map_err(from_engine)?;
-        let queue = match self.check_list(parts, &post, &call) {
-            Ok(queue) => queue,
-            Err(status) => return self.to_the_dead(status, requests, &post),
-        };
-        self.claim(queue, requests, &post)?;
-        let _together = self.together(queue, parts, &post, &call);
-        let bytes = parts.iter().map(|part| part.size as usize).sum();
-        let parts = parts.iter().map(|part| {
-            let local = self
-                .segment(part.segment_local, &call)
-                .and_then(|segment| segment.local(part.offset_local, part.size));
-            let import = self.remote(&post, part.segment_remote, &call);
-            (local, import, part)
-        });
-        let mut refused = Ok(());
-        let valid = parts.map_while(|(local, import, part)| match (local, import) {
-            (Ok(local), Ok(import)) => Some((local, remote(part, import), part.size as usize)),
-            (Err(status), _) | (_, Err(status)) => {
-                refused = Err(status);
-                None
+        self.list(parts, None, &post, |queue, call| {
+            let requests = parts.len() as u32;
+            let bytes = parts.iter().map(|part| part.size as usize).sum();
+            let mut refused = Ok(());
+            let valid = parts.iter().map_while(|part| {
+                let local = self.local(part, call);
+                let import = self.remote(&post, part.segment_remote, call);
+                match (local, import) {
+                    (Ok(local), Ok(import)) => {
+                        Some((local, remote(part, import), part.size as usize))
+                    }
+                    (Err(status), _) | (_, Err(status)) => {
+                        refused = Err(status);
+                        None
+                    }
+                }
+            });
+            // SAFETY:
+            // - as in `write_fast`. The notification words stay mapped while the process is initialised.
+            let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
+            queue.posted_or_not(requests, requests);
+            let posted = queue.count_bytes(bytes, posted);
+            let failed = |error| self.failed_at(post.rank.into(), error);
+            let done = refused.and_then(|()| posted.map_err(failed));
+            done.or_else(|status| self.to_the_dead(status, 0, &post))
+        })
+    }
+
+    /// Checks a list, claims its places in the queue, and runs `run` in one batch. `notified`: the remote segment of a notification. If the rank is dead,
+    /// failed requests are posted instead.
+    #[inline(always)]
+    fn list(
+        &self,
+        parts: &[TransferRange],
+        notified: Option<u8>,
+        post: &Post,
+        run: impl FnOnce(&Endpoint, &Call) -> Result<()>,
+    ) -> Result<()> {
+        let (call, requests) = (self.call(), parts.len() as u32);
+        let checked = self.check_list(parts, post, &call).and_then(|queue| {
+            if let Some(segment) = notified {
+                self.remote(post, segment, &call)?;
             }
+            Ok(queue)
         });
-        // SAFETY:
-        // - as in `write_fast`. The notification words stay mapped while the process is initialised.
-        let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
-        queue.posted_or_not(requests, requests);
-        let posted = queue.count_bytes(bytes, posted);
-        let failed = |error| self.failed_at(post.rank.into(), error);
-        let done = refused.and_then(|()| posted.map_err(failed));
-        done.or_else(|status| self.to_the_dead(status, 0, &post))
+        let queue = match checked {
+            Ok(queue) => queue,
+            Err(status) => return self.to_the_dead(status, requests, post),
+        };
+        self.claim(queue, requests, post)?;
+        let _together = self.together(queue, parts, post, &call);
+        run(queue, &call)
     }
 
     #[inline(always)]
@@ -379,8 +372,7 @@ impl GaspiProcess {
             return None;
         }
         let posting = queue.post_fast()?;
-        let segment = self.segment(part.segment_local, call).ok()?;
-        let local = segment.local(part.offset_local, part.size).ok()?;
+        let local = self.local(part, call).ok()?;
         let (rank, id) = (post.rank.into(), part.segment_remote.into());
         // SAFETY:
         // - the result borrows the call and `self`, and `self` keeps the world alive.
@@ -416,8 +408,7 @@ impl GaspiProcess {
         if part.size > self.config.transfer_size_max {
             return Err(Status::ErrInvCommsize);
         }
-        let segment: &LocalSegment = self.segment(part.segment_local, call)?;
-        Ok((queue, segment.local(part.offset_local, part.size)?))
+        Ok((queue, self.local(part, call)?))
     }
 
     /// The queue, after a liveness check if it is due.
@@ -471,10 +462,7 @@ impl GaspiProcess {
     ) -> Notice<'a> {
         debug_assert_eq!(segment, notification.segment);
         Notice {
-            slot: Remote {
-                region: &import.notices,
-                offset: notification.id as usize * 4,
-            },
+            slot: import.notices.at(notification.id as usize * 4),
             value: notification.value,
         }
     }
@@ -632,27 +620,42 @@ impl GaspiProcess {
         post: &Post,
         call: &Call,
     ) -> Result<()> {
+        self.post_parts(queue, parts, post, call, |local, to, size| {
+            // SAFETY:
+            // - as in `write_fast`.
+            unsafe { queue.put(local, to, size, Flags::empty(), 0) }
+        })
+    }
+
+    #[inline(always)]
+    fn post_parts(
+        &self,
+        queue: &Endpoint,
+        parts: &[TransferRange],
+        post: &Post,
+        call: &Call,
+        run: impl Fn(Local, Remote<'_>, usize) -> unipgas_core::Result<Outcome>,
+    ) -> Result<()> {
         for part in parts {
-            let local = self
-                .segment(part.segment_local, call)?
-                .local(part.offset_local, part.size)?;
+            let local = self.local(part, call)?;
             self.at_peer(queue, post, part.segment_remote, 1, call, |import| {
-                let (to, size) = (remote(part, import), part.size as usize);
-                // SAFETY:
-                // - as in `write_fast`.
-                let posted = unsafe { queue.put(local, to, size, Flags::empty(), 0) };
-                queue.count_bytes(size, posted)
+                let size = part.size as usize;
+                queue.count_bytes(size, run(local, remote(part, import), size))
             })?;
         }
         Ok(())
+    }
+
+    /// The local range of a part.
+    #[inline(always)]
+    pub(crate) fn local(&self, part: &TransferRange, call: &Call) -> Result<Local> {
+        self.segment(part.segment_local, call)?
+            .local(part.offset_local, part.size)
     }
 }
 
 /// The remote range of a part.
 #[inline(always)]
 pub(crate) fn remote<'a>(part: &TransferRange, import: &'a Imported) -> Remote<'a> {
-    Remote {
-        region: &import.data,
-        offset: part.offset_remote as usize,
-    }
+    import.data.at(part.offset_remote as usize)
 }

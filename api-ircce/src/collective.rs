@@ -240,24 +240,3 @@ fn about(communicator: &Communicator) -> Envelope {
         extra: 0,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operations_are_looked_at_before_types() {
-        let of = |ty, op| Reduction::from_c(ty, op);
-        assert_eq!(of(0, 0), Err(ErrorCode::IllegalOp.into()));
-        assert_eq!(
-            of(63_636_367, 23_232_326),
-            Err(ErrorCode::IllegalType.into())
-        );
-        assert_eq!(of(i32::MIN, 23_232_327), Err(ErrorCode::IllegalOp.into()));
-        let product = Reduction {
-            how: Combination::Product,
-            element: ElementType::F64,
-        };
-        assert_eq!(of(63_636_366, 23_232_326), Ok(product));
-    }
-}

@@ -218,24 +218,3 @@ pub fn debug(flag: i32, on: bool) -> Result<()> {
 pub fn debugging(class: Debug) -> bool {
     DEBUG.load(Ordering::Relaxed) & class as u8 != 0
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debug_flags_are_set_one_by_one() {
-        debug(111_111, true).unwrap();
-        debug(111_555, false).unwrap();
-        assert!(debugging(Debug::Synch) && !debugging(Debug::Comm) && debugging(Debug::Rpc));
-        debug(111_111, false).unwrap();
-        assert!(!debugging(Debug::Debug));
-        assert_eq!(debug(0, true), Err(ErrorCode::DebugFlag.into()));
-    }
-
-    #[test]
-    fn nothing_runs_before_init() {
-        assert_eq!(current().err(), Some(Failure::NotRunning));
-        assert_eq!(finalize(), Err(Failure::NotRunning));
-    }
-}

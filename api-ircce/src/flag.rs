@@ -81,10 +81,7 @@ impl Ue {
         let len = tag.len().min(MAX_TAGGED_LEN);
         line[..len].copy_from_slice(&tag[..len]);
         let source = local(line.as_mut_ptr());
-        let to = Remote {
-            region: notice.slot.region,
-            offset: notice.slot.offset + 4,
-        };
+        let to = notice.slot.region.at(notice.slot.offset + 4);
         // SAFETY:
         // - contract of `Channel::put`: `line` is valid until completion. `settle` waits for it.
         unsafe {

@@ -261,9 +261,6 @@ impl Ue {
     /// The control word of UE `id` at `offset`.
     #[inline]
     pub(crate) fn control(&self, id: u32, offset: usize) -> Result<Remote<'_>> {
-        Ok(Remote {
-            region: self.peer(id)?,
-            offset,
-        })
+        Ok(self.peer(id)?.at(offset))
     }
 }

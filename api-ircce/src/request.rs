@@ -84,6 +84,30 @@ impl Pending {
         self.serials
     }
 
+    /// Keys of the open sends (`sends` is true) or receives, in posting order.
+    fn order(&self, sends: bool) -> &VecDeque<u32> {
+        match sends {
+            true => &self.send_order,
+            false => &self.receive_order,
+        }
+    }
+
+    /// Removes an open request.
+    fn remove(&mut self, ue: &Ue, handle: Handle, key: usize) {
+        let order = match handle {
+            Handle::Send(_) => {
+                self.sends.remove(key);
+                &mut self.send_order
+            }
+            Handle::Receive(_) => {
+                self.receives.remove(key);
+                &mut self.receive_order
+            }
+        };
+        order.retain(|known| *known as usize != key);
+        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn find_send(&self, id: u64) -> Option<usize> {
         let found = self.sends.get(id as u32 as usize)?;
         (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
@@ -433,11 +457,7 @@ impl Ue {
             let mut mailbox = self.messages.messenger.advanced();
             let mut pending = self.messages.pending.lock();
             pending.push(self, &mut mailbox)?;
-            if sends {
-                !pending.send_order.is_empty()
-            } else {
-                !pending.receive_order.is_empty()
-            }
+            !pending.order(sends).is_empty()
         };
         if left {
             self.looked()?;
@@ -450,12 +470,7 @@ impl Ue {
     pub(crate) fn wait_all(&self, sends: bool) -> Result<()> {
         self.wait_pushing(Needs::Anyone, |_| {
             let pending = self.messages.pending.lock();
-            let order = if sends {
-                &pending.send_order
-            } else {
-                &pending.receive_order
-            };
-            order.is_empty().then_some(())
+            pending.order(sends).is_empty().then_some(())
         })
     }
 

@@ -56,23 +56,6 @@ fn messages_of_every_length() {
 }
 
 #[test]
-fn the_end_of_a_scope_waits() {
-    let ue = start();
-    let (data, mut rooms) = ([3; 100], [[0; 100]; 20]);
-    ue.scope(|s| {
-        for room in &mut rooms {
-            // Neither dropped nor forgotten requests are lost.
-            let _ = s.irecv(room, Some(0))?;
-            Box::leak(Box::new(s.isend(&data, 0)?));
-        }
-        Ok::<_, Failure>(())
-    })
-    .unwrap();
-    assert_eq!(rooms, [data; 20]);
-    works(&ue);
-}
-
-#[test]
 fn errors_and_panics_end_scopes() {
     let ue = start();
     let (long, mut rooms) = (vec![1; 100_000], [[7u8; 64]; 3]);

@@ -1,7 +1,5 @@
 //! Ends of requests without a wait: cancel, withdraw, abandon.
 
-use std::sync::atomic::Ordering;
-
 use unipgas_core::message::{Mailbox, ReceiveTicket, SendTicket};
 
 use super::{Handle, NOT_ENQUEUED, PENDING, RESERVED};
@@ -36,20 +34,12 @@ impl Ue {
             Some(status) => return (status, false),
         }
         let key = id as u32 as usize;
-        match handle {
-            Handle::Send(_) => {
-                pending.sends.remove(key);
-                pending.send_order.retain(|known| *known as usize != key);
-            }
-            Handle::Receive(_) => {
-                if !mailbox.cancel_receive(pending.receives[key].ticket) {
-                    return (PENDING, false);
-                }
-                pending.receives.remove(key);
-                pending.receive_order.retain(|known| *known as usize != key);
-            }
+        if matches!(handle, Handle::Receive(_))
+            && !mailbox.cancel_receive(pending.receives[key].ticket)
+        {
+            return (PENDING, false);
         }
-        self.messages.open.fetch_sub(1, Ordering::Relaxed);
+        pending.remove(self, handle, key);
         // SAFETY:
         // - contract of this call: the request is valid.
         unsafe { (*common).end(SUCCESS) };
@@ -122,18 +112,7 @@ impl Ue {
         {
             return (false, None);
         }
-        let key = id as u32 as usize;
-        match handle {
-            Handle::Send(_) => {
-                pending.sends.remove(key);
-                pending.send_order.retain(|known| *known as usize != key);
-            }
-            Handle::Receive(_) => {
-                pending.receives.remove(key);
-                pending.receive_order.retain(|known| *known as usize != key);
-            }
-        }
-        self.messages.open.fetch_sub(1, Ordering::Relaxed);
+        pending.remove(self, handle, id as u32 as usize);
         (true, ticket)
     }
 }

@@ -45,10 +45,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
             add(rank, &there, 8).says("an add")?;
             // Numbered in the order of posting. INLINE: the call takes the bytes.
             let mut bytes = number.to_ne_bytes();
-            let local = unipgas_core::Local {
-                ptr: bytes.as_mut_ptr(),
-                desc: 0,
-            };
+            let local = unipgas_core::Local::unregistered(bytes.as_mut_ptr());
             let dst = remote(&there, 16);
             let flags = Flags::INLINE | Flags::ORDERED;
             // SAFETY:

@@ -104,61 +104,16 @@ pub(crate) const CALLS: [(&str, Call); 21] = [
         post::read_notify(id, 128, 1, id, 64, 200, 7).code(queue, timeout)
     }),
     ("gaspi_write_list", |id, queue, timeout| {
-        let ids = [id; 2];
-        post::write_list(
-            2,
-            ids.as_ptr(),
-            AT.as_ptr(),
-            1,
-            ids.as_ptr(),
-            TO.as_ptr(),
-            SIZES.as_ptr(),
-        )
-        .code(queue, timeout)
+        there(id).write(1).code(queue, timeout)
     }),
     ("gaspi_read_list", |id, queue, timeout| {
-        let ids = [id; 2];
-        post::read_list(
-            2,
-            ids.as_ptr(),
-            TO.as_ptr(),
-            1,
-            ids.as_ptr(),
-            AT.as_ptr(),
-            SIZES.as_ptr(),
-        )
-        .code(queue, timeout)
+        back(id).read(1).code(queue, timeout)
     }),
     ("gaspi_write_list_notify", |id, queue, timeout| {
-        let ids = [id; 2];
-        post::write_list_notify(
-            2,
-            ids.as_ptr(),
-            AT.as_ptr(),
-            1,
-            ids.as_ptr(),
-            TO.as_ptr(),
-            SIZES.as_ptr(),
-            id,
-            6,
-            1,
-        )
-        .code(queue, timeout)
+        there(id).write_notify(1, id, 6, 1).code(queue, timeout)
     }),
     ("gaspi_read_list_notify", |id, queue, timeout| {
-        let ids = [id; 2];
-        post::read_list_notify(
-            2,
-            ids.as_ptr(),
-            TO.as_ptr(),
-            1,
-            ids.as_ptr(),
-            AT.as_ptr(),
-            SIZES.as_ptr(),
-            id,
-            7,
-        )
-        .code(queue, timeout)
+        back(id).read_notify(1, id, 7).code(queue, timeout)
     }),
     ("gaspi_request_wait", |id, queue, timeout| {
         let (kind, tag) = (GASPI_OP_WRITE, 5);
@@ -231,7 +186,12 @@ pub(crate) const CALLS: [(&str, Call); 21] = [
     }),
 ];
 
-/// Offsets and sizes of the parts of a list.
-static AT: [u64; 2] = [0, 256];
-static TO: [u64; 2] = [1024, 2000];
-static SIZES: [u64; 2] = [8, 100];
+/// The parts of a list that is written.
+fn there(id: u8) -> post::Parts {
+    post::Parts::new(id, id, &[(0, 1024, 8), (256, 2000, 100)])
+}
+
+/// The parts of a list that is read.
+fn back(id: u8) -> post::Parts {
+    post::Parts::new(id, id, &[(1024, 0, 8), (2000, 256, 100)])
+}

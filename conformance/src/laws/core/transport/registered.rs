@@ -20,10 +20,7 @@ fn registered(ctx: &Ctx) -> Verdict {
         let needed = node.limits().registered;
         let fill = |byte| -> Vec<u8> { vec![byte; 32] };
         let (mut private, zeros) = (fill(7), fill(0));
-        let private = Local {
-            ptr: private.as_mut_ptr(),
-            desc: 0,
-        };
+        let private = Local::unregistered(private.as_mut_ptr());
         let gone = {
             let transport = &node.transport;
             let memory = transport.allocate(4096, Rights::FULL).says("allocate")?;
