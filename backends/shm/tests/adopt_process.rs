@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::mm::{self, MapFlags};
 use unipgas_shm::adopt::{self, Refusal};
 
-use memory::{PAGE, adopt, map, memfd, pages_of, read, release};
+use memory::{PAGE, adopt, map, memfd, pages_of, release};
 
 const NOBODY: libc::c_long = 65534;
 
