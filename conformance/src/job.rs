@@ -79,7 +79,11 @@ impl Job<'_> {
         let (processes, threads) = self.places();
         // Threads that play ranks share a seat.
         let limit = self.runner.limit * threads.max(1);
-        let stall = Stall::new(Seats::map(&files.seats, processes)?, limit);
+        let stall = Stall::new(
+            Seats::map(&files.seats, processes)?,
+            limit,
+            self.items[0].law.replaces,
+        );
         let (ended, hang) = match &self.runner.hosts {
             Some(hosts) if self.column.hosts => {
                 let team = hosts.begin(self)?;

@@ -215,6 +215,7 @@ pub(crate) struct Stall {
     used: Duration,
     silence: Duration,
     since: Vec<u64>,
+    replaces: bool,
 }
 
 /// CPU time of the process's threads, and whether a thread is runnable.
@@ -239,9 +240,11 @@ fn usage(pid: u32) -> Option<(Duration, bool)> {
 }
 
 impl Stall {
-    /// A job stands still when every rank has waited for `limit`.
-    pub fn new(seats: Seats, limit: Duration) -> Stall {
+    /// A job stands still when every rank has waited for `limit`. If a launcher `replaces` ranks, the process that replaces a dead one may still start: on a busy
+    /// machine that takes as long as it takes, so only silence ends such a job.
+    pub fn new(seats: Seats, limit: Duration, replaces: bool) -> Stall {
         Stall {
+            replaces,
             since: vec![0; seats.count],
             moves: 0,
             looks: 0,
@@ -292,6 +295,8 @@ impl Stall {
                     return None;
                 }
                 waiting += 1;
+            } else if self.replaces {
+                return None;
             }
         }
         (waiting > 0).then_some(Hang::Standstill)
