@@ -1,13 +1,13 @@
-//! Stopping all other threads of the process for a swap, where a userfaultfd is not permitted: what leak checkers do.
+//! A swap while all other threads of the process are stopped, as leak checkers stop them. Used if a userfaultfd is not permitted.
 //!
-//! A short-lived task that shares the memory, but is no thread of the process, stops each thread by `ptrace`, which an ordinary user
-//! may do with processes of his own: no signal is sent, no handler runs, and threads that block all signals are stopped as well. A
-//! stopped thread is in no system call, so nothing writes to the range. Then the task does the swap, and lets the threads go on.
+//! A short-lived task stops each thread by `ptrace`. The task shares the memory, but is no thread of the process. An ordinary user may trace processes of the
+//! same user. No signal is sent and no handler runs, so threads that block all signals stop too. A stopped thread is in no system call, so no write to the range
+//! is in progress. The task does the swap, then resumes the threads.
 //!
-//! System calls that are interrupted are restarted by the kernel as after SIGSTOP and SIGCONT (signal(7)): all but `epoll_wait`,
-//! `semop`, `msgrcv`, `sigtimedwait` and reads from sockets with a timeout, which return EINTR.
+//! The kernel restarts interrupted system calls, as after SIGSTOP and SIGCONT (signal(7)). Exceptions return EINTR: `epoll_wait`, `semop`, `msgrcv`,
+//! `sigtimedwait`, and reads from sockets with a timeout.
 //!
-//! The task runs while others may hold any lock: it allocates nothing, and makes system calls only.
+//! Stopped threads may hold any lock, so the task does not allocate and makes only system calls.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
@@ -17,22 +17,22 @@ use rustix::fs::{Mode, OFlags};
 use super::valgrind::on_valgrind;
 use super::window::{self, Failure, Stage, Swap};
 
-/// As many threads can be stopped.
+/// Maximum number of threads that can be stopped.
 const MOST: usize = 4096;
-/// How long a thread may wait without being able to stop, for a disk or the child of a vfork, before everybody goes on; in seconds.
-/// One that could run stops when it gets a core.
+/// Seconds. A thread that waits for a disk or for the child of a vfork cannot stop. After this time all threads continue. A runnable thread stops when it gets
+/// a core.
 const PATIENCE: i64 = 1;
 
 const EVENT_STOP: i32 = 128;
 
-/// Why the threads could not be stopped; nothing has happened then.
+/// The reason why the threads could not be stopped. The range is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// The number of the system's error.
+    /// An error number of the system.
     Errno(i32),
     /// A thread did not stop in time.
     Slow,
-    /// There are too many of them.
+    /// More than [`MOST`] threads.
     Many,
 }
 
@@ -57,7 +57,7 @@ const DENIED: i64 = 1 << 60;
 const SLOW: i64 = DENIED + (1 << 32);
 const MANY: i64 = DENIED + (2 << 32);
 
-/// What the task is told, and what it says.
+/// Input and answer of the task.
 struct Order<'a> {
     swap: &'a Swap<'a>,
     /// /proc/self/task.
@@ -69,7 +69,7 @@ struct Order<'a> {
     threads: Threads,
 }
 
-/// Stopped threads, and the signals that they were about to take.
+/// Stopped threads, and the signals that were about to be delivered to them.
 struct Threads {
     count: AtomicI32,
     ids: [AtomicI32; MOST],
@@ -79,7 +79,8 @@ struct Threads {
 /// Runs the swap while all other threads are stopped.
 ///
 /// # Safety
-/// - as of [`window::run`], but that other threads may run; `swap.uffd` is none, and it has no helpers
+/// - as for [`window::run`], except that other threads may run
+/// - `swap.uffd` is `None`, and the swap has no helpers
 pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Failure>, Denied> {
     if !AVAILABLE || on_valgrind() {
         return Err(Denied::Errno(libc::ENOSYS));
@@ -106,7 +107,7 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Fa
     });
     stage.board().reset();
     // SAFETY:
-    // - the stage's stack is in use by nobody else, and `order` outlives the task, which is waited for
+    // - only this task uses the stage's stack. `order` outlives the task, because this call waits for its end.
     let task = unsafe { start(stage.top(), tracer, (&raw const *order).cast()) };
     if task < 0 {
         return Err(Denied::Errno(-task as i32));
@@ -114,10 +115,10 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Fa
     let allowed = Allowed::by_yama(task as i32);
     order.go.store(1, Ordering::Release);
     loop {
-        // The status is not asked for: nothing of this thread may be written to during the swap.
+        // Without a status: the kernel must not write to memory of this thread during the swap.
         //
         // SAFETY:
-        // - waits for the task just made; takes no pointers that are not null
+        // - waits for the new task. All pointers are null.
         let ended = unsafe { raw(libc::SYS_wait4, [task, 0, i64::from(libc::__WALL), 0]) };
         if ended != -i64::from(libc::EINTR) {
             break;
@@ -134,10 +135,10 @@ pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<Result<(), Fa
 
 extern "C" fn tracer(order: *const Order<'static>) -> i64 {
     // SAFETY:
-    // - `run` keeps it until this task has ended
+    // - `run` keeps it until this task has ended.
     let order = unsafe { &*order };
-    // If the process is killed, this task must end too. It traces the threads, so their process would stay a zombie; and it waits
-    // for ever in a mremap whose event a dead thread was to read.
+    // If the process is killed, this task must end too. Otherwise the traced process stays a zombie. The task would
+    // also wait forever in a mremap if the thread that reads its event is dead.
     //
     // SAFETY:
     // - two numbers
@@ -158,7 +159,7 @@ extern "C" fn tracer(order: *const Order<'static>) -> i64 {
     }
     let answer = match order.stop_all() {
         // SAFETY:
-        // - all other threads are stopped, or wait for this task; one that listens writes to memory of its own
+        // - all other threads are stopped or wait for this task. A thread that listens writes only to its own memory.
         Ok(()) => unsafe { window::run_here(order.swap) },
         Err(denied) => denied,
     };
@@ -168,14 +169,14 @@ extern "C" fn tracer(order: *const Order<'static>) -> i64 {
 }
 
 impl Order<'_> {
-    /// Stops threads until a whole look at the list finds none that runs: none of those stopped can start another one.
+    /// Stops threads until a complete scan of the list finds no running thread. Stopped threads cannot start another one.
     fn stop_all(&self) -> Result<(), i64> {
         let mut entries = [0u64; 512];
         loop {
             let mut fresh = false;
             let tasks = i64::from(self.tasks.as_raw_fd());
             // SAFETY:
-            // - a descriptor of ours
+            // - the descriptor belongs to this order.
             unsafe { raw(libc::SYS_lseek, [tasks, 0, 0, 0]) };
             loop {
                 let room = size_of_val(&entries) as i64;
@@ -217,7 +218,7 @@ impl Order<'_> {
         }
     }
 
-    /// Stops one thread; false if it has ended.
+    /// Stops one thread. Returns false if it has ended.
     fn stop(&self, tid: i32) -> Result<bool, i64> {
         match trace(libc::PTRACE_SEIZE, tid, 0) {
             0 => {}
@@ -226,7 +227,7 @@ impl Order<'_> {
                 if error == -i64::from(libc::EPERM)
                     && matches!(self.state(tid), None | Some(b'Z' | b'X')) =>
             {
-                // It has ended, and is only not yet gone: a main thread that the others survive, say.
+                // It has ended but is still listed, as a main thread that other threads outlive.
                 return Ok(false);
             }
             error => return Err(DENIED - error),
@@ -252,7 +253,7 @@ impl Order<'_> {
                     self.threads.ids[nth as usize].store(-1, Ordering::Relaxed);
                     return Ok(true);
                 }
-                // Stopped on its way to a signal, it takes that when it goes on.
+                // It stopped at the delivery of a signal, and gets the signal when it continues.
                 if status >> 16 != EVENT_STOP {
                     let signal = libc::WSTOPSIG(status);
                     self.threads.signals[nth as usize].store(signal, Ordering::Relaxed);
@@ -284,13 +285,13 @@ impl Order<'_> {
         name.is_some_and(|(name, _)| name == unipgas_core::LISTENER.as_bytes())
     }
 
-    /// The letter for a thread's state; none if it is gone.
+    /// The letter of a thread's state. `None` if the thread is gone.
     fn state(&self, tid: i32) -> Option<u8> {
         let mut text = [0u8; 96];
         self.stat(tid, &mut text).map(|(_, state)| state)
     }
 
-    /// A thread's name and the letter for its state (proc_pid_stat(5)); none if it is gone.
+    /// Name and state letter of a thread (proc_pid_stat(5)). `None` if the thread is gone.
     fn stat<'a>(&self, tid: i32, text: &'a mut [u8; 96]) -> Option<(&'a [u8], u8)> {
         let mut path = [0u8; 48];
         let mut len = 0;
@@ -312,7 +313,7 @@ impl Order<'_> {
         }
         path[len..len + 5].copy_from_slice(b"/stat");
         // SAFETY:
-        // - a path that ends with a zero, and as many bytes of `text`
+        // - the path ends with a zero. `text` has that many bytes.
         let read = unsafe {
             let open = [i64::from(libc::AT_FDCWD), path.as_ptr() as i64, 0, 0];
             let fd = raw(libc::SYS_openat, open);
@@ -362,7 +363,7 @@ fn trace(request: libc::c_uint, tid: i32, data: i64) -> i64 {
     }
 }
 
-/// Seconds of a clock that only goes on.
+/// Seconds of the monotonic clock.
 fn now() -> i64 {
     let mut time = [0i64; 2];
     let place = time.as_mut_ptr() as i64;
@@ -373,20 +374,20 @@ fn now() -> i64 {
     time[0]
 }
 
-/// The process which every other one may trace: Yama keeps one permission only, which must not be taken back then.
+/// The process may be traced by every other one. Yama keeps only one permission, so this one must not be revoked.
 pub(crate) static ANYBODY_MAY_TRACE: AtomicU32 = AtomicU32::new(0);
 
 fn anybody_may_trace() -> bool {
     ANYBODY_MAY_TRACE.load(Ordering::Relaxed) == std::process::id()
 }
 
-/// Whether Yama asks for permissions (ptrace_scope 1): a child may not trace its parent without.
+/// Whether Yama requires permissions (ptrace_scope 1). Without one, a child may not trace its parent.
 pub(crate) fn yama_asks() -> bool {
     unipgas_core::descriptor::read_text("/proc/sys/kernel/yama/ptrace_scope")
         .is_ok_and(|scope| scope.trim() == "1")
 }
 
-/// The permission for the task to trace this process; taken back when dropped.
+/// The permission for the task to trace this process. A drop revokes it.
 struct Allowed(bool);
 
 impl Allowed {
@@ -413,12 +414,12 @@ impl Drop for Allowed {
 
 const AVAILABLE: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Not a thread of the process, so that it may trace; not seen by `wait` for children.
+/// The task is not a thread of the process, so it may trace. `wait` for children does not see it.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const FLAGS: i64 =
     (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_UNTRACED) as i64;
 
-/// Starts a task that calls `body(argument)` on the stack that ends at `top`; its id, or the negative error.
+/// Starts a task that calls `body(argument)` on the stack that ends at `top`. Returns its id, or the negative error.
 ///
 /// # Safety
 /// - `top` is the end of an unused stack, aligned to 16 bytes, and stays unused until the task has ended
@@ -488,14 +489,14 @@ unsafe fn start(
     answer
 }
 
-/// A system call as it is: the C library's would write the thread's errno.
+/// A raw system call. The function of the C library would write the thread's errno.
 ///
 /// # Safety
-/// - of the call
+/// - the contract of the system call
 unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
     let answer: i64;
     // SAFETY:
-    // - the caller's word; the kernel changes rax, rcx and r11 (x0 on aarch64), and memory
+    // - contract of this call. The kernel changes rax, rcx and r11 (x0 on aarch64), and memory; all are declared.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
