@@ -1,7 +1,7 @@
-//! The swap itself: from the moment writers are held back to the moment they go on, on the other memory.
+//! The swap: from the moment when writers are held back until they continue, on the other memory.
 //!
-//! The thread that swaps must not write to the range, or it would wait for itself: so everything here runs on a
-//! stack of its own, allocates nothing, logs nothing, and writes to that stack and to the [`Board`] alone.
+//! The thread that swaps must not write to the range, because it would wait for itself. So all code here runs on a separate stack. It does not allocate or
+//! log, and writes only to that stack and to the [`Board`].
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,7 @@ const STACK: usize = 64 * 1024;
 const GO: u32 = 1;
 const GO_HOME: u32 = 2;
 
-/// What the swapping thread and its helpers say to each other; outside every range.
+/// Communication of the swapping thread and its helpers. It lies outside every range.
 #[repr(C)]
 pub(super) struct Board {
     ready: AtomicU32,
@@ -40,7 +40,7 @@ impl Stage {
         let page = rustix::param::page_size();
         let len = STACK + 2 * page;
         // SAFETY:
-        // - a new mapping, placed by the kernel
+        // - a new mapping at an address that the kernel chooses.
         let base = unsafe {
             mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -56,7 +56,7 @@ impl Stage {
         };
         valgrind::register_stack(stage.base + page, stage.top());
         // SAFETY:
-        // - the first page of the mapping just made; nothing points into it
+        // - the first page of the new mapping. No pointer leads into it.
         unsafe { mm::mprotect(base, page, mm::MprotectFlags::empty()) }?;
         Ok(stage)
     }
@@ -71,8 +71,8 @@ impl Stage {
 
     pub(super) fn board(&self) -> &Board {
         // SAFETY:
-        // - the last page of the mapping, zeroed at first, large and aligned enough
-        // - all its words are atomics, and it lives as long as the stage
+        // - the last page of the mapping: zeroed at first, large enough and aligned.
+        // - all its words are atomics, and it lives as long as the stage.
         unsafe { &*(self.top() as *const Board) }
     }
 }
@@ -80,7 +80,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // SAFETY:
-        // - this object's own mapping; the borrow of the board has ended
+        // - this object owns the mapping. The borrow of the board has ended.
         unsafe { mm::munmap(self.base as *mut _, self.len) }.ok();
     }
 }
@@ -103,7 +103,7 @@ impl Board {
     }
 }
 
-/// What becomes of the range.
+/// The result for the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     /// Private memory becomes the file's.
@@ -114,22 +114,22 @@ pub(super) enum Direction {
     IntoAnonymous,
 }
 
-/// One swap; the window reads it and never writes to it.
+/// One swap. The window reads it and never writes to it.
 pub(super) struct Swap<'a> {
     pub(super) direction: Direction,
-    /// `None` where no other thread runs.
+    /// `None` if no other thread runs.
     pub(super) uffd: Option<&'a Uffd>,
     pub(super) range: Range<usize>,
     /// The mapping that takes the range's place, as long as the range.
     pub(super) fresh: usize,
-    /// The file and the place in it; none for [`Direction::IntoAnonymous`].
+    /// The file and the offset in it. `None` for [`Direction::IntoAnonymous`].
     pub(super) file: Option<(BorrowedFd<'a>, u64)>,
     pub(super) board: &'a Board,
-    /// Helpers that are ready; the window copies the first of `helpers + 1` parts.
+    /// Number of ready helpers. The window copies the first of `helpers + 1` parts.
     pub(super) helpers: u32,
 }
 
-/// How a swap failed; the range is as it was before.
+/// The failure of a swap. The range is unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Failure {
     pub(super) call: &'static str,
@@ -154,18 +154,18 @@ fn failed(call: i64, errno: Errno) -> i64 {
 ///
 /// # Safety
 /// - all signals of this thread are blocked
-/// - `swap.range` is mapped, of the kind that the direction says, registered with `swap.uffd` for writes if there is
-///   one, and without one this is the process's only thread
-/// - `swap.fresh` is a mapping of `swap.range.len()` bytes that nothing else uses; it is gone after a success
-/// - neither `stage` nor the thread's errno or control block lie in the range
+/// - `swap.range` is mapped, and of the kind that the direction names
+/// - the range is registered with `swap.uffd` for writes; without `swap.uffd`, this is the process's only thread
+/// - `swap.fresh` is a mapping of `swap.range.len()` bytes without other users; after a success it is gone
+/// - neither `stage` nor the thread's errno or control block lies in the range
 pub(super) unsafe fn run(stage: &Stage, swap: &Swap<'_>) -> Result<(), Failure> {
     // SAFETY:
-    // - the stage's stack is in use by nobody else: its owner holds the process-wide lock
+    // - no other thread uses the stage's stack: its owner holds the process-wide lock.
     // - `window` takes one pointer, which outlives the call, and returns an i64
     outcome(unsafe { call_on(stage.top(), window, ptr::from_ref(swap).cast()) })
 }
 
-/// What [`run_here`] gave, in words.
+/// The result of a value of [`run_here`].
 pub(super) fn outcome(answer: i64) -> Result<(), Failure> {
     if answer == 0 {
         return Ok(());
@@ -176,11 +176,11 @@ pub(super) fn outcome(answer: i64) -> Result<(), Failure> {
     })
 }
 
-/// Runs the swap on the caller's stack; [`outcome`] tells what the number means.
+/// Runs the swap on the caller's stack. [`outcome`] translates the number.
 ///
 /// # Safety
-/// - as of [`run`], and the caller's stack is not in the range
-/// - instead of being the only thread, the process may have others, which are stopped
+/// - as for [`run`], and the caller's stack is not in the range
+/// - the process may have other threads if they are stopped
 pub(super) unsafe fn run_here(swap: &Swap<'_>) -> i64 {
     window(ptr::from_ref(swap).cast())
 }
@@ -223,7 +223,7 @@ extern "C" fn window(swap: *const Swap<'static>) -> i64 {
     answer
 }
 
-/// A helper's part of a swap, to be called by a thread of its own while the window is being prepared.
+/// A helper's part of a swap. A separate thread calls it while the window is prepared.
 pub(super) fn help(swap: &Swap<'_>, part: u32) {
     swap.board.ready.fetch_add(1, Ordering::AcqRel);
     let word = loop {
@@ -255,11 +255,11 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
     let mut at = from;
     if let Some(uffd) = swap.uffd {
         // SAFETY:
-        // - a part of the fresh mapping, which is this swap's, and of the range, which is mapped and readable.
+        // - a part of the fresh mapping, which only this swap uses, and of the range, which is mapped and readable.
         let filled = unsafe { uffd.fill(swap.fresh + at, swap.range.start + at, to - at) };
         match filled {
             Ok(()) => return Ok(()),
-            // The file has a page here already: write the rest.
+            // The file already has a page here, so only the rest is written.
             Err((done, Errno::EXIST)) if swap.file.is_some() => at += done,
             Err((_, errno)) => return Err(errno),
         }
@@ -268,7 +268,7 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
         (Direction::IntoFile, Some((file, offset))) => {
             while at < to {
                 // SAFETY:
-                // - the range is mapped and readable, and nobody writes to it during the window
+                // - the range is mapped and readable, and no thread writes to it during the window.
                 let rest = unsafe {
                     std::slice::from_raw_parts((swap.range.start + at) as *const u8, to - at)
                 };
@@ -283,7 +283,7 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
         }
         _ => {
             // SAFETY:
-            // - both mappings have `to` bytes; the fresh one is writable and nobody else's
+            // - both mappings have `to` bytes. The fresh one is writable and has no other user.
             unsafe {
                 copy_unseen(
                     (swap.range.start + at) as *const u8,
@@ -296,15 +296,14 @@ fn copy_part(swap: &Swap<'_>, part: u32) -> Result<(), Errno> {
     }
 }
 
-/// Copies as `memcpy` does, which debugging tools put one of their own before: that would find fault with what lies between the program's
-/// objects on the pages.
+/// Copies like `memcpy`. Debugging tools replace `memcpy`, and would report the bytes between the program's objects on the pages.
 ///
 /// # Safety
-/// - of [`ptr::copy_nonoverlapping`]
+/// - the contract of [`ptr::copy_nonoverlapping`]
 unsafe fn copy_unseen(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY:
-    // - the caller's word; the direction flag is clear by the C convention
+    // - contract of this call. The direction flag is clear by the C convention.
     unsafe {
         core::arch::asm!(
             "rep movsb",
@@ -316,10 +315,10 @@ unsafe fn copy_unseen(from: *const u8, to: *mut u8, len: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     for at in (0..len).step_by(size_of::<u64>()) {
-        // Volatile, or the compiler makes a call of it. Pages are whole words.
+        // Volatile: otherwise the compiler makes it a call of memcpy. Pages are whole words.
         //
         // SAFETY:
-        // - the caller's word
+        // - contract of this call.
         unsafe {
             let word = from.add(at).cast::<u64>().read_volatile();
             to.add(at).cast::<u64>().write_volatile(word);
@@ -331,20 +330,20 @@ fn exchange(swap: &Swap<'_>) -> Result<(), Errno> {
     let len = swap.range.end - swap.range.start;
     let place = swap.range.start as *mut core::ffi::c_void;
     // SAFETY:
-    // - the fresh mapping is this swap's own, and holds what the range holds
-    // - nobody can tell the two apart: writers sleep, readers read the same bytes before and after
+    // - only this swap uses the fresh mapping, which has the content of the range.
+    // - no thread sees a difference: writers sleep, and readers read the same bytes before and after.
     let moved =
         unsafe { mm::mremap_fixed(swap.fresh as *mut _, len, len, MremapFlags::MAYMOVE, place) };
     let Err(errno) = moved else { return Ok(()) };
     // SAFETY:
-    // - changes nothing: it only tells whether the range is still mapped throughout
+    // - changes no memory: it checks that the whole range is still mapped.
     if unsafe { mm::msync(place, len, MsyncFlags::ASYNC) }.is_ok() {
         return Err(errno);
     }
-    // The kernel gave up after taking the old mapping away. The file has all that was in it.
+    // The kernel failed after it removed the old mapping. The file has its content.
     if let Some((file, offset)) = swap.file {
         // SAFETY:
-        // - the range belongs to this swap; its content is in the file in both directions
+        // - the range belongs to this swap. In both directions the file has its content.
         let again = unsafe {
             mm::mmap(
                 place,
@@ -389,8 +388,8 @@ unsafe fn call_on(
 ) -> i64 {
     let answer: i64;
     // SAFETY:
-    // - r12 (x20 on aarch64) survives the call by the C convention, so that the old stack pointer is found again
-    // - everything else that a C function may change is declared as changed
+    // - r12 (x20 on aarch64) survives the call by the C convention, and restores the old stack pointer.
+    // - all other registers that a C function may change are declared as changed.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
