@@ -13,7 +13,7 @@ use memory::{PAGE, adopt, map, memfd, pages_of, release};
 
 const NOBODY: libc::c_long = 65534;
 
-/// Root becomes a user without rights; others are that.
+/// Root drops its rights. Other users have none.
 fn become_nobody() {
     if !rustix::process::geteuid().is_root() {
         return;

@@ -1,8 +1,8 @@
 //! A swap while all other threads of the process are stopped, as leak checkers stop them. Used if a userfaultfd is not permitted.
 //!
-//! A short-lived task stops each thread by `ptrace`. The task shares the memory, but is no thread of the process. An ordinary user may trace processes of the
-//! same user. No signal is sent and no handler runs, so threads that block all signals stop too. A stopped thread is in no system call, so no write to the range
-//! is in progress. The task does the swap, then resumes the threads.
+//! A short-lived task stops each thread by `ptrace`. The task shares the memory, but is no thread of the process. An ordinary user may trace processes of
+//! the same user. No signal is sent and no handler runs, so threads that block all signals stop too. A stopped thread is in no system call, so no write
+//! to the range is in progress. The task does the swap, then resumes the threads.
 //!
 //! The kernel restarts interrupted system calls, as after SIGSTOP and SIGCONT (signal(7)). Exceptions return EINTR: `epoll_wait`, `semop`, `msgrcv`,
 //! `sigtimedwait`, and reads from sockets with a timeout.
