@@ -288,6 +288,8 @@ impl UtofuProcess {
     /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`ReturnCode::InvalidNumber`], [`ReturnCode::InvalidVbgId`],
     /// [`ReturnCode::InvalidPath`]. After an error, no setting has changed.
     pub fn set_vbg(&self, settings: &[VbgSetting]) -> Result<()> {
+        // A signal handler may have interrupted a call that holds locks.
+        let renews = !Call::is_under_way();
         let InCall { set, .. } =
             &self.set(settings.first().ok_or(ReturnCode::InvalidNumber)?.vbg_id)?;
         if settings.len() > set.ids.len() {
@@ -318,6 +320,11 @@ impl UtofuProcess {
             {
                 return Err(ReturnCode::InvalidPath);
             }
+            let remote = [setting.src_rmt_vbg_id, setting.dst_rmt_vbg_id];
+            let owners = remote.map(|bits| self.place_of_gate(VbgId::from_bits(bits)?));
+            for owner in owners.into_iter().flatten().filter(|_| renews) {
+                self.network().renew(owner);
+            }
             let settings = Settings {
                 role,
                 src_signal: here(setting.src_lcl_vbg_id)?,
@@ -344,11 +351,6 @@ impl UtofuProcess {
         let id = VbgId::from_bits(bits).ok_or(ReturnCode::InvalidVbgId)?;
         self.node(&id.coords())
             .map_err(|_| ReturnCode::InvalidVbgId)?;
-        if beside.is_none()
-            && let Some(place) = self.place_of_gate(id)
-        {
-            self.network().renew(place);
-        }
         if beside.is_some_and(|own| own.tni() != id.tni() || own.coords() != id.coords()) {
             return Err(ReturnCode::InvalidVbgId);
         }

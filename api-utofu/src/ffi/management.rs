@@ -6,9 +6,10 @@ use super::{array, functions, given, put, put_array};
 use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
 use crate::native;
-use crate::process::current;
+use crate::process::{current, is_child};
 use crate::status::{Result, ReturnCode};
 use crate::vcq::{VcqFlags, vcq};
+use unipgas_core::calls::Call;
 use unipgas_utofu_sys::{utofu_barrier_caps, utofu_onesided_caps};
 
 /// Gives the caller an array, which it frees with free(). An empty array is null.
@@ -54,10 +55,15 @@ fn vcq_id(bits: u64) -> Result<VcqId> {
     Ok(id)
 }
 
-/// An id that the program makes for the process that has the place now.
+/// An id that the program makes for the process that has the place now. In the child of a fork, and in a signal handler that has interrupted a call, locks may be
+/// held forever: there the id is not checked.
 fn renewed(id: VcqId) -> Result<VcqId> {
     let process = current()?;
-    if let Some(place) = process.place_of(id) {
+    if let Some(place) = process.place_of(id)
+        && !is_child()
+        && !Call::is_under_way()
+    {
+        let _call = Call::begin(|| {});
         process.network().renew(place.into());
     }
     Ok(id)
