@@ -1,4 +1,4 @@
-//! A job on several hosts without a launcher of theirs: this process is it, and reaches the hosts by a remote shell.
+//! A job on several hosts without a cluster's launcher. This process launches it, and reaches the hosts by a remote shell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::records::{Records, pieces};
 use crate::run::ReportOptions;
 use crate::{Ended, Failed, failed, stats, trace};
 
-/// What a launcher of a host has to be told to start the ranks there.
+/// The first message to the launcher of a host: the plan for its ranks.
 #[derive(Debug, Serialize, Deserialize)]
 struct Plan {
     size: u32,
@@ -35,38 +35,38 @@ struct Plan {
     trace: bool,
 }
 
-/// What the ranks of a host have counted.
+/// Counters of the ranks of a host.
 const STATISTICS: u8 = OWN;
-/// What they have done when.
+/// Trace events of the ranks.
 const TIMELINE: u8 = OWN + 1;
 
 /// How the hosts are reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shell {
-    /// As ssh is called: `ssh WORDS HOST LINE`.
+    /// A program with the arguments of ssh: `ssh WORDS HOST LINE`.
     Remote(OsString),
     /// In an allocation of Slurm.
     Srun(OsString),
 }
 
 impl Shell {
-    /// If the name is that of a remote shell.
+    /// The shell of this name. `None`: no remote shell has the name.
     pub fn named(name: &OsStr) -> Option<Shell> {
         let file = Path::new(name).file_name();
         let is_shell = file.is_some_and(|file| file == "ssh" || file == "rsh");
         is_shell.then(|| Shell::Remote(name.to_owned()))
     }
 
-    /// The command line by which `line` is carried out on `host`.
+    /// The command that runs `line` on `host`.
     pub(super) fn command(&self, host: &str, more: &[String], line: OsString) -> Vec<OsString> {
         let (program, own): (_, &[&str]) = match self {
             Shell::Remote(name) if Path::new(name).file_name() == Some(OsStr::new("ssh")) => {
-                // A host that does not answer for so long is lost.
+                // After this time without an answer, a host is lost.
                 let alive = ["ServerAliveInterval=10", "ServerAliveCountMax=3"];
                 (name, &["-o", alive[0], "-o", alive[1]])
             }
             Shell::Remote(name) => (name, &[]),
-            // Unbuffered: what it carries are no lines.
+            // Unbuffered, because the frames have no lines.
             Shell::Srun(name) => (
                 name,
                 &[
@@ -91,7 +91,7 @@ impl Shell {
     }
 }
 
-/// Whose ranks are where, and how each host is reached. A host comes once, whatever the order of the shares. Errors: a line.
+/// The ranks of each host, and the way to the host. Each host occurs once, in any order of the shares. Errors: a line.
 pub fn places(
     shares: &[HostShare],
     shell: &Shell,
@@ -121,7 +121,7 @@ pub fn places(
     Ok(places)
 }
 
-/// What would be started, a line for each host.
+/// The commands that would start, a line for each host.
 pub fn shown(places: &[NodePlacement]) -> String {
     let line = |place: &NodePlacement| {
         let words = place.command.iter().map(|word| word.to_string_lossy());
@@ -133,7 +133,7 @@ pub fn shown(places: &[NodePlacement]) -> String {
     places.iter().map(line).collect()
 }
 
-/// Names of variables that are those of a host, a session, or another job.
+/// Names of variables that belong to a host, a session, or another job.
 const OF_A_HOST: [&str; 14] = [
     "_",
     "DISPLAY",
@@ -161,7 +161,7 @@ const OF_A_SESSION: [&str; 8] = [
     "OMPI_COMM_",
 ];
 
-/// The environment that goes along: as other launchers do it, nearly all.
+/// The environment for the hosts: nearly all variables, as with other launchers.
 fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     let goes = |name: &str| {
         !OF_A_HOST.contains(&name)
@@ -171,7 +171,7 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(move |(name, _)| name.to_str().is_none_or(goes))
 }
 
-/// Sees the job through, on these hosts.
+/// Runs the job on these hosts until its end.
 pub fn run(
     mut launch: Launch,
     places: &[NodePlacement],
@@ -196,7 +196,7 @@ pub fn run(
         trace: wishes.trace.is_some(),
     };
     let plan = serde_json::to_vec(&plan)
-        .map_err(|error| Failed(2, format!("this job cannot be told to others: {error}")))?;
+        .map_err(|error| Failed(2, format!("the plan of the job cannot be encoded: {error}")))?;
     wishes.begin().map_err(failed(2))?;
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
@@ -224,9 +224,9 @@ pub fn run(
     kept.map(ExitCode::from).map_err(failed(1))
 }
 
-/// `unipgas part`: the launcher of one host, whose standard input and output lead to the launcher of the whole.
+/// `unipgas part`: the launcher of one host. Its standard input and output lead to the launcher of the whole job.
 pub fn part() -> Ended {
-    // The terminal's signals are for the launcher of the whole, which tells all hosts.
+    // The launcher of the whole job gets the terminal's signals, and forwards them to all hosts.
     let _ = rustix::process::setpgid(None, None);
     let kept = keep(|keeper| {
         let seen = begin().and_then(|(part, plan)| see(part, plan, keeper));
@@ -283,7 +283,7 @@ fn see(part: NodeRanks, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
             part.send(TIMELINE, piece.as_bytes())?;
         }
     }
-    // What the ranks have written went by frames: nothing is left in a buffer.
+    // Frames have carried all output of the ranks, so no buffer holds any of it.
     let _ = std::io::stdout().flush();
     Ok(0)
 }
