@@ -1,4 +1,4 @@
-//! The launcher of a cluster that is here, and what it is told.
+//! The cluster's launcher on this machine, and its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use super::list::HostShare;
 use crate::run::{Bind, KeepGoing};
 
-/// Whose launcher it is, which says how its options are spelt.
+/// The kind of launcher, which decides the spelling of its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LauncherKind {
     /// Slurm's `srun`.
     Srun,
-    /// PRRTE's `prterun`, which the `mpirun` of Open MPI is from 5 on.
+    /// PRRTE's `prterun`, which is Open MPI's `mpirun` since version 5.
     Prte,
     /// `mpirun` of Open MPI up to 4.
     OpenMpi,
@@ -19,24 +19,24 @@ pub(crate) enum LauncherKind {
     Hydra,
 }
 
-/// One that was found.
+/// A launcher that was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HostLauncher {
     pub kind: LauncherKind,
-    /// As it is called: Open MPI takes a path for a wish about the other hosts.
+    /// The program's name. Open MPI reads a path as a prefix for the other hosts.
     pub name: OsString,
     pub path: PathBuf,
 }
 
-/// What a machine has: programs by name or path, and what they say of their version.
+/// The programs of a machine, by name or path, and their version texts.
 pub(super) struct InstalledPrograms<'a> {
     pub find: &'a dyn Fn(&OsStr) -> Result<PathBuf, String>,
     pub version: &'a dyn Fn(&PathBuf) -> String,
-    /// Whether this is an allocation of Slurm.
+    /// Whether the process runs in an allocation of Slurm.
     pub allocation: bool,
 }
 
-/// The launcher to use; `wish` names one.
+/// The launcher to use. `wish` names one.
 ///
 /// Errors: one line.
 pub fn choose(
@@ -101,23 +101,23 @@ fn of_version(text: &str) -> Option<LauncherKind> {
     })
 }
 
-/// Which of the ways to tell ranks, as `srun --mpi=list` names them, a cluster offers that programs understand.
+/// The MPI plugin of `srun --mpi=list` that programs of this library understand.
 pub fn slurm_protocol(list: &str) -> Option<&'static str> {
     let offered = |name: &str| list.split_whitespace().any(|word| word == name);
     ["pmix", "pmi2"].into_iter().find(|name| offered(name))
 }
 
-/// What is to be started.
+/// The job to start.
 pub(super) struct LaunchPlan<'a> {
     pub shares: &'a [HostShare],
     pub bind: Bind,
     pub tag: bool,
     pub keep_going: KeepGoing,
-    /// What the processes of all hosts must find in their environment, besides what the launcher gives them.
+    /// Variables that all processes need, in addition to the variables of the launcher.
     pub variables: &'a [(String, OsString)],
-    /// For srun: how it tells ranks, where that has to be said.
+    /// For srun: the MPI plugin, if it must be named.
     pub protocol: Option<&'a str>,
-    /// The user's words for the launcher.
+    /// The user's own arguments for the launcher.
     pub more: &'a [String],
     pub program: &'a [OsString],
 }
@@ -168,7 +168,7 @@ fn rank_by_rank(shares: &[HostShare]) -> String {
     hosts.collect::<Vec<_>>().join(",")
 }
 
-/// The hosts, each once.
+/// The hosts without repetition.
 fn hosts(shares: &[HostShare]) -> Vec<&str> {
     let mut hosts: Vec<_> = shares.iter().map(|share| share.host.as_str()).collect();
     hosts.sort_unstable();
@@ -179,7 +179,7 @@ fn hosts(shares: &[HostShare]) -> Vec<&str> {
 fn srun(job: &LaunchPlan<'_>, words: &mut Words) {
     let nodes = hosts(job.shares).len().to_string();
     words.add(&["-N", &nodes, "-w", &rank_by_rank(job.shares)]);
-    // Ranks as they are listed, not in the order in which the cluster knows its nodes.
+    // Ranks follow the list, not the cluster's order of nodes.
     words.add(&["--distribution=arbitrary", "--export=ALL", "--input=0"]);
     words.add(&[match job.keep_going {
         KeepGoing::Never => "--kill-on-bad-exit=1",
@@ -201,11 +201,11 @@ fn mpirun(kind: LauncherKind, job: &LaunchPlan<'_>, words: &mut Words) {
     if hosts(job.shares).len() == job.shares.len() {
         words.add(&["--host", &numbered(job.shares), "--map-by", "slot"]);
     } else {
-        // A host comes again after another one.
+        // The list returns to an earlier host.
         words.add(&["--host", &rank_by_rank(job.shares), "--map-by", "seq"]);
     }
     let bind = match job.bind {
-        // Without a wish it binds to cores: the progress thread would have none.
+        // The default binds to cores, which leaves no core to the progress thread.
         Bind::None => "none",
         Bind::Core => "core:overload-allowed",
         Bind::Numa => "numa:overload-allowed",
