@@ -1,4 +1,4 @@
-//! Tests run in processes of their own, as the library is told once for each what its device is like.
+//! Each test runs in a separate process, because a process sets the properties of the device once.
 
 #![allow(
     dead_code,
@@ -16,7 +16,7 @@ const ROLE: &str = "VERBS_TEST_ROLE";
 const CALL: &str = "VERBS_TEST_CALL";
 const STREAM: &str = "VERBS_TEST_STREAM";
 
-/// The path of the test that calls with this closure, as the harness knows it.
+/// The path of the test that passes this closure, in the test harness.
 pub fn test_of<F>(_: &F) -> &'static str {
     let path = std::any::type_name::<F>();
     let (_, path) = path.split_once("::").unwrap();
@@ -35,32 +35,32 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A test may call for several processes: which one this is of those of the test.
+/// The number of this process, in a test that starts several.
 fn next_call() -> String {
     CALLS.set(CALLS.get() + 1);
     CALLS.get().to_string()
 }
 
-/// What this process is for; `None`: it is the one that was started first.
+/// The task of this process. `None`: it is the first one.
 fn role(call: &str) -> Option<String> {
     let role = std::env::var(ROLE).ok()?;
     let is_this = std::env::var(CALL).is_ok_and(|this| this == *call);
     Some(if is_this { role } else { String::new() })
 }
 
-/// A fabric that no other test is on, and what the devices are like.
+/// A fabric for one test alone, and the properties of its devices.
 fn fabric(verbs: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let next = NEXT.fetch_add(1, Relaxed);
     format!("fabric=verbs-{}-{next},{verbs}", std::process::id())
 }
 
-/// Runs `body` in a process of its own, with such devices. Gives what it has written on its standard error; in that process nothing.
+/// Runs `body` in a separate process with these devices. Returns its standard error; in the separate process, nothing.
 pub fn alone(verbs: &str, body: impl FnOnce()) -> Option<String> {
     alone_as(test_of(&body), verbs, &[], body)
 }
 
-/// As [`alone`], with such an environment.
+/// As [`alone`], with this environment.
 pub fn alone_with(
     verbs: &str,
     environment: &[(&str, &str)],
@@ -119,7 +119,7 @@ pub fn with_others(
     with_others_as(test, "", &[], first, second)
 }
 
-/// As [`with_others`], with such devices and such an environment.
+/// As [`with_others`], with these devices and this environment.
 pub fn with_others_on(
     verbs: &str,
     environment: &[(&str, &str)],
@@ -142,7 +142,7 @@ pub fn with_others_as(
     if role(&call).is_some_and(|role| role == "second") {
         let stream: i32 = std::env::var(STREAM).unwrap().parse().unwrap();
         // SAFETY:
-        // - this end of the stream was opened for this process, and nobody else takes it.
+        // - this end of the stream was opened for this process, and only this call takes it.
         let stream = unsafe { OwnedFd::from_raw_fd(stream) };
         second(ProcessPipe(stream.into()));
         return None;
@@ -151,13 +151,13 @@ pub fn with_others_as(
     run(&call, name, verbs, environment, || first(&others))
 }
 
-/// Begins processes.
+/// Starts processes.
 pub(crate) struct OtherProcesses {
     name: String,
 }
 
 impl OtherProcesses {
-    /// Another one, with this environment besides.
+    /// Starts another process, with this environment in addition.
     pub fn begin(&self, environment: &[(&str, &str)]) -> Other {
         let (here, there) = UnixStream::pair().unwrap();
         rustix::io::fcntl_setfd(&there, rustix::io::FdFlags::empty()).unwrap();
@@ -175,7 +175,7 @@ impl OtherProcesses {
     }
 }
 
-/// Another process, which ends with this.
+/// Another process. It ends with this one.
 pub(crate) struct Other {
     child: Child,
     pub wire: ProcessPipe,
@@ -189,13 +189,13 @@ impl Other {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// It ends in the middle of whatever it does.
+    /// Kills it at any point of its work.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// It ends by itself, and well.
+    /// Waits for its own end, which must be a success.
     pub fn ends(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
@@ -212,7 +212,7 @@ impl Drop for Other {
 pub(crate) struct ProcessPipe(UnixStream);
 
 impl ProcessPipe {
-    /// Both ends.
+    /// A pair of connected ends.
     pub fn pair() -> (ProcessPipe, ProcessPipe) {
         let (one, other) = UnixStream::pair().unwrap();
         (ProcessPipe(one), ProcessPipe(other))
