@@ -8,7 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -110,6 +111,7 @@ impl HostPool {
             ranks,
             cut: Mutex::new(Vec::new()),
             writing: Mutex::new(()),
+            commands: AtomicUsize::new(0),
             names,
         };
         let command = |number: usize| {
@@ -131,6 +133,11 @@ impl HostPool {
     }
 }
 
+/// Whether a line of a rank asks for the end of its host's link.
+fn has_cut(lines: &[u8]) -> bool {
+    (lines.split(|byte| *byte == b'\n')).any(|line| line.starts_with(CUT.as_bytes()))
+}
+
 /// A job on a group of hosts.
 pub(crate) struct Team<'a> {
     hosts: &'a HostPool,
@@ -144,6 +151,8 @@ pub(crate) struct Team<'a> {
     cut: Mutex<Vec<String>>,
     /// Only one thread writes to the log at a time: the file has one position.
     writing: Mutex<()>,
+    /// Number of commands for hosts that run now. Ranks wait for their effects.
+    commands: AtomicUsize,
 }
 
 impl Team<'_> {
@@ -163,43 +172,52 @@ impl Team<'_> {
             keep_going: self.law.needs_kill,
             spares: self.law.spares(),
         };
-        let heard = |told: NodeEvent<'_>| match told {
-            NodeEvent::Own {
-                host,
-                kind: LINES,
-                bytes,
-            } => self.lines(&files.log, host, bytes),
-            NodeEvent::Own {
-                kind: SAID, bytes, ..
-            } => self.write(&files.said, bytes),
-            NodeEvent::Own {
-                kind: SITTING,
-                bytes,
-                ..
-            } => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
-            NodeEvent::Lost {
-                host, ranks, then, ..
-            } => {
-                for rank in ranks {
-                    ends.lock().insert(*rank, Exit::Signal(libc::SIGKILL));
-                    self.lose(*rank, then, files, &seats);
+        let ended = std::thread::scope(|scope| {
+            let heard = |told: NodeEvent<'_>| match told {
+                NodeEvent::Own {
+                    host,
+                    kind: LINES,
+                    bytes,
+                } => {
+                    self.write(&files.log, bytes);
+                    if has_cut(bytes) {
+                        self.beside(scope, move || self.cut(host));
+                    }
                 }
-                let left = self.left_at(host);
-                let mut whole = whole.lock();
-                whole.left = whole.left.take().or(left);
-            }
-            NodeEvent::Own { bytes, .. } => {
-                let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
-                    return parts.kill();
-                };
-                let mut whole = whole.lock();
-                whole.left = whole.left.take().or(ended.left);
-                whole.ranks.extend(ended.ranks);
-            }
-            NodeEvent::Ended { rank, exit, .. } => drop(ends.lock().insert(rank, exit)),
-            _ => {}
-        };
-        let ended = parts.run(rules, heard);
+                NodeEvent::Own {
+                    kind: SAID, bytes, ..
+                } => self.write(&files.said, bytes),
+                NodeEvent::Own {
+                    kind: SITTING,
+                    bytes,
+                    ..
+                } => Sitting::read_all(bytes).for_each(|sitting| seats.put(sitting)),
+                NodeEvent::Lost {
+                    host, ranks, then, ..
+                } => {
+                    for rank in ranks {
+                        ends.lock().insert(*rank, Exit::Signal(libc::SIGKILL));
+                        self.lose(*rank, then, files, &seats);
+                    }
+                    let whole = &whole;
+                    self.beside(scope, move || {
+                        let left = self.left_at(host);
+                        whole.lock().leaves(left);
+                    });
+                }
+                NodeEvent::Own { bytes, .. } => {
+                    let Ok(ended) = serde_json::from_slice::<Ended>(bytes) else {
+                        return parts.kill();
+                    };
+                    let mut whole = whole.lock();
+                    whole.leaves(ended.left);
+                    whole.ranks.extend(ended.ranks);
+                }
+                NodeEvent::Ended { rank, exit, .. } => drop(ends.lock().insert(rank, exit)),
+                _ => {}
+            };
+            parts.run(rules, heard)
+        });
         let first_failure = ended.map_err(|e| e.to_string())?;
         let mut whole = whole.into_inner();
         whole.first_failure = first_failure;
@@ -259,14 +277,28 @@ impl Team<'_> {
         }
     }
 
-    fn lines(&self, log: &File, number: usize, bytes: &[u8]) {
-        let is_cut = |line: &[u8]| line.starts_with(CUT.as_bytes());
-        if bytes.split(|byte| *byte == b'\n').any(is_cut) {
-            let host = &self.names[number];
-            self.cut.lock().push(host.clone());
-            self.link(host, "down");
-        }
-        self.write(log, bytes);
+    /// Runs a command for a host beside the events of the job: on a busy machine it takes long, and the ranks need the events meanwhile.
+    fn beside<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        command: impl FnOnce() + Send + 'scope,
+    ) {
+        self.commands.fetch_add(1, Ordering::AcqRel);
+        scope.spawn(move || {
+            command();
+            self.commands.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+
+    /// Whether a command for a host runs. A rank that waits for its effect does not hang.
+    pub fn has_command(&self) -> bool {
+        self.commands.load(Ordering::Acquire) > 0
+    }
+
+    fn cut(&self, number: usize) {
+        let host = &self.names[number];
+        self.cut.lock().push(host.clone());
+        self.link(host, "down");
     }
 
     fn write(&self, mut log: &File, bytes: &[u8]) {
@@ -352,6 +384,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
         let telling = scope.spawn(|| pass_on(&part, &files, &seats, &over));
         let ended = job.see(launch);
         over.store(true, Ordering::Release);
+        telling.thread().unpark();
         telling.join().map_err(|_| "a defect of the runner")?;
         ended
     })?;
@@ -359,27 +392,23 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     part.send(END, &ended).map_err(|e| e.to_string())
 }
 
+/// Polls of the reports between two polls of the wait times, which change each time.
+const SITTING_POLLS: u32 = 4;
+
 /// Forwards the reports and wait times of the ranks here to the parent until the job ends.
 fn pass_on(part: &NodeRanks, files: &Files, seats: &Seats, over: &AtomicBool) {
     let (mut at, mut said_at) = (0, 0);
     let mut before = Vec::new();
-    loop {
+    for poll in 0u32.. {
         let last = over.load(Ordering::Acquire);
         let lines = whole_lines(&files.log, at);
         at += lines.len() as u64;
         let said = whole_lines(&files.said, said_at);
         said_at += said.len() as u64;
-        let mut sitting = Vec::new();
-        for rank in part.here() {
-            let mut one = seats.get(*rank);
-            // Their pids mean nothing to the parent.
-            one.mark = match one.mark {
-                0 => 0,
-                pid if lives(pid) => LIVES,
-                _ => ENDED,
-            };
-            one.write(&mut sitting);
-        }
+        let sitting = match last || poll % SITTING_POLLS == 0 {
+            true => sitting_here(part, seats),
+            false => before.clone(),
+        };
         let told = [
             (SAID, &said, !said.is_empty()),
             (LINES, &lines, !lines.is_empty()),
@@ -395,6 +424,22 @@ fn pass_on(part: &NodeRanks, files: &Files, seats: &Seats, over: &AtomicBool) {
         if last {
             return;
         }
-        std::thread::sleep(LOOK);
+        std::thread::park_timeout(LOOK);
     }
+}
+
+/// The seats of the ranks here, in the form for a parent on another host.
+fn sitting_here(part: &NodeRanks, seats: &Seats) -> Vec<u8> {
+    let mut sitting = Vec::new();
+    for rank in part.here() {
+        let mut one = seats.get(*rank);
+        // Their pids mean nothing to the parent.
+        one.mark = match one.mark {
+            0 => 0,
+            pid if lives(pid) => LIVES,
+            _ => ENDED,
+        };
+        one.write(&mut sitting);
+    }
+    sitting
 }

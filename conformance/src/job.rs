@@ -43,6 +43,8 @@ struct Watched<'a> {
     end: &'a (dyn Fn(&Stall) + Sync),
     /// Whether the job must end in any case.
     stopped: &'a (dyn Fn() -> bool + Sync),
+    /// Whether the parent does something that the ranks wait for.
+    acts: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Files {
@@ -91,6 +93,7 @@ impl Job<'_> {
                     lives: &|mark| mark == crate::hosts::LIVES,
                     end: &|_| team.end_as_the_clock(),
                     stopped: &|| self.runner.is_stopped(),
+                    acts: &|| team.has_command(),
                 };
                 watch_over(&files, stall, &watched, progress, || team.run(&files))
             }
@@ -100,6 +103,7 @@ impl Job<'_> {
                     lives: &lives,
                     end: &|stall| stall.end(lives),
                     stopped: &|| self.runner.is_stopped(),
+                    acts: &|| false,
                 };
                 // The processes die with the thread that started them: this thread, which stays until the job ends.
                 watch_over(&files, stall, &watched, progress, || self.see(launch))
@@ -184,6 +188,7 @@ fn watch_over<T>(
         let watching = scope.spawn(|| watch(&files.log, &mut stall, watched, &over, progress));
         let ended = job();
         over.store(true, Ordering::Release);
+        watching.thread().unpark();
         (ended, watching.join().unwrap_or(None))
     })
 }
@@ -204,6 +209,8 @@ fn watch(
         if (watched.stopped)() {
             // Repeats this: some processes may have no seat yet.
             (watched.end)(stall);
+        } else if (watched.acts)() {
+            stall.moved();
         } else if let Some(hang) = stall.found(told, watched.lives) {
             (watched.end)(stall);
             return Some(hang);
@@ -213,7 +220,7 @@ fn watch(
             .filter(|line| line.rank == 0 && (line.what == "ok" || line.what == "none"))
             .count() as u64;
         progress(seeds);
-        std::thread::sleep(crate::stall::LOOK);
+        std::thread::park_timeout(crate::stall::LOOK);
     }
     None
 }
@@ -298,6 +305,11 @@ enum ExitWords {
 }
 
 impl Ended {
+    /// Notes what a host has left behind. The first note stays.
+    pub fn leaves(&mut self, left: Option<String>) {
+        self.left = self.left.take().or(left);
+    }
+
     fn of(outcome: &JobOutcome) -> Ended {
         let wrote = |stderr: &[u8]| {
             let text = String::from_utf8_lossy(stderr);

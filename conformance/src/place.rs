@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use unipgas_core::job::{Board, Job, RankState};
 use unipgas_core::loopback::LoopbackNet;
@@ -112,7 +111,6 @@ impl Place {
         meanwhile: &mut dyn FnMut(),
     ) -> unipgas_core::Result<()> {
         let mut looks = Looks::new();
-        let mut yields = 0;
         loop {
             if self::turn(&self.board, rank) >= turn
                 || self.board.state(rank)? == RankState::Dead
@@ -121,12 +119,7 @@ impl Place {
                 return Ok(());
             }
             meanwhile();
-            if yields < 1000 {
-                yields += 1;
-                looks.again();
-            } else {
-                looks.pause(Duration::from_micros(200));
-            }
+            looks.again();
         }
     }
 

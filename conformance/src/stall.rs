@@ -28,10 +28,10 @@ pub(crate) enum Hang {
 }
 
 /// Time between two polls of the ranks' seats.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// Polls between two that read the CPU time of the ranks.
-const READS: u32 = 50;
+const READS: u32 = 20;
 
 /// Timeout of a call that a law expects to succeed: longer than any machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(1000);
@@ -41,9 +41,14 @@ pub(crate) const LONG: Duration = Duration::from_secs(1000);
 pub(crate) struct Looks<'a> {
     what: &'a str,
     waited: Duration,
+    yields: u32,
     told: bool,
 }
 
+/// Looks that only yield. Later ones sleep: a rank that waits for seconds takes no processor time from the others.
+const YIELDS: u32 = 1000;
+/// Sleep between later looks. It is short, because some loops take one of thousands of events with each look.
+const NAP: Duration = Duration::from_micros(200);
 /// After this time the loop writes its name to standard error: the last line there is part of a failure's text.
 const TELLS: Duration = Duration::from_secs(10);
 
@@ -62,6 +67,10 @@ impl<'a> Looks<'a> {
 
     /// No event yet: lets other processes run.
     pub fn again(&mut self) {
+        if self.yields == YIELDS {
+            return self.pause(NAP);
+        }
+        self.yields += 1;
         std::thread::yield_now();
         self.waited(Duration::from_micros(1));
     }
@@ -263,8 +272,7 @@ impl Stall {
         let moves = told + seats.iter().map(ended).sum::<u64>();
         if moves != self.moves {
             self.moves = moves;
-            self.silence = Duration::ZERO;
-            self.since = seats.iter().map(in_vain).collect();
+            self.moved();
             return None;
         }
         self.looks += 1;
@@ -300,6 +308,13 @@ impl Stall {
             }
         }
         (waiting > 0).then_some(Hang::Standstill)
+    }
+
+    /// The ranks begin to wait now.
+    pub fn moved(&mut self) {
+        let in_vain = |seat: &Seat| seat.watch.in_vain.load(Ordering::Relaxed);
+        self.silence = Duration::ZERO;
+        self.since = self.seats.all().iter().map(in_vain).collect();
     }
 
     /// CPU time of all ranks of this host, and whether one is runnable.
