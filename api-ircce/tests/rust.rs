@@ -1,4 +1,4 @@
-//! The interface for Rust in jobs of several processes: of this program, which each test starts again with its own name.
+//! The interface for Rust in jobs of several processes. Each test starts this program again, with its own name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use unipgas_ircce::wait_list::RequestResult;
 use unipgas_ircce::{Failure, Ue};
 use unipgas_launcher::{Exit, JobOutcome, Launch, Output};
 
-/// Tells a process which test it is a rank of.
+/// Variable with the name of the rank's test.
 const TEST: &str = "UNIPGAS_TEST_IRCCE_RUST";
 
-/// Around what messages are cut at: lines, MPBs, and what the engine does differently.
+/// Lengths around the limits of messages: lines, MPBs, and the engine's thresholds.
 const LENGTHS: [usize; 12] = [
     0,
     1,
@@ -32,7 +32,7 @@ const LENGTHS: [usize; 12] = [
     1 << 20,
 ];
 
-/// Whether this process is a rank of the test; else starts `size` of them on each of the backends, on chaos under `seeds`, and judges how they have ended.
+/// Whether this process is a rank of the test. Otherwise starts `size` ranks on each backend, on chaos under `seeds`, and checks their exits.
 fn is_rank(test: &str, size: u32, seeds: u64, judge: fn(&JobOutcome) -> bool) -> bool {
     if std::env::var_os(TEST).is_some_and(|name| name == test) {
         unipgas_backends::init();
@@ -107,7 +107,7 @@ fn ues_are_connected_when_they_need_it() {
     }
 }
 
-/// Waits until every rank that lives has come here as often; nothing of RCCE is used for it.
+/// A barrier of the live ranks. It uses no call of RCCE.
 fn meet() {
     static TURN: AtomicU64 = AtomicU64::new(0);
     const KEY: &str = "rust.turn";
@@ -142,7 +142,7 @@ fn receive(ue: &Ue, len: usize, source: u32) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Messages of every length go round, all UEs sending and receiving at once, within scopes.
+/// Messages of every length go round. All UEs send and receive at once, within scopes.
 fn ring(ue: &Ue) -> Result<()> {
     let n = ue.num();
     let (to, from) = ((ue.id() + 1) % n, (ue.id() + n - 1) % n);
@@ -173,7 +173,7 @@ fn ring(ue: &Ue) -> Result<()> {
     Ok(())
 }
 
-/// A scope ends when its requests have, whether anything has waited for them or not.
+/// A scope ends after its requests, even if the program has not waited for them.
 fn left(ue: &Ue) -> Result<()> {
     for round in 0..10u64 {
         let len = [30, 3000, 70_000][round as usize % 3];
@@ -200,7 +200,7 @@ fn left(ue: &Ue) -> Result<()> {
     Ok(())
 }
 
-/// Lists give requests back one by one as they end, with source and length of each message.
+/// Lists return requests one by one as they end, with source and length of each message.
 fn list(ue: &Ue) -> Result<()> {
     const EACH: u64 = 12;
     let len = |from: u32, nth: u64| (u64::from(from) * 700 + nth * 997) as usize % 9000;
@@ -245,7 +245,7 @@ fn list(ue: &Ue) -> Result<()> {
                 wrong = Some("a send in a list of receives".to_string());
                 break;
             };
-            // Receives from anyone take the messages of one sender in their order.
+            // Wildcard receives take the messages of a sender in order.
             let nth = seen[message.source as usize];
             if std::mem::replace(&mut given[number], true)
                 || message.bytes().is_empty() != (len(message.source, nth) == 0)
@@ -275,14 +275,14 @@ fn list(ue: &Ue) -> Result<()> {
     Ok(())
 }
 
-/// After an error, receives that nothing has come for are taken back; what has begun is received; nothing is written later.
+/// After an error, receives without a message are cancelled, and begun messages are received. No buffer is written later.
 fn failed(ue: &Ue) -> Result<()> {
     for len in [20, 3000, 70_000] {
         let data = content(len as u64, len);
         if ue.id() == 1 {
             meet();
             assert!(receive(ue, len, 0)? == data, "what had begun is wrong");
-            // The second send had not, or its bytes had gone as well.
+            // If the second send had begun, its bytes are here too.
             meet();
             while let Some(more) = ue.try_probe(Some(0))? {
                 receive(ue, more.len, 0)?;
@@ -316,11 +316,11 @@ fn failed(ue: &Ue) -> Result<()> {
     Ok(())
 }
 
-/// Where a UE has died the scope ends with an error, and nothing uses its buffers after that.
+/// After the death of a UE the scope ends with an error. Its buffers are not used later.
 fn death(ue: &Ue) -> Result<()> {
     ue.barrier(&ue.comm_world())?;
     if ue.id() == 2 {
-        // The others' requests are under way by now.
+        // The requests of the others have begun.
         std::thread::sleep(Duration::from_millis(50));
         // SAFETY:
         // - ends this process.
@@ -361,9 +361,9 @@ fn death(ue: &Ue) -> Result<()> {
     Ok(())
 }
 
-/// A start connects no UEs; a barrier of n UEs connects each to about log n others, and a call connects to the UE that it names.
+/// A start connects no UEs. A barrier of n UEs connects each to about log n others. A call connects to its target.
 fn connections() -> Result<()> {
-    // C programs find the addresses of all MPBs in a variable, for which all UEs are connected.
+    // C programs read the addresses of all MPBs from a variable. It requires connections to all UEs.
     let wishes = LaunchSettings::from_env().expect("the environment is right");
     let ue = Ue::start(&wishes, &[])?;
     let n = ue.num();
@@ -373,7 +373,7 @@ fn connections() -> Result<()> {
     for _ in 0..3 {
         ue.air_barrier(&world)?;
     }
-    // The counters' UE, and those below in the tree.
+    // The UE of the counters, and the children in the tree.
     assert!(so_far() <= 3, "{} connections for iRCCE_barrier", so_far());
     for _ in 0..3 {
         ue.barrier(&world)?;
@@ -384,10 +384,10 @@ fn connections() -> Result<()> {
         of_barriers <= 3 + log + 1,
         "{of_barriers} connections for barriers of {n} UEs"
     );
-    // UE 0 has the registers and the shared memory.
+    // UE 0 holds the registers and the shared memory.
     let register = ue.atomic_alloc().expect("a register");
     ue.atomic_inc(register).map(drop)?;
-    // None where the memory of other processes is not mapped.
+    // None if the memory of other processes is not mapped.
     let shared = ue.shmalloc(64);
     assert_eq!(so_far(), of_barriers, "connections after allocations");
     let place = ue.malloc(64).expect("room in the MPB");

@@ -1,4 +1,4 @@
-//! Adoption in processes of their own: without the right to a full userfaultfd, with initialised data, and `fork`.
+//! Adoption in separate processes: without the right to a full userfaultfd, with initialised data, and after `fork`.
 
 #[path = "adopt/memory.rs"]
 #[allow(dead_code, reason = "tests with threads use more")]
@@ -32,7 +32,7 @@ fn page_of(word: *const u64) -> *mut u8 {
     pages_of(word.cast(), 1).0
 }
 
-/// What the file shows of the word whose page was adopted at offset 0.
+/// Reads the word from the file. Its page was adopted at offset 0.
 fn in_file(fd: &OwnedFd, word: *const u64) -> u64 {
     let mut seen = [0_u8; 8];
     assert_eq!(
@@ -74,11 +74,11 @@ fn alone_and_without_rights() {
     }
 }
 
-/// Initialised data is made ordinary memory, then adopted with another thread running.
+/// Initialised data becomes ordinary memory. Then it is adopted while another thread runs.
 fn settled_data() {
     static mut DATA: [u64; 2048] = [77; 2048];
     // SAFETY:
-    // - nobody unmaps this program's data
+    // - the program's data stays mapped until exit
     let first = unsafe { adopt::settle_static_data() };
     // SAFETY:
     // - as above
@@ -89,7 +89,7 @@ fn settled_data() {
     let fd = memfd(PAGE);
     let parked = std::thread::spawn(std::thread::park);
     // SAFETY:
-    // - nobody unmaps this program's data
+    // - the program's data stays mapped until exit
     let third = unsafe { adopt::settle_static_data() };
     assert_eq!(third, Err(Refusal::FileBacked));
     adopt(&fd, 0, page_of(word), PAGE).expect("ordinary memory by now");
@@ -112,14 +112,14 @@ fn children_do_not_inherit() {
     let inherited = || {
         in_child(|| {
             // SAFETY:
-            // - only tells whether the page is mapped
+            // - reads no memory: checks whether the page is mapped
             assert!(unsafe { mm::msync(page.cast(), PAGE, mm::MsyncFlags::ASYNC) }.is_ok());
         })
     };
     assert!(inherited());
     adopt(&fd, 0, page, PAGE).expect("adopt");
     assert!(!inherited());
-    // The child makes its own tools, and adopts memory of its own.
+    // The child creates new descriptors, and adopts its own memory.
     assert!(in_child(|| {
         let (own, fd) = (private_page(), memfd(PAGE));
         // SAFETY:
@@ -132,7 +132,7 @@ fn children_do_not_inherit() {
     assert!(inherited());
 }
 
-/// Whether `body` runs through in a child of this process, which has one thread.
+/// Whether `body` succeeds in a forked child, which has one thread.
 fn in_child(body: impl FnOnce()) -> bool {
     // SAFETY:
     // - the parent's other threads hold no lock that the child needs

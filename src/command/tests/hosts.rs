@@ -1,4 +1,4 @@
-//! `unipgas run --hosts`: what the launchers of clusters are told. They are scripts here, which say how they were called.
+//! `unipgas run --hosts`: the command lines of cluster launchers. Scripts replace the launchers here, and print their arguments.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -10,10 +10,10 @@ mod common;
 
 use common::{Folder, Said, has, sorted, with_pipes, words};
 
-/// A PATH with launchers, in a directory that goes with it.
+/// A PATH with launchers, in a directory that is deleted on drop.
 struct Launchers(Folder);
 
-/// What all of them do but tell their versions.
+/// Common part of the scripts.
 const CALLED: &str = "
 echo \"${0##*/} $*\"
 echo \"environment $UNIPGAS_BACKEND/$UNIPGAS_SEED/$UNIPGAS_BIND/$UNIPGAS_TOFU_SHAPE/${UNIPGAS_JOB-none} $PWD\"
@@ -61,7 +61,7 @@ impl Launchers {
         self.command(args).output().unwrap()
     }
 
-    /// What the launcher was told, in its first line.
+    /// The arguments of the launcher, from its first line.
     fn told(&self, args: &[&str]) -> String {
         let output = self.run(args);
         output.ends(7);
@@ -69,7 +69,7 @@ impl Launchers {
     }
 }
 
-/// Two hosts that there are not.
+/// Two hosts that do not exist.
 const HOSTS: [&str; 2] = ["--hosts", "a.invalid,b.invalid"];
 
 #[test]
@@ -125,7 +125,7 @@ fn options_and_environment_go_along() {
         .env("FI_PROVIDER", "tcp")
         .env("LD_LIBRARY_PATH", "/x")
         .env("OTHER", "1")
-        // What this command itself is part of is not what it starts.
+        // The variables of a job around this command do not reach the ranks.
         .env("UNIPGAS_JOB", "1:2:3")
         .env("UNIPGAS_RANK", "0")
         .env("UNIPGAS_SIZE", "1")
@@ -168,7 +168,7 @@ fn hosts_come_from_a_file_and_with_numbers() {
     std::fs::write(file, "a.invalid slots=2\nb.invalid:3\n").unwrap();
     let told = here.told(&["--hostfile", file, "sh"]);
     has(&told, &["--host a.invalid:2,b.invalid:3 ", " -n 5 "]);
-    // A host that comes again is no neighbour.
+    // The two entries of host a are not adjacent.
     let told = here.told(&["--hosts", "a.invalid,b.invalid,a.invalid", "-n", "3", "sh"]);
     has(
         &told,
@@ -193,7 +193,7 @@ fn a_list_of_this_host_needs_no_launcher() {
         "{}",
         output.out()
     );
-    // Who names a launcher gets it.
+    // A named launcher is used.
     let told = here.told(&words("--hosts localhost -n 2 --launcher mpirun sh"));
     assert!(told.starts_with("mpirun --host localhost:2 "), "{told}");
     // An allocation alone changes nothing.
@@ -231,7 +231,7 @@ fn the_process_becomes_the_launcher() {
     assert_eq!(child.wait().unwrap().signal(), Some(15));
 }
 
-/// A remote shell whose hosts are all this one; it says on standard error which one was meant.
+/// A remote shell that runs all commands here. It prints the name of the host on standard error.
 const RSH: &str = "echo \"to $1\" >&2\nshift\nexec sh -c \"$*\"";
 
 fn with_rsh(name: &str) -> (Launchers, String) {
@@ -259,19 +259,19 @@ fn a_remote_shell_is_enough() {
     let told = sorted(&told);
     assert_eq!(told[..3], ["[0] oops", "[1] oops", "[2] oops"]);
     assert_eq!(told[3..], ["to a.invalid", "to b.invalid"]);
-    // Ranks know how many hosts there are.
+    // Ranks know the number of hosts.
     let output = run(&["-n", "3", env!("CARGO_BIN_EXE_unipgas"), "info"]);
     let told = output.out();
     for (rank, here) in [(0, 2), (1, 2), (2, 1)] {
         let line = format!("rank {rank} of 3, {here} on this host of 2");
         assert!(told.contains(&line), "{told}{}", output.err());
     }
-    // A failure ends the others, and its status is that of the job.
+    // A failure ends the other ranks. Its status is the status of the job.
     let script = "[ $UNIPGAS_RANK = 2 ] && exit 5; exec sleep 600";
     let output = run(&["-n", "3", "sh", "-c", script]);
     let expected = "on b.invalid) exited with status 5; ending the others";
     has(&output.ends(5), &[expected]);
-    // With a spare it is none.
+    // With a spare, the job continues.
     let script =
         "[ $UNIPGAS_RANK = 2 ] && [ -z \"$UNIPGAS_INCARNATION\" ] && exit 5; echo $UNIPGAS_RANK";
     let output = run(&["-n", "3", "--spares", "1", "sh", "-c", script]);
@@ -329,14 +329,14 @@ fn the_ranks_of_a_lost_host_go_on_elsewhere() {
             .unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap());
         let mut lines = std::io::BufRead::lines(lines).map(Result::unwrap);
-        // All have begun, and the launcher has heard of it.
+        // All ranks have begun, and the launcher knows it.
         let mut said: Vec<String> = lines.by_ref().take(4).collect();
         std::fs::write(&go, "").unwrap();
         said.extend(lines);
         said.sort_unstable();
         (said, child.wait_with_output().unwrap())
     };
-    // The launcher is the parent of a rank, and its own is the keeper.
+    // The launcher is the parent of a rank. The keeper is the parent of the launcher.
     let keeper = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
     let launcher = "$PPID";
     for whom in [launcher, keeper] {
