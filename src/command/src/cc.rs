@@ -1,5 +1,4 @@
-//! `unipgas cc`: a compiler wrapper like mpicc. Under names such as gaspicc, which are links to this program, it needs no options of its
-//! own.
+//! `unipgas cc`: a compiler wrapper like mpicc. Links to this program with names such as gaspicc select the interface and need no option.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -12,7 +11,7 @@ use crate::{Ended, fail, failed, shown};
 
 mod place;
 
-/// What is compiled.
+/// The language of the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     C,
@@ -23,11 +22,11 @@ pub(crate) enum Language {
 struct Api {
     name: &'static str,
     header: &'static str,
-    /// The name that programs written for it link, beside libunipgas.
+    /// The original library that programs link, besides libunipgas.
     library: &'static str,
-    /// `api-…`, where its source is.
+    /// Directory of its source: `api-…`.
     source: &'static str,
-    /// A folder of headers beside, that come before those of others.
+    /// A folder of headers that precedes the folders of other interfaces.
     beside: Option<&'static str>,
 }
 
@@ -68,7 +67,7 @@ const MORE: &str = "\
 As one word, for build files: gaspicc, utofucc, rccecc, irccecc and, for C++, gaspicxx, utofucxx, rccecxx, irccecxx. Their options are the compiler's, \
 and --showme.";
 
-/// For help, man pages and completions. The arguments are not parsed by it: what it does not know, wherever it stands, is the compiler's.
+/// For help, man pages and completions. It does not parse the arguments: unknown ones go to the compiler, in any position.
 pub fn command(language: Language) -> clap::Command {
     let (name, ours, about) = match language {
         Language::C => (
@@ -112,10 +111,10 @@ pub fn command(language: Language) -> clap::Command {
         .arg(flag("help", "Shows this, where it comes first"))
 }
 
-/// What archives need of the C library; later ones have it all in one but the mathematics.
+/// Libraries that the static archive requires. Since glibc 2.34 all but libm are part of libc.
 const NATIVE: [&str; 6] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
-/// What `--showme` asks for.
+/// The kinds of `--showme`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Show {
     Nothing,
@@ -124,7 +123,7 @@ enum Show {
     Link,
 }
 
-/// The language and the interface that a link to this program is named for, such as `gaspicxx`.
+/// The language and the interface in the name of a link to this program, such as `gaspicxx`.
 pub fn named(program: &OsStr) -> Option<(Language, &'static str)> {
     let name = Path::new(program).file_name()?.to_str()?;
     let (api, language) = match (name.strip_suffix("cc"), name.strip_suffix("cxx")) {
@@ -136,7 +135,7 @@ pub fn named(program: &OsStr) -> Option<(Language, &'static str)> {
     Some((language, known.name))
 }
 
-/// Compiles. `api`: the interface, for programs whose arguments do not name one.
+/// Compiles. `api`: the interface if no argument names one.
 pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> Ended {
     let mut language = language;
     let mut show = Show::Nothing;
@@ -235,7 +234,7 @@ fn joined(option: &str, path: &Path) -> OsString {
     text
 }
 
-/// Errors: a variable that is no text.
+/// Errors: a variable is not UTF-8.
 fn compiler(language: Language) -> unipgas::core::Result<String> {
     let (names, default) = match language {
         Language::C => (["UNIPGAS_CC", "CC"], "cc"),
@@ -250,7 +249,7 @@ fn compiler(language: Language) -> unipgas::core::Result<String> {
     Ok(default.into())
 }
 
-/// Whether a command is this program itself: `make CC=gaspicc` hands CC to what it starts, too.
+/// Whether a command is this program itself: `make CC=gaspicc` passes CC to this program, too.
 fn names_this_program(command: &str) -> bool {
     let Ok(this) = std::env::current_exe().and_then(|path| path.canonicalize()) else {
         return false;
@@ -268,7 +267,7 @@ fn names_this_program(command: &str) -> bool {
         })
 }
 
-/// Whether these arguments make the compiler link: there is an input, and nothing ends the work before.
+/// Whether these arguments make the compiler link: there is an input, and no option ends the work earlier.
 fn links(args: &[OsString]) -> bool {
     let ends_before = |arg: &OsString| {
         matches!(
@@ -280,7 +279,7 @@ fn links(args: &[OsString]) -> bool {
     args.iter().any(is_input) && !args.iter().any(ends_before)
 }
 
-/// Prints words such that a shell reads them back.
+/// Prints words in the quotes of a shell.
 fn print<'a>(words: impl Iterator<Item = &'a OsString>) -> Ended {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
     let quoted: Vec<String> = words
