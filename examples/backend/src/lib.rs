@@ -12,8 +12,9 @@ use rustix::net::{
 };
 use unipgas_core::bundle::Tag;
 use unipgas_core::descriptor::above;
+use unipgas_core::random::random;
 use unipgas_core::registry::Backend;
-use unipgas_core::streams::greeting::{SECRET, random};
+use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
     Accepted, Begun, EventReceiver, Network, ProgressEvents, Stream, StreamBackend, StreamEnded,
     StreamTransport,
