@@ -281,7 +281,10 @@ fn failed(ue: &Ue) -> Result<()> {
         let data = content(len as u64, len);
         if ue.id() == 1 {
             meet();
-            assert!(receive(ue, len, 0)? == data, "what had begun is wrong");
+            assert!(
+                receive(ue, len, 0)? == data,
+                "wrong data in the first message"
+            );
             // If the second send had begun, its bytes are here too.
             meet();
             while let Some(more) = ue.try_probe(Some(0))? {
@@ -329,7 +332,7 @@ fn death(ue: &Ue) -> Result<()> {
     if ue.id() == 1 {
         meet();
         let failure = ue.send(&[1; 40], 0);
-        assert_eq!(failure, Ok(()), "a message between those that live");
+        assert_eq!(failure, Ok(()), "a message between live UEs");
         return Ok(());
     }
     let mut rooms = vec![vec![0xaa; 70_000]; 3];

@@ -151,7 +151,7 @@ pub(crate) struct Team<'a> {
     cut: Mutex<Vec<String>>,
     /// Only one thread writes to the log at a time: the file has one position.
     writing: Mutex<()>,
-    /// Number of commands for hosts that run now. Ranks wait for their effects.
+    /// Number of commands for hosts that run now.
     commands: AtomicUsize,
 }
 
@@ -277,7 +277,7 @@ impl Team<'_> {
         }
     }
 
-    /// Runs a command for a host beside the events of the job: on a busy machine it takes long, and the ranks need the events meanwhile.
+    /// Runs a command for a host in another thread. It takes long on a busy machine, and the events of the job must not wait for it.
     fn beside<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -290,7 +290,7 @@ impl Team<'_> {
         });
     }
 
-    /// Whether a command for a host runs. A rank that waits for its effect does not hang.
+    /// Whether a command for a host runs. Ranks that wait for its effect do not hang.
     pub fn has_command(&self) -> bool {
         self.commands.load(Ordering::Acquire) > 0
     }

@@ -43,7 +43,7 @@ struct Watched<'a> {
     end: &'a (dyn Fn(&Stall) + Sync),
     /// Whether the job must end in any case.
     stopped: &'a (dyn Fn() -> bool + Sync),
-    /// Whether the parent does something that the ranks wait for.
+    /// Whether the parent runs a command. The ranks may wait for its effect.
     acts: &'a (dyn Fn() -> bool + Sync),
 }
 

@@ -68,7 +68,7 @@ impl Place {
     /// Publishes bytes for the other ranks.
     pub fn publish(&self, bytes: &[u8]) {
         if let Err(error) = self.board.publish(self.rank, TOLD, bytes) {
-            panic!("the ranks cannot be told: {error}");
+            panic!("cannot publish bytes for the other ranks: {error}");
         }
     }
 

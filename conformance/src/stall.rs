@@ -249,8 +249,8 @@ fn usage(pid: u32) -> Option<(Duration, bool)> {
 }
 
 impl Stall {
-    /// A job stands still when every rank has waited for `limit`. If a launcher `replaces` ranks, the process that replaces a dead one may still start: on a busy
-    /// machine that takes as long as it takes, so only silence ends such a job.
+    /// A job stands still when every rank has waited for `limit`. If a launcher `replaces` ranks, a replacement may still start, which takes long on a busy
+    /// machine. Then only silence ends the job.
     pub fn new(seats: Seats, limit: Duration, replaces: bool) -> Stall {
         Stall {
             replaces,
@@ -310,7 +310,7 @@ impl Stall {
         (waiting > 0).then_some(Hang::Standstill)
     }
 
-    /// The ranks begin to wait now.
+    /// Counts the waits of all ranks from now on.
     pub fn moved(&mut self) {
         let in_vain = |seat: &Seat| seat.watch.in_vain.load(Ordering::Relaxed);
         self.silence = Duration::ZERO;

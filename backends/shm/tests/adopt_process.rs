@@ -46,7 +46,7 @@ fn in_file(fd: &OwnedFd, word: *const u64) -> u64 {
 fn alone_and_without_rights() {
     static mut DATA: [u64; 2048] = [77; 2048];
     become_nobody();
-    adopt::available().expect_err("nobody may not with threads");
+    adopt::available().expect_err("adoption by an unprivileged user with threads");
     let fd = memfd(PAGE);
     let local = std::hint::black_box([77_u64; 8]);
     let private: *mut u64 = private_page().cast();
@@ -166,9 +166,10 @@ fn in_processes_of_their_own() {
     // Here the harness's own thread runs too.
     let refused = std::thread::spawn(move || {
         become_nobody();
-        let why = adopt::available().expect_err("nobody may not");
+        let why = adopt::available().expect_err("adoption by an unprivileged user");
         let page = private_page();
-        let refusal = adopt(&memfd(PAGE), 0, page, PAGE).expect_err("nobody may not");
+        let refusal =
+            adopt(&memfd(PAGE), 0, page, PAGE).expect_err("adoption by an unprivileged user");
         assert!(why.contains("unprivileged_userfaultfd"), "{why}");
         // A process that has changed its user is not dumpable: its threads cannot be stopped either.
         assert!(

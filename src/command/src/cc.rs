@@ -62,7 +62,7 @@ const APIS: [Api; 4] = [
 ];
 
 const MORE: &str = "\
--static (or -static-pie) among ARGS links the interface's archive, and what it needs.
+-static (or -static-pie) among ARGS links the interface's static archive and its dependencies.
 
 As one word, for build files: gaspicc, utofucc, rccecc, irccecc and, for C++, gaspicxx, utofucxx, rccecxx, irccecxx. Their options are the compiler's, \
 and --showme.";
@@ -97,7 +97,7 @@ pub fn command(language: Language) -> clap::Command {
     );
     let args = clap::Arg::new("args")
         .value_name("ARGS")
-        .help("What the compiler is told: all other options, and files")
+        .help("All other options and files, for the compiler")
         .num_args(0..)
         .value_hint(clap::ValueHint::FilePath);
     clap::Command::new(name)
@@ -108,7 +108,10 @@ pub fn command(language: Language) -> clap::Command {
         .args((language == Language::C).then_some(cxx))
         .args([show, args])
         .disable_help_flag(true)
-        .arg(flag("help", "Shows this, where it comes first"))
+        .arg(flag(
+            "help",
+            "Prints this help, if it is the first argument",
+        ))
 }
 
 /// Libraries that the static archive requires. Since glibc 2.34 all but libm are part of libc.

@@ -1,4 +1,4 @@
-//! The swap: from the moment when writers are held back until they continue, on the other memory.
+//! The swap of memory. Writers are held back at its start. They continue on the other memory at its end.
 //!
 //! The thread that swaps must not write to the range, because it would wait for itself. So all code here runs on a separate stack. It does not allocate or
 //! log, and writes only to that stack and to the [`Board`].
