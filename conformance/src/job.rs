@@ -340,8 +340,8 @@ pub(crate) fn leftovers(job: &str) -> Option<String> {
     (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
 }
 
-/// Time in which processes must end after their launcher was killed.
-const SOON: Duration = Duration::from_secs(10);
+/// Time in which processes must end after their launcher was killed. On a loaded machine, a killed process waits for a processor.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Processes of this host left behind by jobs without a live launcher.
 pub(crate) fn orphans() -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::GRACE;
@@ -16,11 +17,16 @@ pub(super) enum Haste {
     Kill,
 }
 
-/// Ends and reaps all children. Their children become this process's, and end, too.
+/// Consecutive looks that find only unkillable processes before these are left. A look takes at most 50 ms and the time to read /proc.
+const STUCK_LOOKS: u32 = 100;
+
+/// Ends and reaps all children. Their children become this process's, and end, too. A killed process may wait for a processor for any time. So the wait ends
+/// only with the last child, or where only processes are left that the kernel cannot kill or that belong to another user.
 pub(super) fn end_children(haste: Haste) {
     let start = Instant::now();
     let mut pause = Duration::from_micros(500);
-    loop {
+    let mut stuck = 0;
+    while stuck < STUCK_LOOKS {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
@@ -33,34 +39,41 @@ pub(super) fn end_children(haste: Haste) {
         } else {
             Signal::KILL
         };
-        // A process that the kernel cannot kill must not block the launcher.
-        if start.elapsed() > 2 * GRACE {
-            return;
-        }
+        let mut ends = signal == Signal::TERM;
         for pid in children() {
-            // Fails only if it has just ended.
-            let _ = rustix::process::kill_process(pid, signal);
+            let sent = rustix::process::kill_process(pid, signal);
+            ends |= sent != Err(Errno::PERM) && !is_stuck(pid);
         }
+        stuck = if ends { 0 } else { stuck + 1 };
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
 fn children() -> Vec<Pid> {
-    let own = std::process::id().to_string();
-    let Ok(list) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    list.flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| {
-            descriptor::read_text(format!("/proc/{pid}/stat"))
-                .ok()
-                .and_then(|stat| {
-                    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)? == own)
-                })
-                .unwrap_or(false)
-        })
+    let own = u64::from(std::process::id());
+    let is_own = |pid: &i32| parent_in(&format!("/proc/{pid}/stat")) == Some(own);
+    numbered("/proc")
+        .filter(is_own)
         .filter_map(Pid::from_raw)
         .collect()
+}
+
+fn parent_in(stat: &str) -> Option<u64> {
+    descriptor::field_in(&descriptor::proc_text(stat).ok()??, 4)
+}
+
+/// Whether each thread of the process is in an uninterruptible sleep, or has ended.
+fn is_stuck(pid: Pid) -> bool {
+    let tasks = format!("/proc/{pid}/task");
+    numbered(&tasks).all(|task| {
+        let stat = descriptor::proc_text(&format!("{tasks}/{task}/stat"));
+        let state = descriptor::state_in(&stat.ok().flatten().unwrap_or_default());
+        matches!(state, Some('D' | 'Z' | 'X') | None)
+    })
+}
+
+fn numbered(folder: &str) -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

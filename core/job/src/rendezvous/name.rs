@@ -264,7 +264,7 @@ pub(crate) fn launcher_above() -> Option<(u32, u64)> {
 
 /// Command, parent and start time of a process.
 fn parent_of(process: &str) -> Option<(String, u32, u64)> {
-    let stat = descriptor::read_text(format!("/proc/{process}/stat")).ok()?;
+    let stat = descriptor::proc_text(&format!("/proc/{process}/stat")).ok()??;
     let (before, _) = stat.rsplit_once(") ")?;
     let command = before.split_once('(')?.1.to_owned();
     let field = |nth| descriptor::field_in(&stat, nth);
