@@ -63,7 +63,7 @@ impl Domain {
             service: Service::new(&engine)?,
             keys: KeyRing::new(&engine)?,
             tallies: Tallies::new(&engine)?,
-            deferred: Deferred::new(),
+            deferred: Arc::default(),
             defers: AtomicBool::new(false),
             watcher: Watcher::new(&engine),
             engine,

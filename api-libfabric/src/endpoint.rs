@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use unipgas_core::random::random;
 use unipgas_core::watcher::Watched;
-use unipgas_core::{Deadline, Error, Flags, Region, Rights};
+use unipgas_core::{Deadline, Flags, Region, Rights};
 
 use crate::av::AddressVector;
 use crate::completion::CompletionQueue;
@@ -150,7 +151,7 @@ impl Endpoint {
     /// A new endpoint, not enabled. Peers can use its name. Errors: [`Errno::ADDRINUSE`] if another endpoint provides the service.
     pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
         let engine = domain.engine();
-        let id = fresh_id()?;
+        let id = u64::from_le_bytes(random()?).max(1);
         let rights = Rights::FULL | Rights::RECORDS;
         let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), rights)?;
         // SAFETY:
@@ -598,16 +599,4 @@ fn bind<T>(place: &mut Option<Arc<T>>, value: &Arc<T>) -> Result<()> {
     }
     *place = Some(value.clone());
     Ok(())
-}
-
-fn fresh_id() -> Result<u64> {
-    let mut bytes = [0; 8];
-    loop {
-        let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| Error::os("getrandom", e))?;
-        let id = u64::from_le_bytes(bytes);
-        if got == bytes.len() && id != 0 {
-            return Ok(id);
-        }
-    }
 }

@@ -50,7 +50,7 @@ pub use unipgas_engine::{
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};
-pub use unipgas_port::{keyring, operations, peer_numbers, port, reception, tally};
+pub use unipgas_port::{keyring, operations, peer_numbers, port, reception, tally, trigger_queue};
 pub use unipgas_schedule as schedule;
 pub use unipgas_streams as streams;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
+use unipgas_core::random::random;
 
 /// Time between two polls for connections.
 const LOOK: Duration = Duration::from_millis(5);
@@ -37,9 +38,7 @@ impl Hub {
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let at = listener.local_addr().map_err(failed)?;
-        let mut secret = [0; 8];
-        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| format!("getrandom: {e}"))?;
+        let secret = random().map_err(|e| e.to_string())?;
         Ok(Hub {
             listener,
             at,

@@ -1,6 +1,7 @@
 //! Services between processes without ranks: ports, keys, triggered commands, barrier gates.
 //!
 //! - [`port`]: memory under short keys, an inbox and triggered commands, offered under a name. [`steps`]: the order of triggered commands.
+//! - [`trigger_queue`]: work of this process that waits for a condition.
 //! - [`keyring`]: memory under 64-bit keys. [`peer_numbers`]: numbers for peers. [`tally`]: words that peers increment.
 //! - [`operations`]: operations with parts and ordered notices.
 //! - [`reception`]: bytes that a process hands out at a TCP port.
@@ -24,3 +25,5 @@ pub mod reception;
 pub mod steps;
 #[cfg(not(loom))]
 pub mod tally;
+#[cfg(not(loom))]
+pub mod trigger_queue;
