@@ -221,7 +221,7 @@ impl HubConnection {
         reader
             .get_ref()
             .write_all(line.as_bytes())
-            .map_err(|e| format!("the measurement is led by nobody any more: {e}"))
+            .map_err(|e| format!("the leader of the measurement has ended: {e}"))
     }
 }
 

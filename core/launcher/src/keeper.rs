@@ -1,6 +1,6 @@
 //! Two processes supervise a job. All processes that the ranks have started end with the job, even if one of the two is killed.
 //!
-//! The *keeper* is the process that was asked to run a job. It forks the *launcher*, which is the parent of the ranks, and waits for it. Both are
+//! The *keeper* is the process that starts a job. It forks the *launcher*, which is the parent of the ranks, and waits for it. Both are
 //! subreapers. They adopt orphaned processes, in any session and process group. The launcher adopts them first, and the keeper if the
 //! launcher has ended.
 //!
