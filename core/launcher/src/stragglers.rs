@@ -17,11 +17,11 @@ pub(super) enum Haste {
     Kill,
 }
 
-/// Consecutive looks that find only unkillable processes before these are left. A look takes at most 50 ms and the time to read /proc.
+/// Consecutive looks without a process that can end before the rest is left. A look takes at most 50 ms and the time to read /proc.
 const STUCK_LOOKS: u32 = 100;
 
 /// Ends and reaps all children. Their children become this process's, and end, too. A killed process may wait for a processor for any time. So the wait ends
-/// only with the last child, or where only processes are left that the kernel cannot kill or that belong to another user.
+/// only with the last child, or if the rest are processes that the kernel cannot kill. Processes of another user get [`GRACE`] with [`Haste::Ask`], else no time.
 pub(super) fn end_children(haste: Haste) {
     let start = Instant::now();
     let mut pause = Duration::from_micros(500);
@@ -40,9 +40,16 @@ pub(super) fn end_children(haste: Haste) {
             Signal::KILL
         };
         let mut ends = signal == Signal::TERM;
+        let (mut foreign, mut blocked) = (false, false);
         for pid in children() {
-            let sent = rustix::process::kill_process(pid, signal);
-            ends |= sent != Err(Errno::PERM) && !is_stuck(pid);
+            match rustix::process::kill_process(pid, signal) {
+                Err(Errno::PERM) => foreign = true,
+                _ if is_stuck(pid) => blocked = true,
+                _ => ends = true,
+            }
+        }
+        if foreign && !blocked && !ends {
+            return;
         }
         stuck = if ends { 0 } else { stuck + 1 };
         std::thread::sleep(pause);
