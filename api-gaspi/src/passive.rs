@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::message::{
-    Envelope, Lane, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, ReceiveTicket, Received,
+    Envelope, Inbox, InboxMessage, Lane, Mailbox, Messenger, Mode, Needs, Precedence, Received,
     SendTicket,
 };
 use unipgas_core::transport::{Handler, Life};
@@ -55,120 +55,11 @@ pub(crate) struct Passive {
     unfinished: Mutex<Vec<(Request, SendTicket)>>,
 }
 
-/// A posted receive. The payload goes to memory of the library: only the call that returns the message may write to a segment (§9.2.2).
-struct Incoming {
-    ticket: ReceiveTicket,
-    bytes: Box<[u8]>,
-    /// The sender, after the receive has matched a message.
-    source: Option<u32>,
-    /// The message, when it is complete.
-    received: Option<Received>,
-}
-
-/// Posted receives, for all calls. Each call takes the first complete message.
-#[derive(Default)]
-struct Inbox {
-    /// In the order of posting. A message that is put back comes first.
-    begun: Vec<Incoming>,
-    /// Number of calls that wait for a message.
-    calls: usize,
-    spare: Vec<Box<[u8]>>,
-}
-
-impl Inbox {
-    /// The next complete message. Messages of one sender keep their order. Each waiting call has an unmatched receive.
-    fn next(
-        &mut self,
-        mailbox: &mut Mailbox,
-        room: usize,
-    ) -> Option<unipgas_core::Result<Incoming>> {
-        loop {
-            let open = self.begun.iter().filter(|one| one.source.is_none()).count();
-            for _ in open..self.calls {
-                self.begin(mailbox, room);
-            }
-            let mut lost = None;
-            for (at, one) in self.begun.iter_mut().enumerate() {
-                one.source = one.source.or_else(|| mailbox.comes_from(one.ticket));
-                if one.received.is_some() {
-                    continue;
-                }
-                match mailbox.test_receive(one.ticket) {
-                    None => {}
-                    Some(Ok(received)) => {
-                        one.source = Some(received.source);
-                        one.received = Some(received);
-                    }
-                    Some(Err(error)) => {
-                        lost = Some((at, error));
-                        break;
-                    }
-                }
-            }
-            let Some((at, error)) = lost else { break };
-            self.drop_at(at);
-            // The sender has abandoned the message, or has died.
-            if !matches!(
-                error,
-                Error::StaleRegion | Error::AccessDenied | Error::PeerDead
-            ) {
-                return Some(Err(error));
-            }
-        }
-        let overtakes = |at: usize| {
-            let source = self.begun[at].source;
-            self.begun[..at].iter().any(|one| one.source == source)
-        };
-        let complete = |at: &usize| self.begun[*at].received.is_some() && !overtakes(*at);
-        let at = (0..self.begun.len()).find(complete)?;
-        Some(Ok(self.begun.remove(at)))
-    }
-
-    fn begin(&mut self, mailbox: &mut Mailbox, room: usize) {
-        let spare = self.spare.pop();
-        let mut bytes = spare.unwrap_or_else(|| vec![0; room].into());
-        // SAFETY:
-        // - contract of `Mailbox::receive`: the bytes are valid until the receive ends. `begun` keeps them, and is dropped after the mailbox.
-        let ticket = unsafe {
-            mailbox.receive(
-                Pattern::from(None, CONTEXT),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            )
-        };
-        self.begun.push(Incoming {
-            ticket,
-            bytes,
-            source: None,
-            received: None,
-        });
-    }
-
-    /// Drops a receive that has ended, and reuses its buffer.
-    fn drop_at(&mut self, at: usize) {
-        let one = self.begun.remove(at);
-        self.spare.push(one.bytes);
-    }
-
-    /// A call stops waiting: its unmatched receive is cancelled.
-    fn leave(&mut self, mailbox: &mut Mailbox) {
-        self.calls -= 1;
-        let open = self.begun.iter().filter(|one| one.source.is_none()).count();
-        if open > self.calls
-            && let Some(at) = self
-                .begun
-                .iter()
-                .rposition(|one| mailbox.cancel_receive(one.ticket))
-        {
-            self.drop_at(at);
-        }
-    }
-}
-
 /// The mailbox with its receives. The progress thread drives it while receipts wait for room at their senders, or while sends have timed out.
 struct Messages {
     messenger: Messenger,
-    /// Locked after the mailbox.
+    /// Locked after the mailbox. The payload of a message goes to memory of the inbox: only the call that returns the message may write to a segment
+    /// (§9.2.2).
     inbox: Mutex<Inbox>,
     /// The inbox has a complete message, and no further line arrives for it.
     put_back: AtomicBool,
@@ -224,11 +115,19 @@ impl Drop for Passive {
 
 impl Passive {
     /// All ranks create their queue before they meet. `handler` receives the active messages to the mailbox.
-    pub fn new(world: &Arc<World>, handler: Arc<dyn Handler>) -> unipgas_core::Result<Self> {
+    pub fn new(
+        world: &Arc<World>,
+        handler: Arc<dyn Handler>,
+        config: &Config,
+    ) -> unipgas_core::Result<Self> {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
             messenger: Messenger::new(world, NAME, Precedence::Posted, LANE, Deadline::Now)?,
-            inbox: Mutex::default(),
+            // SAFETY:
+            // - `Messages` has one mailbox, and drops it first.
+            inbox: Mutex::new(unsafe {
+                Inbox::new(CONTEXT, config.passive_transfer_size_max as usize)
+            }),
             put_back: AtomicBool::new(false),
             driver: driver.clone(),
             unfinished: AtomicUsize::new(0),
@@ -355,22 +254,20 @@ impl Passive {
         let mut mailbox = self.messenger().mailbox();
         let renewed = mailbox.renew(rank.into());
         let mut inbox = self.messages.inbox.lock();
-        let from = |one: &Incoming| one.received.is_some() && one.source == Some(rank.into());
-        inbox.begun.retain(|one| !from(one));
+        inbox.forget(rank.into());
         renewed
     }
 
-    /// Waits for a message, and keeps at most `room` bytes of it.
+    /// Waits for a message.
     fn receive(
         &self,
-        room: usize,
         deadline: Deadline,
         is_there: impl Fn() -> bool,
-    ) -> unipgas_core::Result<Incoming> {
+    ) -> unipgas_core::Result<InboxMessage> {
         let messenger = self.messenger();
         let inbox = &self.messages.inbox;
-        inbox.lock().calls += 1;
-        let look = |mailbox: &mut Mailbox| inbox.lock().next(mailbox, room);
+        inbox.lock().enter();
+        let look = |mailbox: &mut Mailbox| inbox.lock().next(mailbox);
         let put_back = &self.messages.put_back;
         let ask = || {
             if !is_there() {
@@ -398,24 +295,17 @@ impl Passive {
         let messenger = self.messenger();
         let dead = |rank: &u32| messenger.world().life(*rank) == Life::Dead;
         // Its lock ends here: other calls lock the mailbox first.
-        let sources: Vec<_> = {
-            let inbox = self.messages.inbox.lock();
-            inbox.begun.iter().filter_map(|one| one.source).collect()
-        };
+        let sources = self.messages.inbox.lock().sources();
         for rank in sources.into_iter().filter(dead) {
             messenger.mailbox().bury(rank);
         }
     }
 
     /// Leaves the message to another call.
-    fn put_back(&self, message: Incoming) {
-        self.messages.inbox.lock().begun.insert(0, message);
+    fn put_back(&self, message: InboxMessage) {
+        self.messages.inbox.lock().put_back(message);
         self.messages.put_back.store(true, Ordering::Release);
         self.messenger().world().engine().ring();
-    }
-
-    fn spare(&self, bytes: Box<[u8]>) {
-        self.messages.inbox.lock().spare.push(bytes);
     }
 }
 
@@ -457,15 +347,12 @@ impl GaspiProcess {
     /// bytes that fit are written.
     pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
         self.passive_bytes(bytes)?;
-        let room = self.config.passive_transfer_size_max as usize;
         let words = self.words(bytes.segment)?;
         let is_there = || self.has_words(bytes.segment, &words);
-        let message = self.passive.receive(room, deadline(timeout), is_there);
+        let message = self.passive.receive(deadline(timeout), is_there);
         self.passive.messages.rest();
         let message = message.map_err(from_engine)?;
-        let Some(Received { source, len, .. }) = message.received else {
-            return Err(Status::Error);
-        };
+        let Received { source, len, .. } = message.received;
         let call = self.call();
         // Another thread may have deleted the segment during the wait.
         let local = self
@@ -487,7 +374,7 @@ impl GaspiProcess {
                 .copy_from_nonoverlapping(message.bytes.as_ptr(), fits);
         }
         drop(call);
-        self.passive.spare(message.bytes);
+        self.passive.messages.inbox.lock().reuse(message.bytes);
         if len as u64 > bytes.size {
             let (rank, size) = (self.rank(), bytes.size);
             unipgas_core::tell(&format!(

@@ -150,7 +150,7 @@ impl GaspiProcess {
         let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
         let atomics = atomics.named("atomics");
         let links = Links::new(world);
-        let passive = Passive::new(world, links.handler()).map_err(from_engine)?;
+        let passive = Passive::new(world, links.handler(), &config).map_err(from_engine)?;
         let process = GaspiProcess {
             world: world.clone(),
             imports: world.imports(),

@@ -153,7 +153,8 @@ impl Ue {
             messages
                 .pending
                 .lock()
-                .begin_all(self, &mut mailbox, dest)?;
+                .begin_all(engine, &mut mailbox, dest)
+                .map_err(|(peer, error)| self.blame_any(peer, error))?;
             // SAFETY:
             // - contract of this call: the bytes stay valid during the call. If the wait below fails, `abandon_send` ends the send.
             unsafe { mailbox.send(engine, dest, envelope, bytes, mode, true) }
@@ -234,7 +235,7 @@ impl Ue {
         .map_err(|error| self.blame_any(source, error))
     }
 
-    fn blame_any(&self, source: MessageSource, error: Error) -> Failure {
+    pub(crate) fn blame_any(&self, source: MessageSource, error: Error) -> Failure {
         match source {
             Some(source) => self.blame(source, error),
             None => Failure::Engine(error),
@@ -328,7 +329,7 @@ impl Ue {
         if self.messages.open.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
-        self.messages.pending.lock().push(self, mailbox)
+        self.push_requests(&mut self.messages.pending.lock(), mailbox)
     }
 
     /// Waits until `poll` returns a value. Meanwhile makes progress on open requests, since other UEs may wait for them.
@@ -339,7 +340,11 @@ impl Ue {
     ) -> Result<T> {
         // Open sends start one after the other. A dead receiver blocks all later sends, so the wait must also watch the receivers.
         let mut ranks = match needs {
-            Needs::Ranks(named) => self.messages.pending.lock().receivers_beside(named),
+            Needs::Ranks(named) => {
+                let pending = self.messages.pending.lock();
+                let receivers = pending.receivers();
+                receivers.filter(|dest| !named.contains(dest)).collect()
+            }
             Needs::Anyone => Vec::new(),
         };
         let needs = match needs {

@@ -1,20 +1,18 @@
 //! Requests (manual §3.4, §4.2, §6.2). Sends run one after the other. Receives match by source.
 //!
-//! The program owns the C structure of a request. An open request has an entry here, and the structure has the entry's id. When the request ends, its status
+//! The program owns the C structure of a request. An open request has an entry in [`Requests`], and the structure has the entry's id. When the request ends, its status
 //! is in the structure.
 
 mod ending;
 mod structure;
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use slab::Slab;
-use unipgas_core::message::{Envelope, Mailbox, Mode, Needs, Pattern, ReceiveTicket, SendTicket};
+use unipgas_core::message::{Mailbox, Needs, RequestEnd, Requests};
 
 use crate::message::{Buffer, MessageSource, POINT_TO_POINT};
 use crate::process::Ue;
-use crate::status::{ErrorCode, Failure, Result, SUCCESS};
+use crate::status::{ErrorCode, Result, SUCCESS};
 
 pub(crate) use structure::Common;
 pub use structure::{RecvRequest, SendRequest};
@@ -36,268 +34,17 @@ pub(crate) enum Handle {
     Receive(*mut RecvRequest),
 }
 
-struct PendingSend {
-    request: *mut SendRequest,
-    serial: u32,
-    dest: u32,
-    data: *const u8,
-    len: usize,
-    /// `None`: not started, or ended at once.
-    ticket: Option<SendTicket>,
-    ended: Option<Result<()>>,
-}
-
-struct PendingReceive {
-    request: *mut RecvRequest,
-    serial: u32,
-    source: MessageSource,
-    capacity: usize,
-    ticket: ReceiveTicket,
-}
-
 // SAFETY:
-// - contract of `isend`: the pointers are valid on each thread until the request has ended.
-unsafe impl Send for PendingSend {}
-// SAFETY:
-// - contract of `irecv`: the pointers are valid on each thread until the request has ended.
-unsafe impl Send for PendingReceive {}
+// - contract of `isend` and `irecv`: the structure is valid on each thread until the request has ended.
+unsafe impl Send for Handle {}
 
 /// The open requests.
-#[derive(Default)]
-pub(crate) struct Pending {
-    sends: Slab<PendingSend>,
-    receives: Slab<PendingReceive>,
-    /// Keys of `sends`, in posting order.
-    send_order: VecDeque<u32>,
-    receive_order: VecDeque<u32>,
-    serials: u32,
-}
+pub(crate) type Pending = Requests<Handle>;
 
-fn id(key: usize, serial: u32) -> u64 {
-    key as u64 | u64::from(serial) << 32
-}
-
-impl Pending {
-    fn serial(&mut self) -> u32 {
-        // Never 0, so a structure of zeroes matches no entry.
-        self.serials = self.serials.wrapping_add(1).max(1);
-        self.serials
-    }
-
-    /// Keys of the open sends (`sends` is true) or receives, in posting order.
-    fn order(&self, sends: bool) -> &VecDeque<u32> {
-        match sends {
-            true => &self.send_order,
-            false => &self.receive_order,
-        }
-    }
-
-    /// Removes an open request.
-    fn remove(&mut self, ue: &Ue, handle: Handle, key: usize) {
-        let order = match handle {
-            Handle::Send(_) => {
-                self.sends.remove(key);
-                &mut self.send_order
-            }
-            Handle::Receive(_) => {
-                self.receives.remove(key);
-                &mut self.receive_order
-            }
-        };
-        order.retain(|known| *known as usize != key);
-        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn find_send(&self, id: u64) -> Option<usize> {
-        let found = self.sends.get(id as u32 as usize)?;
-        (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
-    }
-
-    fn find_receive(&self, id: u64) -> Option<usize> {
-        let found = self.receives.get(id as u32 as usize)?;
-        (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
-    }
-
-    /// Makes progress on the first send, and on later sends while each ends at once. Ends the completed receives. Errors: the first failure.
-    pub fn push(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
-        self.push_sends(ue, mailbox)?;
-        self.push_receives(ue, mailbox)
-    }
-
-    fn push_sends(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
-        while let Some(&key) = self.send_order.front() {
-            let key = key as usize;
-            self.begin(ue, mailbox, key)?;
-            if !self.look_at_send(ue, mailbox, key)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn push_receives(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
-        let mut nth = 0;
-        while let Some(&key) = self.receive_order.get(nth) {
-            if !self.look_at_receive(ue, mailbox, key as usize)? {
-                nth += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts all waiting sends to `dest`, since a blocking send must follow them.
-    pub fn begin_all(&mut self, ue: &Ue, mailbox: &mut Mailbox, dest: u32) -> Result<()> {
-        for nth in 0..self.send_order.len() {
-            let key = self.send_order[nth] as usize;
-            if self.sends[key].dest == dest {
-                self.begin(ue, mailbox, key)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The known peers of the open requests.
-    pub fn peers(&self) -> Vec<u32> {
-        let sends = self.sends.iter().map(|(_, send)| send.dest);
-        let receives = self
-            .receives
-            .iter()
-            .filter_map(|(_, receive)| receive.source);
-        let mut peers: Vec<u32> = sends.chain(receives).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        peers
-    }
-
-    /// The receivers of open sends, without `known`.
-    pub fn receivers_beside(&self, known: &[u32]) -> Vec<u32> {
-        let receivers = self.sends.iter().map(|(_, send)| send.dest);
-        receivers.filter(|dest| !known.contains(dest)).collect()
-    }
-
-    fn begin(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<()> {
-        let send = &mut self.sends[key];
-        if send.ticket.is_some() || send.ended.is_some() {
-            return Ok(());
-        }
-        let bytes = (send.data, send.len);
-        let (envelope, mode) = (Envelope::default(), Mode::Synchronous);
-        // SAFETY:
-        // - contract of `isend`: the bytes are valid and unchanged until the request has ended.
-        let sent =
-            unsafe { mailbox.send(ue.world().engine(), send.dest, envelope, bytes, mode, false) };
-        match sent {
-            Ok(Some(ticket)) => send.ticket = Some(ticket),
-            Ok(None) => send.ended = Some(Ok(())),
-            Err(error) => return Err(ue.blame(send.dest, error)),
-        }
-        Ok(())
-    }
-
-    /// Ends and removes the request if it is complete. True: removed.
-    fn look_at_send(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
-        let send = &mut self.sends[key];
-        if let Some(ticket) = send.ticket
-            && let Some(result) = mailbox.test_send(ticket)
-        {
-            send.ended = Some(result.map_err(|error| ue.blame(send.dest, error)));
-        }
-        if send.ended.is_none() {
-            return Ok(false);
-        }
-        let send = self.sends.remove(key);
-        self.send_order.retain(|known| *known as usize != key);
-        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
-        let ended = send.ended.unwrap_or(Ok(()));
-        if !send.request.is_null() {
-            // SAFETY:
-            // - the structure is valid until the request has ended. The request ends now.
-            unsafe {
-                (*send.request)
-                    .common
-                    .end(ended.as_ref().map_or(FAILED, |()| SUCCESS))
-            };
-        }
-        ended.map(|()| true)
-    }
-
-    /// Ends and removes the request if it is complete. True: removed.
-    fn look_at_receive(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
-        let receive = &self.receives[key];
-        let Some(result) = mailbox.test_receive(receive.ticket) else {
-            return Ok(false);
-        };
-        let receive = self.receives.remove(key);
-        self.receive_order.retain(|known| *known as usize != key);
-        ue.messages.open.fetch_sub(1, Ordering::Relaxed);
-        let (received, status) = match result {
-            Ok(received) => {
-                let noted = ue.messages.note(&received, receive.capacity);
-                let status = noted.map_or(ErrorCode::MessageLength as i32, |()| SUCCESS);
-                (Ok(received), status)
-            }
-            Err(error) => (Err(error), FAILED),
-        };
-        if !receive.request.is_null() {
-            // SAFETY:
-            // - the structure is valid until the request has ended. The request ends now.
-            unsafe {
-                let common = &mut (*receive.request).common;
-                if let Ok(received) = &received {
-                    common.received(received.source as i32, received.len as i64);
-                }
-                common.end(status);
-            }
-        }
-        received.map_err(|error| match receive.source {
-            Some(source) => ue.blame(source, error),
-            None => Failure::Engine(error),
-        })?;
-        Ok(true)
-    }
-
-    /// Makes progress on this request. True: it is still open.
-    fn look_at(&mut self, ue: &Ue, mailbox: &mut Mailbox, handle: Handle, id: u64) -> Result<bool> {
-        match handle {
-            Handle::Send(_) => {
-                let Some(key) = self.find_send(id) else {
-                    return Ok(false);
-                };
-                if self.send_order.front() == Some(&(key as u32)) {
-                    self.begin(ue, mailbox, key)?;
-                }
-                self.look_at_send(ue, mailbox, key).map(|ended| !ended)
-            }
-            Handle::Receive(_) => {
-                let Some(key) = self.find_receive(id) else {
-                    return Ok(false);
-                };
-                self.look_at_receive(ue, mailbox, key).map(|ended| !ended)
-            }
-        }
-    }
-
-    /// The status of an open request. `None`: the request has ended, or never existed.
-    fn state(&self, mailbox: &Mailbox, handle: Handle, id: u64) -> Option<i32> {
-        let begun = match handle {
-            Handle::Send(_) => {
-                let key = self.find_send(id)?;
-                self.send_order.front() == Some(&(key as u32)) || self.sends[key].ticket.is_some()
-            }
-            Handle::Receive(_) => {
-                let key = self.find_receive(id)?;
-                self.is_first(key) || mailbox.is_matched(self.receives[key].ticket)
-            }
-        };
-        Some(if begun { PENDING } else { RESERVED })
-    }
-
-    /// Whether it is the first receive from its source. A receive from any source is never first.
-    fn is_first(&self, key: usize) -> bool {
-        let source = self.receives[key].source;
-        let same = |other: &&u32| self.receives[**other as usize].source == source;
-        source.is_some() && self.receive_order.iter().find(same) == Some(&(key as u32))
-    }
+/// The status of an open request. `None`: the request has ended, or never existed.
+fn open_status(pending: &Pending, mailbox: &Mailbox, id: u64) -> Option<i32> {
+    let begun = pending.has_begun(mailbox, id)?;
+    Some(if begun { PENDING } else { RESERVED })
 }
 
 /// The state of a request, with its status code.
@@ -331,26 +78,15 @@ impl Ue {
         let dest = self.check_id(dest)?;
         let mut mailbox = self.messages.messenger.advanced();
         let mut pending = self.messages.pending.lock();
-        let serial = pending.serial();
-        let key = pending.sends.insert(PendingSend {
-            request,
-            serial,
-            dest,
-            data,
-            len,
-            ticket: None,
-            ended: None,
-        });
-        pending.send_order.push_back(key as u32);
-        self.messages.open.fetch_add(1, Ordering::Relaxed);
         // SAFETY:
-        // - contract of this call: `request` is valid.
+        // - contract of this call: `request` is valid, and the bytes are valid and unchanged until the request has ended.
         unsafe {
-            let id = id(key, serial);
+            let id = pending.send(dest, (data, len), Handle::Send(request));
             let common = Common::begun(id, data.cast_mut(), len as i64, dest as i32);
             request.write(SendRequest::new(common));
         }
-        pending.push(self, &mut mailbox)?;
+        self.messages.open.fetch_add(1, Ordering::Relaxed);
+        self.push_requests(&mut pending, &mut mailbox)?;
         // SAFETY:
         // - contract of this call: `request` is valid.
         Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Send(request)) })
@@ -371,29 +107,17 @@ impl Ue {
         }
         let mut mailbox = self.messages.messenger.advanced();
         let mut pending = self.messages.pending.lock();
-        let pattern = Pattern::from(source, POINT_TO_POINT);
+        let (from, room) = ((source, POINT_TO_POINT), (buffer.ptr, buffer.capacity));
         // SAFETY:
-        // - contract of this call: the buffer is valid until the request has ended.
-        let ticket = unsafe { mailbox.receive(pattern, buffer.ptr, buffer.capacity) };
-        let serial = pending.serial();
-        let key = pending.receives.insert(PendingReceive {
-            request,
-            serial,
-            source,
-            capacity: buffer.capacity,
-            ticket,
-        });
-        pending.receive_order.push_back(key as u32);
-        self.messages.open.fetch_add(1, Ordering::Relaxed);
-        // SAFETY:
-        // - contract of this call: `request` is valid.
+        // - contract of this call: `request` and the buffer are valid until the request has ended.
         unsafe {
-            let id = id(key, serial);
+            let id = pending.receive(&mut mailbox, from, room, Handle::Receive(request));
             let size = buffer.capacity.min(i64::MAX as usize) as i64;
             let from = source.map_or(-1, |source| source as i32);
             request.write(RecvRequest::new(Common::begun(id, buffer.ptr, size, from)));
         }
-        pending.push(self, &mut mailbox)?;
+        self.messages.open.fetch_add(1, Ordering::Relaxed);
+        self.push_requests(&mut pending, &mut mailbox)?;
         // SAFETY:
         // - contract of this call: `request` is valid.
         Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Receive(request)) })
@@ -408,7 +132,7 @@ impl Ue {
             let common = handle.common();
             ((*common).id, (*common).status)
         };
-        match pending.state(mailbox, handle, id) {
+        match open_status(pending, mailbox, id) {
             Some(status) => State::Open(status),
             // A request that never existed has nothing to do.
             None => State::Ended(match status {
@@ -441,7 +165,11 @@ impl Ue {
             // SAFETY:
             // - contract of this call: the request is valid.
             unsafe {
-                pending.look_at(self, &mut mailbox, handle, (*handle.common()).id)?;
+                let id = (*handle.common()).id;
+                let engine = self.world().engine();
+                pending
+                    .push_one(engine, &mut mailbox, id, |end| self.ended(end))
+                    .map_err(|(peer, error)| self.blame_any(peer, error))?;
                 self.state_of(&pending, &mailbox, handle)
             }
         };
@@ -456,8 +184,8 @@ impl Ue {
         let left = {
             let mut mailbox = self.messages.messenger.advanced();
             let mut pending = self.messages.pending.lock();
-            pending.push(self, &mut mailbox)?;
-            !pending.order(sends).is_empty()
+            self.push_requests(&mut pending, &mut mailbox)?;
+            pending.has(sends)
         };
         if left {
             self.looked()?;
@@ -470,7 +198,7 @@ impl Ue {
     pub(crate) fn wait_all(&self, sends: bool) -> Result<()> {
         self.wait_pushing(Needs::Anyone, |_| {
             let pending = self.messages.pending.lock();
-            pending.order(sends).is_empty().then_some(())
+            (!pending.has(sends)).then_some(())
         })
     }
 
@@ -514,16 +242,36 @@ impl Ue {
         // SAFETY:
         // - contract of `wait_for`, the only caller: the request is valid.
         let id = unsafe { (*handle.common()).id };
-        match handle {
-            // A send that has not started also waits for the receivers of earlier sends.
-            Handle::Send(_) => pending
-                .find_send(id)
-                .map(|key| &pending.sends[key])
-                .filter(|send| send.ticket.is_some())
-                .map(|send| send.dest),
-            Handle::Receive(_) => pending
-                .find_receive(id)
-                .and_then(|key| pending.receives[key].source),
+        pending.needed(id)
+    }
+
+    /// Makes progress on all open requests. Errors: the first failure.
+    pub(crate) fn push_requests(&self, pending: &mut Pending, mailbox: &mut Mailbox) -> Result<()> {
+        let engine = self.world().engine();
+        pending
+            .push(engine, mailbox, |end| self.ended(end))
+            .map_err(|(peer, error)| self.blame_any(peer, error))
+    }
+
+    /// Stores the end of a request in its structure.
+    fn ended(&self, end: &RequestEnd<Handle>) {
+        self.messages.open.fetch_sub(1, Ordering::Relaxed);
+        let status = match &end.result {
+            Ok(None) => SUCCESS,
+            Ok(Some(received)) => match self.messages.note(received, end.size) {
+                Ok(()) => SUCCESS,
+                Err(_) => ErrorCode::MessageLength as i32,
+            },
+            Err(_) => FAILED,
+        };
+        // SAFETY:
+        // - the structure is valid until the request has ended. The request ends now.
+        unsafe {
+            let common = &mut *end.tag.common();
+            if let Ok(Some(received)) = &end.result {
+                common.received(received.source as i32, received.len as i64);
+            }
+            common.end(status);
         }
     }
 }

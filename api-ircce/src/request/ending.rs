@@ -1,17 +1,12 @@
 //! Ends of requests without a wait: cancel, withdraw, abandon.
 
-use unipgas_core::message::{Mailbox, ReceiveTicket, SendTicket};
+use std::sync::atomic::Ordering;
 
-use super::{Handle, NOT_ENQUEUED, PENDING, RESERVED};
+use unipgas_core::message::{Mailbox, RequestTicket};
+
+use super::{Handle, NOT_ENQUEUED, PENDING, RESERVED, open_status};
 use crate::process::Ue;
 use crate::status::SUCCESS;
-
-/// The mailbox's ticket of a request.
-#[derive(Debug, Clone, Copy)]
-enum Ticket {
-    Send(SendTicket),
-    Receive(ReceiveTicket),
-}
 
 impl Ue {
     /// Cancels a reserved request: a send that waits for its turn, or a receive that has no message and is not the first from its source
@@ -24,25 +19,24 @@ impl Ue {
         let mut pending = self.messages.pending.lock();
         // SAFETY:
         // - contract of this call: the request is valid.
-        let common = unsafe { handle.common() };
-        // SAFETY:
-        // - contract of this call: the request is valid.
-        let id = unsafe { (*common).id };
-        match pending.state(&mailbox, handle, id) {
+        let id = unsafe { (*handle.common()).id };
+        match open_status(&pending, &mailbox, id) {
             None => return (NOT_ENQUEUED, false),
             Some(RESERVED) => {}
             Some(status) => return (status, false),
         }
-        let key = id as u32 as usize;
-        if matches!(handle, Handle::Receive(_))
-            && !mailbox.cancel_receive(pending.receives[key].ticket)
-        {
+        // A reserved send has no ticket.
+        let cancelled = pending.remove_if(id, |ticket| match ticket {
+            RequestTicket::Send(_) => false,
+            RequestTicket::Receive(ticket) => mailbox.cancel_receive(ticket),
+        });
+        if cancelled != Some(true) {
             return (PENDING, false);
         }
-        pending.remove(self, handle, key);
+        self.messages.open.fetch_sub(1, Ordering::Relaxed);
         // SAFETY:
         // - contract of this call: the request is valid.
-        unsafe { (*common).end(SUCCESS) };
+        unsafe { (*handle.common()).end(SUCCESS) };
         drop(pending);
         drop(mailbox);
         // Another thread may wait for the request.
@@ -57,14 +51,14 @@ impl Ue {
     /// The request is valid.
     pub(crate) unsafe fn withdraw(&self, handle: Handle) -> bool {
         // SAFETY:
-        // - contract of this call: the request is valid. After a true result the mailbox has no such ticket.
-        unsafe {
-            self.end_now(handle, |mailbox, ticket| match ticket {
-                Ticket::Send(ticket) => mailbox.withdraw_send(ticket),
-                Ticket::Receive(ticket) => mailbox.cancel_receive(ticket),
+        // - contract of this call: the request is valid.
+        let removed = unsafe {
+            self.remove_if(handle, |mailbox, ticket| match ticket {
+                RequestTicket::Send(ticket) => mailbox.withdraw_send(ticket),
+                RequestTicket::Receive(ticket) => mailbox.cancel_receive(ticket),
             })
-        }
-        .0
+        };
+        removed != Some(false)
     }
 
     /// Ends a request at once in any state, after a failure of the engine.
@@ -72,47 +66,40 @@ impl Ue {
     /// # Safety
     /// The request is valid.
     pub(crate) unsafe fn abandon(&self, handle: Handle) {
+        let mut begun = None;
         // SAFETY:
-        // - contract of this call: the request is valid. The mailbox abandons the ticket below.
-        let (_, ticket) = unsafe { self.end_now(handle, |_, _| true) };
-        match ticket {
+        // - contract of this call: the request is valid.
+        unsafe {
+            self.remove_if(handle, |_, ticket| {
+                begun = Some(ticket);
+                true
+            })
+        };
+        match begun {
             None => {}
-            Some(Ticket::Send(ticket)) => self.messages.messenger.abandon_send(ticket),
-            Some(Ticket::Receive(ticket)) => self.messages.messenger.abandon_receive(ticket),
+            Some(RequestTicket::Send(ticket)) => self.messages.messenger.abandon_send(ticket),
+            Some(RequestTicket::Receive(ticket)) => self.messages.messenger.abandon_receive(ticket),
         }
     }
 
-    /// Removes the entry of a request, if it has no ticket or `let_go` accepts the ticket. True: the request has no entry. Also returns the ticket of a
-    /// removed entry.
+    /// Removes the entry of a request if it has no ticket, or if `end` accepts the ticket. `None`: the request has no entry. True: removed.
     ///
     /// # Safety
-    /// The request is valid. The mailbox also ends the ticket of a removed entry.
-    unsafe fn end_now(
+    /// The request is valid.
+    unsafe fn remove_if(
         &self,
         handle: Handle,
-        let_go: impl FnOnce(&mut Mailbox, Ticket) -> bool,
-    ) -> (bool, Option<Ticket>) {
+        end: impl FnOnce(&mut Mailbox, RequestTicket) -> bool,
+    ) -> Option<bool> {
         let mut mailbox = self.messages.messenger.mailbox();
         let mut pending = self.messages.pending.lock();
         // SAFETY:
         // - contract of this call: the request is valid. Other threads change it only under the lock of `pending`.
         let id = unsafe { (*handle.common()).id };
-        let ticket = match handle {
-            Handle::Send(_) => match pending.find_send(id) {
-                Some(key) => pending.sends[key].ticket.map(Ticket::Send),
-                None => return (true, None),
-            },
-            Handle::Receive(_) => match pending.find_receive(id) {
-                Some(key) => Some(Ticket::Receive(pending.receives[key].ticket)),
-                None => return (true, None),
-            },
-        };
-        if let Some(ticket) = ticket
-            && !let_go(&mut mailbox, ticket)
-        {
-            return (false, None);
+        let removed = pending.remove_if(id, |ticket| end(&mut mailbox, ticket));
+        if removed == Some(true) {
+            self.messages.open.fetch_sub(1, Ordering::Relaxed);
         }
-        pending.remove(self, handle, id as u32 as usize);
-        (true, ticket)
+        removed
     }
 }

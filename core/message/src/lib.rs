@@ -6,7 +6,8 @@
 //!
 //! The receiver matches. It takes messages of one peer and context in the order of their sending. A mailbox never waits.
 //!
-//! [`Collectives`] are operations of groups of peers, by messages of a mailbox.
+//! [`Collectives`] are operations of groups of peers, by messages of a mailbox. [`Requests`] are open sends and receives of a caller; sends run in order. An
+//! [`Inbox`] has receives for several calls that take any message.
 //!
 //! It depends on `unipgas-base`, `unipgas-engine` and `unipgas-schedule`, and knows no rank and no interface.
 
@@ -15,11 +16,13 @@ mod collective;
 mod fast_path;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod inbox;
 mod layout;
 mod mailbox;
 mod outgoing;
 mod pool;
 mod receiving;
+mod requests;
 mod sending;
 mod several;
 mod staging;
@@ -30,9 +33,11 @@ pub use collective::{
     Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser, Collectives,
     GroupCalls, GroupMember,
 };
+pub use inbox::{Inbox, InboxMessage};
 pub use layout::Shape;
 pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use pool::{Drawn, Pool, PoolTicket, Wanted};
+pub use requests::{RequestEnd, RequestResult, RequestTicket, Requests};
 pub use sending::Multicast;
 pub use state::{
     ANY_TAG, APART, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,
