@@ -1,5 +1,7 @@
 //! Return codes (GASPI 17.1 §3.11, §4.2.2), and the table that maps errors of the engine to them. Release 1.6 defines the specific codes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use unipgas_core::{Error, tell_refusal};
 use unipgas_gaspi_sys as sys;
 
@@ -132,6 +134,16 @@ pub(crate) fn code_of(error: &Error) -> Status {
         | Error::NotRegistered
         | Error::Ended
         | Error::Os(_) => Status::Error,
+    }
+}
+
+/// Runs a procedure. A panic is a defect of the library, and becomes `GASPI_ERROR`.
+#[inline(always)]
+pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(procedure)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(status)) => status as i32,
+        Err(_) => Status::Error as i32,
     }
 }
 

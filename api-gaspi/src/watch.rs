@@ -7,8 +7,7 @@ use parking_lot::Once;
 use unipgas_core::calls::Call;
 use unipgas_core::variables;
 
-use crate::ffi::code;
-use crate::status::{Result, Status};
+use crate::status::{Result, Status, code};
 use crate::{environment, statistics};
 
 /// Bit of [`WATCHED`]: calls are counted.

@@ -24,7 +24,6 @@ pub mod ids;
 mod interface;
 mod locked;
 pub mod logical;
-mod native;
 pub mod owned;
 pub mod process;
 mod recent;
@@ -43,5 +42,5 @@ pub use vcq::Vcq;
 
 /// Whether calls of the C interface go to the machine's own library instead of the engine.
 pub fn is_native() -> bool {
-    native::get().is_some()
+    ffi::native::get().is_some()
 }

@@ -84,13 +84,13 @@ macro_rules! procedures {
             // A call instead of a jump: the frame of this function keeps the name of the procedure in stack traces.
             return std::hint::black_box($slow);
         }
-        $crate::ffi::code(|| $body)
+        $crate::status::code(|| $body)
     }};
     (@ $slow:expr, process, [], $body:block) => {{
         if !$crate::environment::is_unwatched() {
             return std::hint::black_box($slow);
         }
-        $crate::ffi::code(|| $body)
+        $crate::status::code(|| $body)
     }};
     (@ $slow:expr, process, [$here:ident, $call:ident, $quick:block], $body:block) => {{
         if let Some($call) = unipgas_core::calls::Call::begin_fast()
@@ -104,17 +104,7 @@ macro_rules! procedures {
 }
 use procedures;
 
-/// Runs a procedure. A panic is a defect of the library, and becomes `GASPI_ERROR`.
-#[inline(always)]
-pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
-    match catch_unwind(AssertUnwindSafe(procedure)) {
-        Ok(Ok(())) => SUCCESS,
-        Ok(Err(status)) => status as i32,
-        Err(_) => Status::Error as i32,
-    }
-}
-
-/// As [`code`]; `None`: the procedure has done nothing.
+/// As [`code`](crate::status::code); `None`: the procedure has done nothing.
 #[inline(always)]
 pub(crate) fn code_of(procedure: impl FnOnce() -> Option<Result<()>>) -> Option<i32> {
     match catch_unwind(AssertUnwindSafe(procedure)) {

@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use super::{code, given, put};
-use crate::status::{Result, Status};
+use super::{given, put};
+use crate::status::{Result, Status, code};
 use crate::threads;
 
 /// # Safety

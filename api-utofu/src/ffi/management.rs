@@ -2,10 +2,10 @@
 
 use libc::c_ulong;
 
+use super::native;
 use super::{array, functions, given, put, put_array};
 use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
-use crate::native;
 use crate::process::{current, is_child};
 use crate::status::{Result, ReturnCode};
 use crate::vcq::{VcqFlags, vcq};

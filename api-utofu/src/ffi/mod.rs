@@ -15,6 +15,7 @@ mod barrier;
 mod completion;
 mod last_error;
 mod management;
+pub(crate) mod native;
 mod onesided;
 mod stadd;
 mod topology;
@@ -40,16 +41,16 @@ macro_rules! functions {
                 // SAFETY:
                 // - contract of this call: the same C contract. The machine's function differs in the names of types only.
                 unsafe {
-                    match $crate::native::get() {
+                    match $crate::ffi::native::get() {
                         None => $name($($arg),*),
-                        Some(native) => $crate::native::returned(
+                        Some(native) => $crate::ffi::native::returned(
                             unipgas_core::prototype!($name($($arg: $ty),*)),
                             (native.$name)($($arg as _),*),
                         ),
                     }
                 }
             }
-            if $crate::native::may_be() {
+            if $crate::ffi::native::may_be() {
                 // SAFETY:
                 // - contract of this call: the same C contract.
                 return unsafe { by_native($($arg),*) };

@@ -82,7 +82,7 @@ macro_rules! entry {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::native::jump!($name::WAY)
+            $crate::ffi::native::jump!($name::WAY)
         }
 
         mod $name {
@@ -121,11 +121,11 @@ macro_rules! entry {
             let call = unipgas_core::prototype!(
                 $prepare(vcq_hdl: usize, $($arg: $ty,)* $desc: *mut c_void, $desc_size: *mut usize)
             );
-            if let Some(native) = $crate::native::get() {
+            if let Some(native) = $crate::ffi::native::get() {
                 // SAFETY:
                 // - contract of this call: the same C contract.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* $desc, $desc_size) };
-                return $crate::native::returned(call, code);
+                return $crate::ffi::native::returned(call, code);
             }
             $crate::ffi::code(call, || {
                 let held = vcq(vcq_hdl)?;
