@@ -22,6 +22,7 @@ mod ctx;
 mod file;
 mod html;
 mod job;
+mod launch;
 mod machine;
 mod model;
 mod network;

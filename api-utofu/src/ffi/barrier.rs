@@ -4,7 +4,7 @@ use libc::c_ulong;
 use unipgas_core::gate::Payload;
 use unipgas_utofu_sys::UTOFU_VBG_FLAG_THREAD_SAFE;
 
-use super::{functions, given, put, put_array};
+use super::entry::{functions, given, put, put_array};
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, VBGS};
 use crate::ids::VbgId;
 use crate::process::current;

@@ -4,7 +4,7 @@ use libc::{c_ulong, c_void};
 
 use unipgas_core::port::NoticeKind;
 
-use super::{functions, given, put};
+use super::entry::{functions, given, put};
 use crate::process::current;
 use crate::status::{Result, ReturnCode, from_fault};
 use crate::vcq::vcq;

@@ -2,8 +2,8 @@
 
 use libc::c_ulong;
 
+use super::entry::{array, functions, given, put, put_array};
 use super::native;
-use super::{array, functions, given, put, put_array};
 use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
 use crate::process::{current, is_child};

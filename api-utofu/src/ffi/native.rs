@@ -10,7 +10,7 @@ use unipgas_utofu_sys::{
     UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND, UtofuFunctions,
 };
 
-use crate::ffi;
+use super::{last_error, onesided};
 use crate::status::{ReturnCode, SUCCESS};
 
 /// `found` has not run yet.
@@ -65,7 +65,7 @@ fn decide() -> *mut UtofuFunctions {
         // SAFETY:
         // - null, or a result of `found`, which has static lifetime.
         if let Some(native) = unsafe { found.as_ref() } {
-            ffi::take_over(native);
+            onesided::take_over(native);
         }
         NATIVE.store(found, Ordering::Release);
         MAY_BE.store(!found.is_null(), Ordering::Relaxed);
@@ -96,6 +96,6 @@ pub fn returned(call: &'static Prototype<'static>, code: i32) -> i32 {
 fn note(call: &'static Prototype<'static>, code: i32) {
     let known = ReturnCode::ALL.iter().find(|known| **known as i32 == code);
     if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
-        ffi::remember(call, *code);
+        last_error::remember(call, *code);
     }
 }

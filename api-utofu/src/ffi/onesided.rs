@@ -5,7 +5,7 @@ use libc::{c_ulong, c_void};
 use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 use unipgas_core::waits;
 
-use super::{functions, given};
+use super::entry::{functions, given};
 use crate::command::{CommandTarget, Packets, Stride, armw_op, blocks, check_packets, is_delayed};
 use crate::status::{Result, ReturnCode};
 use crate::vcq::{Vcq, vcq};
@@ -68,7 +68,7 @@ unsafe fn write(
     }
     // SAFETY:
     // - contract of this call: a pointer that is not null is valid.
-    unsafe { super::put(desc_size, written * Command::SIZE) }
+    unsafe { super::entry::put(desc_size, written * Command::SIZE) }
 }
 
 /// Defines the function `$name`, which posts by `$post`, and `$prepare`, which writes descriptors by `$write`.
@@ -105,7 +105,7 @@ macro_rules! entry {
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
                 let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
-                $crate::ffi::code(call, || {
+                $crate::ffi::entry::code(call, || {
                     let held = vcq(vcq_hdl)?;
                     let $vcq: &Vcq = &held;
                     let $context = cbdata as u64;
@@ -127,7 +127,7 @@ macro_rules! entry {
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* $desc, $desc_size) };
                 return $crate::ffi::native::returned(call, code);
             }
-            $crate::ffi::code(call, || {
+            $crate::ffi::entry::code(call, || {
                 let held = vcq(vcq_hdl)?;
                 let $vcq: &Vcq = &held;
                 $write

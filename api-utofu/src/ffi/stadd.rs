@@ -3,7 +3,7 @@
 use libc::{c_uint, c_ulong};
 use unipgas_utofu_sys::UTOFU_REG_MEM_FLAG_READ_ONLY;
 
-use super::{functions, given, put};
+use super::entry::{functions, given, put};
 use crate::VcqId;
 use crate::process::current;
 use crate::status::{Result, ReturnCode};

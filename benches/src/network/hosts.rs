@@ -11,7 +11,7 @@ use unipgas_launcher::{
     Keeper, Launch, NodeEvent, NodeRanks, Output, Rules, ignore_broken_pipes, keep_part,
 };
 
-use crate::job::{outcome_of, worker};
+use crate::launch::{outcome_of, worker};
 use crate::peers::tool;
 
 /// Script that makes hosts from namespaces and runs a command that sees them.

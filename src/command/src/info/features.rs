@@ -1,6 +1,7 @@
 //! What the kernel offers of what the library builds on, to this user.
 
-use super::Probe;
+/// Whether a feature is usable, or the reason why not.
+pub type Probe = Result<(), String>;
 
 /// What the kernel offers of what the library builds on.
 pub fn features() -> Vec<(&'static str, &'static str, Probe)> {

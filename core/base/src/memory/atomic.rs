@@ -13,11 +13,11 @@
 mod element;
 mod kernel;
 mod lock;
-#[cfg_attr(target_arch = "x86_64", path = "extended.rs")]
-#[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "quad.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "atomic/extended.rs")]
+#[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "atomic/quad.rs")]
 #[cfg_attr(
     not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))),
-    path = "no_long_double.rs"
+    path = "atomic/no_long_double.rs"
 )]
 mod long_double;
 mod word;

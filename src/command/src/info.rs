@@ -14,7 +14,7 @@ use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::vcq::VcqFlags;
 use unipgas_launcher::topology::Topology;
 
-use self::features::features;
+use self::features::{Probe, features};
 use self::limits::{Limit, limits};
 use self::reach::Reach;
 use self::trial::{ReachMethod, TrialResult, Trials};
@@ -36,8 +36,6 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     trials: bool,
 }
-
-type Probe = Result<(), String>;
 
 /// Bytes that things take, measured in a job of one.
 struct Memory {

@@ -18,7 +18,7 @@ use crate::report;
 use crate::runner::{LawResult, Ran};
 use book::{Book, Outcome, SPECS, Spec};
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("html/style.css");
 const RECORDS: &str = "report.json";
 
 /// The request of a run.

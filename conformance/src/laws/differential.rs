@@ -1,7 +1,7 @@
 //! Each scenario is written once for each interface, as its users would write it. All versions must leave the bytes of a serial reference
 //! without the library. So all interfaces agree with each other, on every backend.
 //!
-//! A scenario is a module: `mod.rs` has the reference and the common code, and a file beside it has the version of an interface.
+//! A scenario is a module with the reference and the common code. Each submodule has the version of an interface.
 
 mod exchange;
 mod halo;

@@ -1,34 +1,11 @@
-//! The C interface. The header `utofu.h` has the prototypes and describes each function. `fjmpi/mpi-ext.h` does the same for MPI's topology functions.
-//!
-//! No function unwinds, and none crashes on null pointers, wrong handles, ids, flags, sizes or numbers: they return the codes of
-//! guide §3.1.2. Pointers that are not null must be valid as C requires. The operation that uses a STADD checks it.
-#![allow(missing_docs)]
-#![allow(clippy::missing_safety_doc)]
+//! Entry of the C functions: the way to the machine's library, the return code, and checks of pointers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unipgas_core::refused::Prototype;
 
+use super::last_error::remember;
 use crate::status::{Result, ReturnCode, SUCCESS};
-
-mod barrier;
-mod completion;
-mod last_error;
-mod management;
-pub(crate) mod native;
-mod onesided;
-mod stadd;
-mod topology;
-
-pub use barrier::*;
-pub use completion::*;
-pub(crate) use last_error::remember;
-pub use last_error::*;
-pub use management::*;
-pub(crate) use onesided::take_over;
-pub use onesided::*;
-pub use stadd::*;
-pub use topology::*;
 
 /// Defines C functions. Each body returns a `Result<()>`.
 macro_rules! functions {
@@ -55,15 +32,18 @@ macro_rules! functions {
                 // - contract of this call: the same C contract.
                 return unsafe { by_native($($arg),*) };
             }
-            $crate::ffi::code(unipgas_core::prototype!($name($($arg: $ty),*)), || $body)
+            $crate::ffi::entry::code(unipgas_core::prototype!($name($($arg: $ty),*)), || $body)
         }
     )*};
 }
-use functions;
+pub(super) use functions;
 
 /// Runs a function. A panic, which is a defect of the library, becomes `UTOFU_ERR_FATAL`.
 #[inline(always)]
-fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>) -> i32 {
+pub(super) fn code(
+    call: &'static Prototype<'static>,
+    function: impl FnOnce() -> Result<()>,
+) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return SUCCESS,
         Ok(Err(code)) => code,
@@ -80,7 +60,7 @@ fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>
 /// # Safety
 /// `place` is null or valid for a write.
 #[inline(always)]
-unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
+pub(super) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
         return Err(ReturnCode::InvalidPointer);
     }
@@ -92,7 +72,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
 
 /// Checks a pointer, before the call has any effect. Errors: [`ReturnCode::InvalidPointer`] if it is null.
 #[inline(always)]
-fn given<T>(place: *const T) -> Result<()> {
+pub(super) fn given<T>(place: *const T) -> Result<()> {
     if place.is_null() {
         Err(ReturnCode::InvalidPointer)
     } else {
@@ -104,7 +84,7 @@ fn given<T>(place: *const T) -> Result<()> {
 ///
 /// # Safety
 /// `place` is null or has `N` elements.
-unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
+pub(super) unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
     given(place)?;
     // SAFETY:
     // - contract of this call: a pointer that is not null has `N` elements. An array has the alignment of its elements.
@@ -115,7 +95,10 @@ unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
 ///
 /// # Safety
 /// `place` is null or has room for `N` elements.
-unsafe fn put_array<T: Copy, const N: usize>(place: *mut T, values: [T; N]) -> Result<()> {
+pub(super) unsafe fn put_array<T: Copy, const N: usize>(
+    place: *mut T,
+    values: [T; N],
+) -> Result<()> {
     // SAFETY:
     // - contract of this call: null or room for `N` elements.
     unsafe { put(place.cast::<[T; N]>(), values) }
