@@ -92,7 +92,7 @@ fn right(process: &GaspiProcess, arguments: &[Argument<'_>], status: Status) -> 
     match status {
         Status::ErrInvRank => format!("; ranks go from 0 to {}", process.num() - 1),
         Status::ErrInvSeg => format!(
-            "; segments of this process: {}; those of other ranks are to be registered with this one",
+            "; segments of this process: {}; register segments of other ranks with this one",
             list(&process.segment_list())
         ),
         Status::ErrInvQueue => format!(

@@ -113,7 +113,9 @@ pub fn register() -> Result<u32> {
     let number = pool.registered.fetch_add(1, Ordering::Relaxed);
     if number >= pool.size {
         pool.registered.fetch_sub(1, Ordering::Relaxed);
-        return Err(refuse("more threads than gaspi_threads_init_user was told"));
+        return Err(refuse(
+            "more threads than the number in gaspi_threads_init_user",
+        ));
     }
     NUMBER.set(Some((pool.serial, number)));
     Ok(number)

@@ -145,7 +145,7 @@ impl ReturnCode {
             ReturnCode::NotFound | ReturnCode::NotCompleted | ReturnCode::NotProcessed | ReturnCode::Busy => (&[], "poll the TCQ and the MRQ, and call it again"),
             ReturnCode::Used => (&["stag", "cmp_id"], "take another number, or free the resource that has this one"),
             ReturnCode::Full => (&["num", "tni_id"], "free what is not used any more, or take another TNI"),
-            ReturnCode::NotAvailable => (&["flags", "tni_id"], "ask for less by flags; the child of a fork starts uTofu in a program of its own"),
+            ReturnCode::NotAvailable => (&["flags", "tni_id"], "ask for less by flags; the child of a fork starts uTofu in a new program"),
             ReturnCode::NotSupported => (&["flags", "op"], "ask utofu_query_onesided_caps or utofu_query_barrier_caps for what there is"),
             ReturnCode::TcqOther | ReturnCode::TcqDesc => (&["desc"], "post descriptors as utofu_prepare_* have written them, with this VCQ"),
             ReturnCode::TcqMemory | ReturnCode::MrqLclMemory => (&["lcl_stadd"], "keep the memory mapped, and writable for a get, until the operation is over"),

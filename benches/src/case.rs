@@ -88,7 +88,7 @@ const TABLE: [(Metric, &str, &str, &str); 31] = {
         (CopyNt, "copy_nt", "GB/s", "the same copy with non-temporal stores"),
         (Barrier, "barrier", "us", "barrier (limit: the best of the hand-written ones)"),
         (Allreduce, "allreduce", "us", "sum of one double over all processes"),
-        (Wake, "wake", "us", "from the notice to the run of a parked waiter (limit: futex)"),
+        (Wake, "wake", "us", "time between the notice and the run of a parked waiter (limit: futex)"),
         (ProcessVm, "process_vm_writev", "ns", "8 bytes by process_vm_writev"),
         (Register, "register", "us", "registration of user memory (limit: pwrite of it into a new memfd)"),
         (Relay, "relay", "ns", "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"),
@@ -107,7 +107,7 @@ const TABLE: [(Metric, &str, &str, &str); 31] = {
         (FiReadBandwidth, "fi_read_bandwidth", "GB/s", "fi_read, one after the other"),
         (FiMessage, "fi_message", "ns", "fi_send to fi_recv, one way"),
         (FiTagged, "fi_tagged", "ns", "fi_tsend to fi_trecv, one way"),
-        (Start, "start", "ms", "from launch to the first line of main work in every process"),
+        (Start, "start", "ms", "time between launch and the first line of main work in every process"),
         (Memory, "memory", "KiB", "memory that a process has more once it has joined its job"),
     ]
 };

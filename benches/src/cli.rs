@@ -312,7 +312,7 @@ fn conclude(
         out.say(&format!("\nPage: {}\n", path.display()))?;
     }
     if args.check && records.iter().all(|record| record.backend == "-") {
-        return Err("nothing of ours was measured".into());
+        return Err("no case of unipgas was measured".into());
     }
     let missed = records.iter().filter(|record| record.met == Some(false));
     match missed.count() {

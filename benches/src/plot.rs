@@ -61,7 +61,7 @@ const CHARTS: [Chart; 6] = [
     Chart {
         metric: Metric::Start,
         file: "start.svg",
-        title: "From launch to main work in every process",
+        title: "Time between launch and main work in every process",
         limit: "bare processes",
         over: Over::Processes,
     },

@@ -159,7 +159,7 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
                 .iter()
                 .filter(|column| column.hosts)
                 .collect()),
-            Some(_) => Err("--hosts is a column of its own: leave --backend out beside it".into()),
+            Some(_) => Err("--hosts is a separate column: omit --backend".into()),
         };
     }
     let named = wishes.backend.iter().flat_map(|names| names.split(','));
@@ -322,7 +322,7 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     if let (Some(report), true) = (&report, stopped) {
         match &written {
             Ok(()) => tell(&format!(
-                "stopped; what is known so far is in {}",
+                "stopped; the results so far are in {}",
                 report.index().display()
             )),
             Err(why) => tell(why),

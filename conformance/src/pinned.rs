@@ -56,11 +56,11 @@ const SEVERAL_HOSTS: &str =
     "RCCE_shmalloc gives addresses of memory that all UEs share, and hosts share none";
 
 const DESCRIPTORS: &str =
-    "every peer costs a stream when it is talked to first: where none is left, that call fails";
-const NO_ATOMICS: &str = "the network has no atomic operations of its own: the engine asks the owner by active messages (core.atomic.*)";
+    "the first operation to a peer takes a stream: without a free stream, that call fails";
+const NO_ATOMICS: &str = "the network has no atomic operations: the engine asks the owner by active messages (core.atomic.*)";
 const MACHINES: &str = "the environment is the machine's library's, and so is what is wrong in it";
 const IN_PARTS: &str = "chaos splits transfers, and the network looks at each part by itself";
-const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are all on its host";
+const ONE_TRANSPORT: &str = "a law of a single transport, with all peers on its host";
 
 const UNDEFINED: &str = "it does what is undefined on the machine (uTofu User's Guide, §2.5, §2.6, §3.3, §3.6), at which the mock ends the program";
 const AT_ONCE: &str = "descriptors hold their places until their VCQ is polled, and local memory is in use until then (uTofu User's Guide, §2.2.10)";
@@ -75,7 +75,7 @@ pub const PINS: &[Pin] = &[
     inapplicable(
         "tofu",
         "core.transport.idle",
-        "TNIs interrupt nobody, so what has come is looked for from time to time",
+        "TNIs do not interrupt, so processes poll for arrivals at intervals",
     ),
     inapplicable("tofu", "utofu.resources.wrong-environment", MACHINES),
     inapplicable("tofu", "utofu.resources.other-backend", MACHINES),
@@ -116,7 +116,7 @@ pub const PINS: &[Pin] = &[
     inapplicable(
         "tofu-mock",
         "utofu.resources.environment",
-        "the double has a number of VCQs of its own (TOFU_DOUBLE)",
+        "the double has its number of VCQs (TOFU_DOUBLE)",
     ),
     inapplicable("tofu-mock", "utofu.freed.*", UNDEFINED),
     inapplicable("tofu-mock", "utofu.memory.deregistered-in-use", UNDEFINED),
@@ -141,7 +141,7 @@ pub const PINS: &[Pin] = &[
         "gaspi.atomic.cpu",
         "a device that is atomic with itself alone carries out the atomic operations (IBV_ATOMIC_HCA): instructions meanwhile are the program's concern (GASPI 17.1 §10.2.1)",
     ),
-    broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
+    broken("shm", "selftest.holds-against-its-pin", "for a test"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),
     broken("streams", "utofu.memory.out-of-descriptors", DESCRIPTORS),
 ];

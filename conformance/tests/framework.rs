@@ -133,9 +133,9 @@ fn what_is_not_offered() {
 
 fn what_is_pinned() {
     let id = "selftest.holds-against-its-pin";
-    let broken = format!("known to be broken (broken):\n  shm: {id}: so somebody said\n");
+    let broken = format!("known to be broken (broken):\n  shm: {id}: for a test\n");
     says(id, &["--backend", "shm"], &broken, 0);
-    let said = "an unexpected pass: it is pinned as broken (so somebody said)";
+    let said = "an unexpected pass: it is pinned as broken (for a test)";
     says(id, &["--backend", "shm", "--pinned"], said, 1);
     let text = nothing_applies(id, &["--backend", "chaos", "--pinned"]);
     has(&text, "not applicable (n/a):\n  chaos: ");

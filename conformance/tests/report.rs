@@ -337,7 +337,7 @@ fn what_is_pinned() {
         .collect();
     let (broken, not_about) = ("known to be broken", "not applicable");
     let rows_of = [
-        ["so somebody said", broken, "broken", "shm", law],
+        ["for a test", broken, "broken", "shm", law],
         ["nobody asks it", not_about, not_about, "chaos", law],
     ];
     assert_eq!(rows, rows_of);

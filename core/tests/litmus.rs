@@ -264,7 +264,7 @@ fn whoever_sees_what_comes_last_has_what_came_before() {
 #[test]
 #[cfg_attr(
     miri,
-    ignore = "a race by design: whoever polls a line looks at it while it is copied"
+    ignore = "a race by design: a poller reads a line during its copy"
 )]
 fn whoever_sees_the_end_of_a_line_has_the_line() {
     for len in [16, 120, 128, 1000] {

@@ -131,14 +131,14 @@ fn remedy(errno: Errno) -> Option<&'static str> {
         Errno::NOCQ => "bind a completion queue to the endpoint before it is enabled",
         Errno::NOAV => "bind an address vector to the endpoint before it is enabled",
         Errno::NOEQ => "bind an event queue first",
-        Errno::OPBADSTATE => "call fi_enable first; what belongs before it comes before it",
+        Errno::OPBADSTATE => "call fi_enable first; bind and set options before it",
         Errno::DOMAIN => "use objects of one domain",
-        Errno::NOKEY => "take a key that is in use, or, to register, one that is not",
+        Errno::NOKEY => "use a registered key, or, to register, a free one",
         Errno::ACCES => "register the memory for this access, and stay within it",
         Errno::NOENT => "use what has been inserted, and not removed",
         Errno::NOSPC | Errno::NOMEM => "close what is not used any more",
         Errno::ADDRINUSE | Errno::ADDRNOTAVAIL => {
-            "let the provider choose the name, or give one that is free"
+            "let the provider choose the name, or give a free one"
         }
         Errno::CONNRESET | Errno::HOSTUNREACH => {
             "look for the end of the peer: it has died, or has closed its endpoint"

@@ -187,7 +187,7 @@ fn refusal(info: &ProviderInfo, wish: &ProviderSelector, other_hosts: bool) -> O
         return Some("it is this library".into());
     }
     if has("ofi_rxd") {
-        return Some("not all of its reads end, and it wakes nobody who sleeps".into());
+        return Some("not all of its reads end, and it wakes no sleeping process".into());
     }
     if name == "shm" {
         let why = "it reaches this host only, as the backend shm does, and has nothing to sleep on";
@@ -233,7 +233,7 @@ fn beyond(info: &ProviderInfo) -> String {
     match () {
         () if domain.mr_mode & FI_MR_RAW != 0 => "its keys are no numbers (FI_MR_RAW)".into(),
         () if domain.resource_mgmt != FI_RM_ENABLED => {
-            "what it has no room for is lost (FI_RM_DISABLED)".into()
+            "messages without room are lost (FI_RM_DISABLED)".into()
         }
         () if domain.threading != FI_THREAD_SAFE => "it is for one thread at a time".into(),
         () => format!(

@@ -156,7 +156,7 @@ impl Here {
         let host = host.map_or_else(|| "the peer's host".into(), |ip: IpAddr| ip.to_string());
         let port = choice::socket(peer.name).map_or(0, |at| at.port());
         let others = match &self.others[..] {
-            [] => "the one that reaches it".into(),
+            [] => "the address that reaches it".into(),
             others => format!("another one: {}", others.join(", ")),
         };
         let open = "let the firewall between them pass the provider's ports (FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE say which)";

@@ -146,7 +146,7 @@ pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
     };
     connected.map_err(|error| match error {
         Errno::CONNREFUSED | Errno::NOENT | Errno::CONNRESET => Error::PeerDead,
-        Errno::AGAIN => Error::Unreachable("connect: the process accepts nobody".into()),
+        Errno::AGAIN => Error::Unreachable("connect: the process accepts no connection".into()),
         error => Error::Unreachable(format!("connect: {error}")),
     })?;
     Ok((socket, *secret))

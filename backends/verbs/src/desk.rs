@@ -235,7 +235,7 @@ impl Acceptor {
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
             if let Err(error) = self.add(socket, None, State::Hearing, flags) {
-                tracing::warn!("verbs: a process that has connected is let go: {error}");
+                tracing::warn!("verbs: a connection is closed: {error}");
             }
             self.dismiss_strangers();
         }

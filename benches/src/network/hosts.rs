@@ -69,7 +69,7 @@ impl std::str::FromStr for HostsOption {
         if let Ok(number) = text.parse() {
             return match number {
                 2..=MOST => Ok(HostsOption::Number(number)),
-                _ => Err(format!("so many hosts cannot be made: 2 to {MOST}")),
+                _ => Err(format!("this number of hosts cannot be made: 2 to {MOST}")),
             };
         }
         let names: Vec<String> = text.split(',').map(|name| name.trim().into()).collect();

@@ -369,7 +369,7 @@ impl Provider {
                 counts
                     .written
                     .get(number)
-                    .ok_or(format!("data {number} came, which nobody has sent"))?
+                    .ok_or(format!("data {number} came without a send"))?
             }
             flags if flags & FI_RECV != 0 => &counts.received,
             _ => &counts.ended,

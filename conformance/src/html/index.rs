@@ -32,7 +32,7 @@ pub(super) fn page(
                 li { a href="#what-ran" { "What ran" } }
                 li { a href="#backends" { "Backends" } }
                 li { a href="#specifications" { "Specifications" } }
-                li { a href="#skipped" { "What did not run, and why" } }
+                li { a href="#skipped" { "Laws that did not run, with reasons" } }
                 li { a href="#matrix" { "Laws and backends" } }
             }
         }
@@ -149,7 +149,7 @@ fn backends(run: &Run<'_>, cells: &[Cell]) -> Markup {
     html! {
         section {
             h2 #backends { "Backends" }
-            p { "Times are those of all laws together; several may have run at a time." }
+            p { "Times are sums over all laws; laws may run at the same time." }
             (scrolled("Backends", table))
         }
     }
@@ -253,11 +253,11 @@ fn skipped(cells: &[Cell]) -> Markup {
     };
     html! {
         section {
-            h2 #skipped { "What did not run, and why" }
+            h2 #skipped { "Laws that did not run, with reasons" }
             p {
-                "What is pinned is known not to hold on that backend, law by law: " em { "absent" } " is what the backend cannot have (the law runs and must say so), "
+                "Pinned laws are known not to hold on that backend: " em { "absent" } " is what the backend cannot have (the law runs and must say so), "
                 em { "broken" } " is what does not hold for now (it runs with " code { "--pinned" } " only), and " em { "not applicable" }
-                " what the law is not about there. What is not pinned follows from the backend itself, or from this machine."
+                " the part that the law does not cover there. Other gaps follow from the backend or from this machine."
             }
             @if reasons.is_empty() { p { "All that was asked for could run." } }
             @else { (scrolled("What did not run", table)) }

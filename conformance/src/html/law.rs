@@ -13,7 +13,7 @@ pub(super) fn page(book: &Book<'_>, spec: &Spec) -> Markup {
     let laws: Vec<_> = book.laws(spec.api).collect();
     let main = html! {
         p {
-            (count(laws.len(), "law")) ", of which " (book.wanted(spec.api).count()) " were to run. What they are about: "
+            (count(laws.len(), "law")) ", of which " (book.wanted(spec.api).count()) " were to run. Their subject: "
             a href=(spec.page()) { (spec.title) } "."
         }
         details {
@@ -83,7 +83,7 @@ fn backends(law: &Law, cells: &[(&'static Column, &Cell)]) -> Markup {
             thead {
                 tr {
                     th scope="col" { "Backend" } th scope="col" { "Verdict" } th scope="col" .number { "Seeds" }
-                    th scope="col" .number { "Time" } th scope="col" { "What was seen, or why not" }
+                    th scope="col" .number { "Time" } th scope="col" { "Result or reason" }
                 }
             }
             tbody {
@@ -123,7 +123,7 @@ fn needs(law: &Law) -> Vec<&'static str> {
     let all = [
         (law.ordering, "about order: under many seeds"),
         (law.needs_kill, "a process dies on purpose"),
-        (law.replaces, "others take the places of those that die"),
+        (law.replaces, "other processes take the places of dead ones"),
         (law.one_host, "on one host only"),
         (law.needs_cut, "a link between hosts is taken down"),
         (law.kills_launcher, "the launcher of a host is killed"),

@@ -107,7 +107,7 @@ fn summary(book: &Book<'_>, spec: &Spec) -> Markup {
         }
         p {
             (count(book.laws(spec.api).count(), "law")) ": "
-            a href=(spec.laws_page()) { "what each says and where it ran" } "."
+            a href=(spec.laws_page()) { "text and places of each run" } "."
             @if functions > 0 { " Of " (functions) " functions, " (with) " have laws." }
         }
     }
@@ -116,7 +116,7 @@ fn summary(book: &Book<'_>, spec: &Spec) -> Markup {
 fn coverage<'s>(book: &Book<'_>, parts: impl Iterator<Item = (&'s str, &'s [Sentence])>) -> Markup {
     let table = html! {
         table {
-            caption { "Sentences, by what keeps them, and what came of those that laws decide" }
+            caption { "Sentences, by the check that keeps them, with the results of laws" }
             thead {
                 tr {
                     th scope="col" { "Part" }

@@ -33,7 +33,7 @@ pub const JOBS: &[Law] = &[
 ];
 
 const fn ends(api: Api, id: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
-    let (clause, says) = ("unipgas conformance", "a job of a law of its own");
+    let (clause, says) = ("unipgas conformance", "the job of a separate law");
     Law {
         bare: true,
         ..Law::new(api, id, clause, says, 2, &[], body)

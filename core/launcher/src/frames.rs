@@ -195,7 +195,7 @@ impl Frames {
         let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if len > LONGEST {
             return Err(Error::InvalidArgument(format!(
-                "what came from a job's other launcher is no frame, which would have {len} bytes"
+                "the bytes from a job's other launcher are no frame, which would have {len} bytes"
             )));
         }
         let Some(payload) = rest.get(..len) else {

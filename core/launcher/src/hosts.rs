@@ -396,7 +396,7 @@ impl Watch<'_> {
 
     fn nonsense(&mut self, host: usize) {
         self.fail(Error::Unreachable(format!(
-            "what the part of the job on host {} tells makes no sense: a greeting of the remote shell?",
+            "the output of the job's part on host {} is invalid: a greeting of the remote shell?",
             self.hosts.name(host)
         )));
         self.kill();

@@ -433,7 +433,7 @@ mod tests {
                 .into(),
         };
         let missing = vec![("gaspi_barrier".to_owned(), vec![2])];
-        assert_eq!(all.missing(), [], "nobody has looked at it");
+        assert_eq!(all.missing(), [], "it was never read");
         let mut other = JobSnapshot {
             ranks: vec![waiting(2, "", &[])],
         };

@@ -79,7 +79,7 @@ pub enum Error {
     #[error("a gate's input came more rounds early than a gate can keep")]
     Overrun,
     /// An input came from a gate that is not the configured source.
-    #[error("a gate's input came from another gate than the one that is set as its source")]
+    #[error("a gate's input came from another gate than its set source")]
     NotTheSource,
     /// The gate has no settings.
     #[error("the gate is not configured")]

@@ -23,7 +23,7 @@ pub fn find(pid: u32, rank: u32) -> Result<(Join, Variables), String> {
     let below: Vec<u32> = descendants(pid, &parents).collect();
     let mut seen = below.iter().chain([&pid]);
     let (token, variables) = seen.find_map(|pid| job_of(*pid)).ok_or_else(|| {
-        format!("process {pid} is no launcher of a job that runs on this host, and none of its processes (or is somebody else's)")
+        format!("process {pid} is no launcher of a job that runs on this host, and none of its processes (or belongs to another user)")
     })?;
     Ok((Join { token, rank }, variables))
 }

@@ -33,7 +33,7 @@ impl Records {
             .0
             .rewind()
             .and_then(|()| self.0.read_to_string(&mut text));
-        read.map_err(|error| format!("what the ranks have left cannot be read: {error}"))?;
+        read.map_err(|error| format!("the ranks' records cannot be read: {error}"))?;
         Ok(text)
     }
 }

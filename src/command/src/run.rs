@@ -433,10 +433,10 @@ fn variables_of(
         );
     }
     if args.trace.is_some() {
-        return Err("--trace: another launcher starts the processes; -x UNIPGAS_TRACE=FILE has those of each host append to a file there".into());
+        return Err("--trace: another launcher starts the processes; with -x UNIPGAS_TRACE=FILE the processes of each host append to a file there".into());
     }
     if args.output.is_some() {
-        return Err("--output: the launcher of the hosts has the output; it has options of its own for that (--launcher-args)".into());
+        return Err("--output: the launcher of the hosts has the output; use its options for that (--launcher-args)".into());
     }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);

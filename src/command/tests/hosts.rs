@@ -381,7 +381,7 @@ fn what_cannot_be_is_said_in_a_line() {
         (
             &none,
             two(&[]),
-            "of the others on all hosts, as Debian's openmpi-bin or mpich",
+            "of the other processes on all hosts, as Debian's openmpi-bin or mpich",
         ),
         (&strange, two(&[]), "mpirun is none of srun, prterun"),
         (&mpi, two(&["--launcher", "mpiexec"]), "mpiexec"),

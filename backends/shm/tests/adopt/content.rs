@@ -61,7 +61,7 @@ fn content_is_kept_from_one_byte_to_64_mebibytes() {
         assert_ne!(
             std::hint::black_box(&*mine)[size - 1],
             theirs[size - 1],
-            "nor the memory those of the file"
+            "nor the memory the file's bytes"
         );
         unmap(peer, len);
         unmap(whole, span);

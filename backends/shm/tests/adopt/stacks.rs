@@ -139,7 +139,7 @@ fn the_page_behind_a_threads_control_block_is_adopted() {
         let block = unsafe { libc::pthread_self() } as *const u8;
         let (first, len) = pages_of(block, 1);
         assert_eq!(adopt(&fd, 0, first, len), Err(Refusal::ThreadControl));
-        adopt(&fd, 0, behind, PAGE).expect("memory of nobody's but the program's");
+        adopt(&fd, 0, behind, PAGE).expect("memory of only the program");
         release(&fd, 0, behind, PAGE).expect("release");
         ptr::null_mut()
     }

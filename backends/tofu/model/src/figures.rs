@@ -126,7 +126,7 @@ impl Figures {
             ("injection", &mut self.injection_gbs, "GB/s", "injection of a node", Published(PAPER)),
             ("tnis", &mut self.tnis, "", "network interfaces of a node", Published(PAPER)),
             ("post", &mut self.post_ns, "ns", "processor's part of a put", Assumed("a fifth of the put")),
-            ("gap", &mut self.gap_ns, "ns", "from a put to the next one of a TNI", Assumed("half of what a processor needs to post one")),
+            ("gap", &mut self.gap_ns, "ns", "time between puts of a TNI", Assumed("half of what a processor needs to post one")),
             ("atomic", &mut self.atomic_ns, "ns", "atomic operation on one word after another", Assumed("as the gap of a TNI")),
             ("local", &mut self.local_ns, "ns", "8 bytes within a node", Assumed("two transfers of a cache line between core groups")),
             ("store", &mut self.store_ns, "ns", "processor's part of that", Assumed("a tenth: stores do not wait")),

@@ -248,7 +248,7 @@ fn folded(job: &JobLayout, tnis: u32, bytes: u64) -> Result<Loads> {
         .collect();
     if !job.is_full() || sources.len() as u64 * u64::from(nodes) > FOLDED {
         return wrong(format!(
-            "all to all of {} processes is followed only where they fill a box whose X, Y and Z close: take at most {}",
+            "all to all of {} processes is simulated only where they fill a box with closed X, Y and Z: take at most {}",
             job.processes,
             WAYS.isqrt()
         ));

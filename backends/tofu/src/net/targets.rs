@@ -186,7 +186,7 @@ impl TofuNet {
         }
         if code != LAST_WORD {
             let (place, name) = (self.place(target.vcq), vcq::name(code));
-            let why = format!("what goes to {place} fails: {name}");
+            let why = format!("commands to {place} fail: {name}");
             match is_of_this_side(code) {
                 true => self.tell_of(&Error::Os(why)),
                 false => tracing::debug!("tofu: {why}"),

@@ -91,7 +91,7 @@ pub(crate) fn caller(
 /// The peer's end, if the process at `door` accepts. Errors: [`Error::Unreachable`] with the reason.
 pub(crate) fn accepted(answer: &ConnectReply, door: SocketAddr) -> Result<QpParameters> {
     if answer.magic != MAGIC {
-        let why = format!("what listens at {door} is not unipgas");
+        let why = format!("the listener at {door} is not unipgas");
         return Err(Error::Unreachable(why));
     }
     let why = match answer.verdict {

@@ -181,7 +181,7 @@ fn more_connections_than_descriptors() {
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
                 }
             }
-            println!("{gone} of {MANY} sockets are let go");
+            println!("{gone} of {MANY} sockets are closed");
             assert!(gone > MANY / 3 && gone < MANY);
             wire.say(b"kept");
             answer_strangers(&mut wire, door);

@@ -18,11 +18,11 @@ laws! {
     "core.fetch-add.distinct", "GASPI 17.1 §10.2.1; unipgas core: Endpoint::fetch_add", 4 + ordering,
         "the values that all ranks fetch by adding 1 are distinct and complete" => distinct;
     "core.compare-swap.lock", "GASPI 17.1 §10.2.2; unipgas core: Endpoint::compare_swap", 4 + ordering,
-        "of all that swap a lock from free to taken one succeeds" => lock;
+        "exactly one of the ranks that swap a lock from free to taken succeeds" => lock;
     "core.atomic.exclusive", "unipgas core: Rights::EXCLUSIVE", 4 + ordering,
-        "on memory whose atomics exclude each other by locks, arrays and single elements of all ranks are all counted" => exclusive;
+        "on memory with atomics under locks, additions of arrays and of single elements by all ranks are counted" => exclusive;
     "core.atomic.words", "unipgas core: Rights::WORDS", 2,
-        "memory whose atomics are confined to words takes additions, reads and compare-and-swaps of 8 bytes; all else is refused, and nothing is written" => words;
+        "memory with atomics of words only takes additions, reads and compare-and-swaps of 8 bytes; other operations are refused, and nothing is written" => words;
 }
 
 /// Size of the largest element, and the number of elements in a vector.
@@ -217,7 +217,7 @@ fn distinct(ctx: &Ctx) -> Verdict {
             let wrong = numbered.find(|(value, expected)| **value != *expected);
             ensure!(
                 wrong.is_none(),
-                "of the values 0..{} one is missing or fetched twice: {wrong:?}",
+                "a value of 0..{} is missing or fetched twice: {wrong:?}",
                 all.len()
             );
             let sum = read_word(&rank.data, 64);

@@ -14,7 +14,7 @@ use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "unipgas core: CentralBarrier::meet";
-const NOBODY: &str = "nobody leaves the barrier before all have entered it, whoever has the counters, which are 0 in between";
+const NOBODY: &str = "no rank leaves the barrier before all have entered it, for each owner of the counters, which are 0 in between";
 
 laws! {
     "core.central.of-1", CLAUSE, 1, NOBODY => meet;
@@ -24,9 +24,9 @@ laws! {
     "core.central.resumes", CLAUSE, 4 + ordering,
         "a call that runs into its deadline counts once: the next one goes on" => resumes;
     "core.central.busy", CLAUSE, 2,
-        "while one thread is in the barrier another one is told so" => busy;
+        "while a thread is in the barrier, another thread gets Busy" => busy;
     "core.central.home", CLAUSE, 2,
-        "a barrier whose counters are at no rank is refused" => home;
+        "a barrier with counters at no rank is refused" => home;
 }
 
 const ROUNDS: u64 = 12;

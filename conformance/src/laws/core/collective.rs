@@ -15,9 +15,9 @@ const BARRIER: &str = "GASPI 17.1 §11.2.1; unipgas core: RankGroup::barrier";
 const REDUCE: &str = "GASPI 17.1 §11.3.1; unipgas core: RankGroup::all_reduce";
 const BROADCAST: &str = "unipgas core: RankGroup::broadcast";
 const RESUME: &str = "GASPI 17.1 §11.1; unipgas core: Error::Timeout";
-const NOBODY: &str = "nobody leaves a barrier before all have entered it";
-const EVERYBODY: &str = "a reduction gives everybody the combination of all values";
-const ALL: &str = "a broadcast gives everybody the root's bytes, for every root";
+const NOBODY: &str = "no rank leaves a barrier before all have entered it";
+const EVERYBODY: &str = "a reduction gives all ranks the combination of all values";
+const ALL: &str = "a broadcast gives all ranks the root's bytes, for every root";
 const RESUMED: &str = "an operation that runs into its deadline goes on in the next call";
 
 laws! {

@@ -14,11 +14,11 @@ const CLAUSE: &str = "unipgas core: World::connections";
 
 laws! {
     "core.connections.of-48", CLAUSE, 48,
-        "a start connects nobody; collectives of n ranks connect each to about log n others, an operation to its target" => few;
+        "a start makes no connection; collectives of n ranks connect each rank to about log n others, an operation to its target" => few;
     "core.connections.first-by-threads", CLAUSE, 2 + ordering,
         "threads that make the first connection to a rank at the same time share it" => first_by_threads;
     "core.connections.to-one-that-left", "unipgas core: World::connect, Error::RankDead", 3,
-        "who has not talked to a rank before it left is told that it has gone; the others go on" => to_one_that_left;
+        "the first operation to a rank that has left fails; the other ranks go on" => to_one_that_left;
 }
 
 fn few(ctx: &Ctx) -> Verdict {
@@ -142,7 +142,7 @@ fn to_one_that_left(ctx: &Ctx) -> Verdict {
         }
         ensure!(
             rank.world.lives_now(2) == Life::Left,
-            "rank 2 is {:?} and not one that has left",
+            "rank 2 is {:?} and has not left",
             rank.world.lives_now(2)
         );
         ensure_eq!(rank.world.connections(), 0, "connections afterwards");

@@ -27,7 +27,7 @@ laws! {
     "core.death.in-forming", CLAUSE, 2 + needs_kill,
         "forming a group ends when a member dies" => in_forming;
     "core.death.with-lock", CLAUSE, 2 + needs_kill,
-        "what a dead rank held in a peer's memory can be taken over" => with_lock;
+        "a rank can take over a dead rank's lock in a peer's memory" => with_lock;
 }
 
 /// The rank that dies.

@@ -16,7 +16,7 @@ laws! {
     "core.full-queue.long", "unipgas core: Limits::largest", 3,
         "long puts to and gets from all sides under way together move exactly their bytes" => long;
     "core.full-queue.nobody-polls", "unipgas core: Endpoint", 2,
-        "what waits for room leaves though its poster makes no call" => nobody_polls;
+        "an operation that waits for room leaves, though its poster makes no call" => nobody_polls;
     "core.full-queue.death", "unipgas core: Limits::depth; Error::PeerDead", 3 + needs_kill,
         "when a rank dies to which a queue is full everything in the queue ends, and what goes to others is done" => death;
 }

@@ -16,9 +16,9 @@ laws! {
     "core.atomic.mixed-user", "unipgas core: Channel::atomic, Engine::register", 4 + ordering,
         "likewise in memory of the user" => |ctx| on_every_way(ctx, Memory::Users);
     "core.atomic.mixed-exclusive", "unipgas core: Channel::atomic, Rights::EXCLUSIVE", 4 + ordering,
-        "likewise in memory whose atomics exclude each other by locks, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Exclusive);
+        "likewise in memory with atomics under locks, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Exclusive);
     "core.atomic.mixed-words", "unipgas core: Channel::atomic, Rights::WORDS", 4 + ordering,
-        "likewise in memory whose atomics are confined to words, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Words);
+        "likewise in memory with atomics of words only, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Words);
     "core.atomic.mixed-words-user", "unipgas core: Channel::atomic, Rights::WORDS, Engine::register", 4 + ordering,
         "likewise in memory of the user" => |ctx| on_every_way(ctx, Memory::UsersWords);
 }

@@ -12,13 +12,13 @@ laws! {
     "core.notice.taken-once", "GASPI 17.1 §8.3.4; unipgas core: Notifications::take", 3,
         "a notice arrives with its value and is taken once" => taken_once;
     "core.notice.range", "GASPI 17.1 §8.3.3; unipgas core: Notifications::wait_some", 2,
-        "a wait ends by a notice of its own range only, and says which" => range;
+        "a wait ends only by a notice of its range, and returns its index" => range;
     "core.notice.delivered", "unipgas core: Flags::DELIVERED", 3,
-        "a notice that has been delivered is seen by whoever reads its word" => delivered;
+        "each reader of its word sees a delivered notice" => delivered;
     "core.notice.wakes", "unipgas core: Bell", 2,
-        "who sleeps is woken by a notice" => wakes;
+        "a notice wakes a sleeping process" => wakes;
     "core.notice.many-wakes", "unipgas core: Bell", 2,
-        "of many notices to a process that falls asleep again and again none is lost" => many_wakes;
+        "no notice to a process that sleeps repeatedly is lost" => many_wakes;
     "core.wait.deadlines", "GASPI 17.1 §3.9; unipgas core: Deadline", 1,
         "a wait ends at its deadline, not before, and looks at least once" => deadlines;
 }

@@ -10,7 +10,7 @@ use crate::law::{Ctx, Verdict};
 
 laws! {
     "core.private.everywhere", "unipgas core: Endpoint::put, Endpoint::get; op::Local", 2,
-        "what lies on the heap, on the stack, in a static or in constants is sent as it is, and so is received what may be written, of any length" => everywhere;
+        "bytes of any length on the heap, on the stack, in statics and in constants are sent; writable ones are also received" => everywhere;
     "core.private.mapped-anew", "unipgas core: Endpoint::put, Endpoint::get; op::Local", 2,
         "memory that was unmapped, and mapped anew at the same address, is sent and received as it is now, by several threads at once" => mapped_anew;
     "core.private.results", "unipgas core: Endpoint::atomic", 2,

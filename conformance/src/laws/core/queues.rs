@@ -14,7 +14,7 @@ laws! {
     "core.queue.apart", "unipgas core: Engine::endpoint", 2,
         "endpoints have their own places" => apart;
     "core.inbox.once-in-order", "unipgas core: Channel::deliver", 4 + ordering,
-        "records arrive once, those of one sender in their order" => |ctx| once_in_order(ctx, Rights::FULL);
+        "records arrive once, and records of a sender in order" => |ctx| once_in_order(ctx, Rights::FULL);
     "core.inbox.for-records", "unipgas core: Rights::RECORDS", 4 + ordering,
         "so they do in memory that is for records alone, where a peer across a network reads and writes nothing" => |ctx| once_in_order(ctx, Rights::FULL | Rights::RECORDS);
     "core.inbox.full", "unipgas core: Error::InboxFull", 2,
@@ -134,7 +134,7 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
                 let source = seen.source as u32;
                 ensure!(
                     (1..ctx.size).contains(&source),
-                    "a record of nobody: {seen:?}"
+                    "a record without a sender: {seen:?}"
                 );
                 let expected = record(source, next[source as usize]);
                 ensure_eq!(seen, expected, "next record of rank {source}");

@@ -19,7 +19,7 @@ laws! {
     "core.transfer.rights", "unipgas core: Rights", 2,
         "an access that the owner does not grant is refused, and nothing is written" => rights;
     "core.put-notify.refused-whole", "unipgas core: Channel::put_notify", 2,
-        "a put whose notice is refused writes nothing" => refused_whole;
+        "a put with a refused notice writes nothing" => refused_whole;
     "core.region.stale", "unipgas core: Region", 2,
         "a released region is refused, also when another one takes its place" => stale;
 }
@@ -220,12 +220,7 @@ fn rights(ctx: &Ctx) -> Verdict {
         for (region, rights) in regions.iter().zip(each) {
             untouched(region, (0, 4096), 0, &format!("in spite of {rights:?}"))?;
         }
-        untouched(
-            &rank.data,
-            (0, 4096),
-            0,
-            "by a put whose notice was refused",
-        )?;
+        untouched(&rank.data, (0, 4096), 0, "by a put with a refused notice")?;
         let seen = rank.notes.take(0).says("note 0")?;
         ensure_eq!(seen, 0, "notice of a put that was refused");
         ctx.sync();

@@ -8,7 +8,7 @@ use super::replacement::{all_healthy, incarnation, own_segment, together};
 laws! {
     any_moment: "replaced.any-moment", "§5.3.1, §5.5.1", 4,
         [gaspi_state_vec_get, gaspi_queue_purge, gaspi_group_commit, gaspi_write_notify, gaspi_notify_waitsome, gaspi_allreduce, gaspi_read] + needs_kill + replaces + ordering,
-        "a process is killed at a moment of the seed's choice; the others go back to what was kept, and with the one that takes its place come to the same end";
+        "a process is killed at a moment that the seed chooses; the others return to the checkpoint, and with the replacement reach the same result";
 }
 
 /// Steps of the computation.

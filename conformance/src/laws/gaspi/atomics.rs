@@ -81,7 +81,11 @@ fn swap_if_equal(ctx: &Ctx) -> Verdict {
     barrier()?;
     let peer = right(ctx);
     ensure_eq!(swap(0, 8, peer, 11, 99)?, 10, "of a failed swap");
-    ensure_eq!(swap(0, 8, peer, 10, 20)?, 10, "of a swap that matches");
+    ensure_eq!(
+        swap(0, 8, peer, 10, 20)?,
+        10,
+        "the result of a matching swap"
+    );
     ensure_eq!(swap(0, 8, peer, 10, 30)?, 20, "of a failed swap");
     ensure_eq!(swap(0, 8, peer, 20, u64::MAX)?, 20, "the old value");
     ensure_eq!(swap(0, 8, peer, u64::MAX, 0)?, u64::MAX, "the old value");

@@ -15,7 +15,7 @@ laws! {
         "the value 0 and ids out of range are refused; the data that goes with them is not written";
     lists_are_all_or_nothing: "bad.lists", "§8.4.2", 2,
         [gaspi_write_list, gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify],
-        "when one element of a list is invalid nothing is written at all, whichever element it is";
+        "a list with an invalid element at any place writes nothing";
     list_lengths: "bad.list-lengths", "§8.4.2", 2,
         [gaspi_write_list, gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify],
         "lists of no element, and of more than gaspi_rw_list_elem_max, are refused by GASPI_ERR_INV_NUM";

@@ -17,7 +17,7 @@ laws! {
     barrier_waits with_segment(64): "barrier.waits", "§11.2.1", 2, [gaspi_barrier],
         "gaspi_barrier gives GASPI_TIMEOUT after its time, and blocks with GASPI_BLOCK, until the last has come";
     barrier_pairs: "barrier.many", "§11.2.1", 3, [gaspi_barrier] + ordering,
-        "many barriers in a row stay apart: nobody is ever two ahead";
+        "consecutive barriers stay separate: no rank is ever two ahead";
     all_operations: "allreduce.operations", "§11.3.1", 4, [gaspi_allreduce] + ordering,
         "minimum, maximum and sum of every type, element by element, at every member";
     extreme_values: "allreduce.extremes", "§11.3.3", 3, [gaspi_allreduce],
@@ -109,7 +109,7 @@ fn barrier_waits(ctx: &Ctx, memory: Memory) -> Verdict {
     ensure!(ms(start) >= 19, "a timeout of 20 ms after {} ms", ms(start));
     ctx.sync();
     ok!(gaspi_barrier(ALL, BLOCK));
-    memory.shows(0, 1, "what the other rank has done before it came")
+    memory.shows(0, 1, "the other rank's work before its arrival")
 }
 
 fn barrier_pairs(ctx: &Ctx) -> Verdict {

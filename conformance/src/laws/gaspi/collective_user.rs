@@ -200,7 +200,7 @@ fn users_error(_: &Ctx) -> Verdict {
     let reduction = post::allreduce_user(from, into, 1, 8, Some(refuse), null_mut());
     must_fail(
         reduction.code(pair, LONG),
-        "a reduction whose operation failed",
+        "a reduction with a failed operation",
     )?;
     // The failure does not affect other groups.
     barrier()?;

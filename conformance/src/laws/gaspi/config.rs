@@ -6,13 +6,13 @@ laws! {
     config_defaults: "config.defaults", "§5.2.2", 1, [gaspi_config_get] + bare,
         "gaspi_config_get gives the default configuration of release 1.6";
     config_kept: "config.read-back", "§5.2.3", 1, [gaspi_config_set, gaspi_config_get] + bare,
-        "what a program sets for networks and start-up is accepted and read back, before and after initialisation";
+        "settings for networks and start-up are accepted and read back, before and after initialisation";
     config_limits: "config.limits", "§5.2.1", 1, [gaspi_config_set, gaspi_config_get] + bare,
         "values out of range are refused, and leave the configuration as it was; the limits themselves are accepted";
     config_honoured: "config.honoured", "§5.2.1, §12", 2,
         [gaspi_config_set, gaspi_config_get, gaspi_group_max, gaspi_notification_num, gaspi_allreduce_elem_max, gaspi_allreduce_buf_size,
          gaspi_allreduce, gaspi_notify, gaspi_group_create, gaspi_group_commit] + bare,
-        "what a program asks for and is not refused is in force: 255 groups, 2^24 notifications, reductions of a million elements";
+        "accepted settings are in force: 255 groups, 2^24 notifications, reductions of a million elements";
     config_in_force: "config.in-force", "§5.2.1", 2,
         [gaspi_config_set, gaspi_queue_num, gaspi_queue_size_max, gaspi_group_max, gaspi_segment_max, gaspi_transfer_size_max,
          gaspi_notification_num, gaspi_allreduce_elem_max, gaspi_rw_list_elem_max] + bare,

@@ -21,7 +21,7 @@ laws! {
     posted with_segment(64): "failure.posted", "§8.2.1, §8.5.3", 3, [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
         "requests to a process that is known to be dead are posted, and the wait for them fails; a purged queue goes on";
     alternately with_segment(64): "failure.repeated.alternately", "§5.5.1, §10.2", 5, [gaspi_atomic_fetch_add, gaspi_state_vec_get] + needs_kill,
-        "a process that works on many in turn is told of the one that was killed, whichever of them that is";
+        "a process with operations to many peers in turn gets the failure of the killed one, for each choice of it";
 }
 
 const QUEUE: u8 = 1;
@@ -140,12 +140,12 @@ fn posted(ctx: &Ctx, memory: Memory) -> Verdict {
     }
     until_corrupt(ctx, 1)?;
     if ctx.rank == 2 {
-        ensure_eq!(notified(0, 5)?, 8, "what comes after the failure");
+        ensure_eq!(notified(0, 5)?, 8, "an operation after the failure");
         return Ok(());
     }
     for (nth, operation) in posts().into_iter().enumerate() {
         ok!(gaspi_write(0, 0, 2, 0, 8, 8, QUEUE, LONG));
-        ensure_eq!(operation(1), SUCCESS, "what is posted to the dead");
+        ensure_eq!(operation(1), SUCCESS, "a request to the dead process");
         must_fail(c!(gaspi_wait(QUEUE, LONG)), "the wait")?;
         // Without a purge, at most one more wait reports the failure.
         if nth == 0 {

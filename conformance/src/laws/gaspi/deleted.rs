@@ -102,7 +102,7 @@ fn group_or_segment(ctx: &Ctx, name: &str, call: Wait, of_segment: bool) -> Verd
     let (ended, waited) = beside(ctx, name, || call(1, group), delete, then)?;
     match ended {
         SUCCESS => must_fail(waited, name)?,
-        _ => ensure_eq!(waited, SUCCESS, "{name}, whose object is not deleted"),
+        _ => ensure_eq!(waited, SUCCESS, "{name}, before the object is deleted"),
     }
     if of_segment || ended != SUCCESS {
         ok!(gaspi_group_delete(group));

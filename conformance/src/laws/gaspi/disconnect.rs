@@ -9,9 +9,9 @@ laws! {
     from_the_other_side with_segment(64): "disconnect.partner", "§5.4.2, §5.4.1", 3, [gaspi_disconnect, gaspi_connect, gaspi_write_notify],
         "it is enough that one of both closes it: the other one's requests are refused, too, in the end; and that the other one opens it";
     crossed: "disconnect.crossed", "§5.4.1, §5.4.2", 2, [gaspi_disconnect, gaspi_connect, gaspi_write_notify],
-        "where one closes a connection while the other closes it and opens it again, who connects at last opens it on both sides";
+        "a rank closes a connection while the other closes and opens it again: the last connect opens it on both sides";
     again with_segment(64): "disconnect.again", "§5.4.2", 2, [gaspi_disconnect],
-        "what is disconnected may be disconnected again; so may the own rank, and ranks that nobody has talked to";
+        "a disconnected rank may be disconnected again, as may the own rank and ranks without a connection";
     what_is_under_way: "disconnect.pending", "§5.4.2", 2, [gaspi_disconnect, gaspi_write, gaspi_connect],
         "requests that were posted before arrive";
     groups_go_on with_segment(64): "disconnect.groups", "§5.4.2, §11", 3, [gaspi_disconnect, gaspi_barrier, gaspi_allreduce],

@@ -18,7 +18,7 @@ laws! {
     clock in_each_phase(): "time", "§13.2.1", 1, [gaspi_time_get, gaspi_time_ticks, gaspi_time_resolution, gaspi_cpu_frequency] + bare,
         "time is in milliseconds and never goes back, in any phase; its resolution is a small positive number of milliseconds";
     texts in_each_phase(): "error-texts", "§13.3.2", 1, [gaspi_print_error, gaspi_error_message, gaspi_error_str] + bare,
-        "every return code has a text of its own, in any phase; all other numbers have one that says so";
+        "every return code has a distinct text, in any phase; other numbers have the text of an unknown code";
     printed_there: "printf-to", "§13", 3, [gaspi_printf_to, gaspi_printf] + bare,
         "a text is written by the process that it is for, in one piece, behind the rank that it is from; one for a rank that does not exist, here";
     shifted_names: "shifted-names", "§14.2", 3,

@@ -24,7 +24,7 @@ laws! {
     wait_ends: "failure.wait", "§8.2.3", 3, [gaspi_wait, gaspi_write, gaspi_read, gaspi_queue_purge] + needs_kill,
         "requests to a killed process, and the wait for them, end; the queue is usable after a purge";
     wait_of_others: "failure.wait.others", "§3.6, §8.2.3", 3, [gaspi_wait, gaspi_write, gaspi_read, gaspi_notify, gaspi_proc_ping] + needs_kill,
-        "gaspi_wait on a queue whose requests all went to living processes succeeds though another one was killed, before gaspi_state_vec_get, too";
+        "gaspi_wait on a queue with requests only to living processes succeeds though another one was killed, also before gaspi_state_vec_get";
     atomics_end: "failure.atomic", "§10.2.1", 3, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + needs_kill,
         "an atomic on memory of a killed process ends";
     survivors_go_on: "failure.survivors", "§6.1", 4,
@@ -186,7 +186,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
     ok!(gaspi_write_notify(0, 0, survivor, 0, 8, 8, 7, 1, 0, LONG));
     flush(0)?;
     notified(0, 7)?;
-    ensure_eq!(memory.get(8), 5, "what the other survivor wrote");
+    ensure_eq!(memory.get(8), 5, "the other survivor's bytes");
     // The other queues have no failure.
     flush(1)
 }

@@ -8,7 +8,7 @@ laws! {
         [gaspi_write_notify, gaspi_atomic_fetch_add, gaspi_wait] + bare + ordering,
         "processes that flood each other through short queues, with GASPI_TEST, get everything once";
     flood given(true): "full-queue.stopped", "§8.2.1, §8.2.3", 3, [gaspi_write_notify, gaspi_wait] + bare,
-        "so do those that flood a process which is stopped meanwhile: a full queue or a timeout, never an error";
+        "so do ranks that flood a stopped process: a full queue or a timeout, never an error";
     death: "full-queue.death", "§8.2.3, §8.5.4, §5.5", 3,
         [gaspi_write, gaspi_wait, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill,
         "a process dies to which a queue is full: the wait for it ends, other queues are whole, and the purged one is usable";

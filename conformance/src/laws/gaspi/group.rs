@@ -26,11 +26,11 @@ laws! {
     same_members_twice: "group.same-members", "§6.1", 3, [gaspi_group_commit, gaspi_barrier, gaspi_allreduce] + ordering,
         "two groups of the same members are two groups";
     alone: "group.of-one", "§6.1", 3, [gaspi_group_commit, gaspi_barrier, gaspi_allreduce],
-        "a group of the own rank alone needs nobody";
+        "a group of only the own rank needs no other rank";
     deleted_is_gone: "group.delete", "§6.4.1", 2, [gaspi_group_delete, gaspi_group_num],
         "a deleted group cannot be used, and its name is free again";
     delete_in_any_order: "group.delete.order", "§6.4.1", 3, [gaspi_group_delete, gaspi_barrier, gaspi_allreduce] + ordering,
-        "each rank deletes its groups in an order of its own; those that are left work on";
+        "each rank deletes its groups in a different order; the remaining groups still work";
     as_many_as_promised: "group.max", "§12.1.1", 2, [gaspi_group_max, gaspi_group_create, gaspi_group_commit, gaspi_group_num],
         "gaspi_group_max groups can be had at a time, committed and used, and not one more";
     churn: "group.churn", "§6.4.1", 3, [gaspi_group_create, gaspi_group_commit, gaspi_group_delete] + ordering,

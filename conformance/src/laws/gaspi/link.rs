@@ -19,7 +19,7 @@ laws! {
         "a barrier without end is an error when the launcher of a host is killed; the ranks of the other one go on, and nothing is left behind";
     writes_lose given(Sides::kill_launcher as Lose): "link.launcher.writes", "§3.6, §8.2.3", 4,
         [gaspi_write, gaspi_wait, gaspi_proc_ping, gaspi_queue_purge, gaspi_state_vec_get] + needs_kill + kills_launcher,
-        "requests to ranks whose launcher was killed, or the wait for them, fail; a queue of requests to others goes on";
+        "requests to ranks of a killed launcher, or the wait for them, fail; a queue of requests to others goes on";
 }
 
 const QUEUE: u8 = 1;

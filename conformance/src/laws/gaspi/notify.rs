@@ -26,11 +26,11 @@ laws! {
     all_threads_are_told with_segment(8): "notify.threads", "§8.3.3", 2, [gaspi_notify_waitsome],
         "all threads that wait for a notification are notified";
     one_thread_wins with_segment(8): "notify.reset-atomic", "§8.3.4", 2, [gaspi_notify_reset, gaspi_notify_waitsome] + ordering,
-        "of several threads that reset a notification one alone gets its value";
+        "exactly one of several threads that reset a notification gets its value";
     threads_share_the_work with_segment(8): "notify.threads.share", "§8.3.3", 2, [gaspi_notify_waitsome, gaspi_notify_reset] + ordering,
         "threads that wait for one range and reset what they find take every notification exactly once";
     none_is_lost: "notify.none-lost", "§8.3.2", 4, [gaspi_notify, gaspi_notify_waitsome, gaspi_notify_reset] + ordering,
-        "of many notifications of all ranks over all queues none is lost, doubled or changed";
+        "no notification of all ranks over all queues is lost, doubled or changed";
     ping_pong: "notify.ping-pong", "§8.3.2", 2, [gaspi_notify, gaspi_notify_waitsome, gaspi_notify_reset] + ordering,
         "two ranks notify each other in turn, many times, with one id";
     by_segment: "notify.segments", "§8.3.2", 2, [gaspi_notify],
@@ -50,7 +50,7 @@ fn values_arrive(ctx: &Ctx) -> Verdict {
     none_notified(0, 0, num)?;
     for id in [0, 2, 14, 17, num - 2, num - 1] {
         let value = got!(gaspi_notify_reset(0, id));
-        ensure_eq!(value, 0, "notification {id}, which nobody set");
+        ensure_eq!(value, 0, "notification {id}, which no rank set");
     }
     barrier()
 }
@@ -187,7 +187,7 @@ fn all_threads_are_told(ctx: &Ctx, _: Memory) -> Verdict {
         } else {
             threads(5, |i| {
                 let first = waited(0, [7, 0, 5, 7, 0][i], 10, LONG)?;
-                equal!(first, 7, "what thread {i} was told")
+                equal!(first, 7, "the result of thread {i}")
             })?;
             notified(0, 7)?;
         }

@@ -7,7 +7,7 @@ use crate::kit::bytes_of;
 
 laws! {
     arrives: "passive.send", "§9.2.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
-        "what is sent is at the place that the receive names, and nothing else changes; the receive gives the sender's rank";
+        "the bytes arrive at the place of the receive, and nothing else changes; the receive returns the sender's rank";
     sizes: "passive.sizes", "§9.2.1, §12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max],
         "1 byte, gaspi_passive_transfer_size_max bytes and what is between them arrive whole, one after the other";
     too_long configured(|config| config.passive_transfer_size_max = 1000): "passive.size-max", "§12.4.1", 2, [gaspi_passive_send, gaspi_passive_receive, gaspi_passive_transfer_size_max] + bare,
@@ -19,7 +19,7 @@ laws! {
     goes_on with_segment(64): "passive.send.timeout", "§9.2.1, §3.9", 3, [gaspi_passive_send, gaspi_passive_receive],
         "sends and receives with GASPI_TEST and short timeouts, repeated, bring each message once";
     while_it_computes: "passive.sender-computes", "§9.2.2, §3.9", 2, [gaspi_passive_send, gaspi_passive_receive],
-        "what a call has sent that ran into its timeout is received while the sender makes no call, whatever its length";
+        "a timed-out send of any length is received while the sender makes no call";
     nobody_sends: "passive.receive.timeout", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
         "a receive that nothing has been sent for ends with GASPI_TIMEOUT, writes nothing, and takes nothing from the next one";
     elsewhere: "passive.receive.elsewhere", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
@@ -29,15 +29,15 @@ laws! {
     of_threads: "passive.threads", "§9.2.1, §9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
         "threads send and receive at the same time: each message is received by one of them";
     fair: "passive.fair", "§9.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
-        "a process that sends little is received beside one whose threads send all the time, as long as they do";
+        "messages of a process that sends little are received while the threads of another one send all the time";
     full configured(|config| config.passive_queue_size_max = 4): "passive.queue-full", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + bare,
         "beyond passive_queue_size_max requests that have not ended another one is refused with GASPI_ERROR, until one has";
     purged configured(|config| config.passive_queue_size_max = 4): "passive.purge", "§9.3.1", 2, [gaspi_passive_queue_purge, gaspi_passive_send, gaspi_passive_receive] + bare,
         "a purge ends the requests that have run into their timeouts: the queue has room for as many, and what is sent then arrives";
     too_little_room: "passive.room", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
-        "of a message that is longer than the receive's size what fits is written, and nothing behind it; the receive tells of that";
+        "a message longer than the receive's size writes the bytes that fit, and nothing behind them; the receive returns an error";
     of_a_deleted_segment with_segment(64): "passive.segment-delete", "§7.3, §9.2.1", 2, [gaspi_passive_send, gaspi_segment_delete, gaspi_passive_receive],
-        "a segment may go whose requests have run into their timeouts, and others are sent";
+        "a segment with timed-out requests may be deleted; sends from others go on";
     bad_input with_segment(64): "passive.bad-input", "§9.2", 2, [gaspi_passive_send, gaspi_passive_receive],
         "segments, ranges, ranks and pointers that are not there are refused, and nothing is sent";
     with_others: "passive.beside", "§9.1", 4, [gaspi_passive_send, gaspi_passive_receive, gaspi_write_notify, gaspi_barrier],
@@ -55,7 +55,7 @@ fn send(segment: u8, at: u64, to: u16, size: u64) -> Verdict {
 /// Sends to rank 1, which receives nothing within the time.
 fn sends_in_vain(segment: u8, at: u64, size: u64, timeout: u64) -> Verdict {
     let code = c!(gaspi_passive_send(segment, at, 1, size, timeout));
-    equal!(code, TIMEOUT, "a send of {size} bytes at {at}, in vain")
+    equal!(code, TIMEOUT, "a failing send of {size} bytes at {at}")
 }
 
 /// Nothing is received within the time.
@@ -423,7 +423,7 @@ fn too_little_room(ctx: &Ctx) -> Verdict {
             let code = received(0, 0, room, LONG);
             ensure_eq!(code, GASPI_ERR_INV_SIZE, "a receive of {room} bytes");
             let (len, room) = (len as usize, room as usize);
-            memory.all(0, room, 0x77, &format!("what fits of {len} bytes"))?;
+            memory.all(0, room, 0x77, &format!("the fitting part of {len} bytes"))?;
             memory.all(room, 64, 0x11, &format!("behind {room} bytes"))?;
         }
         barrier()?;

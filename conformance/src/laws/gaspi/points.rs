@@ -149,7 +149,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
                 must_fail(code, name)?;
                 ensure!(
                     run.attempt == 1,
-                    "{name} gave {} though nobody has died again",
+                    "{name} gave {} though no further rank has died",
                     code_name(code)
                 );
             }
@@ -295,7 +295,7 @@ mod steps {
             succeeded("gaspi_write_notify", write.code(0, BLOCK))?;
             notified(5)?;
             let come = memory.get(THERE as usize) >= round;
-            ensure_wrong(come, "what came with the notification")?;
+            ensure_wrong(come, "the data before the notification")?;
             wait()?;
             needs!(gaspi_barrier(ALL, BLOCK));
         }

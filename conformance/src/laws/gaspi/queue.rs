@@ -187,7 +187,7 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
             barrier()?;
             post::write_notify(0, 0, right(ctx), 0, 8, 8, u32::from(queue), 1).ok(queue, LONG)?;
             notified(0, u32::from(queue))?;
-            memory.shows(8, 100 + u64::from(left(ctx)), "what came by the new queue")?;
+            memory.shows(8, 100 + u64::from(left(ctx)), "data by the new queue")?;
             flush(queue)?;
             barrier()?;
         }
@@ -235,7 +235,7 @@ fn purged_is_empty(ctx: &Ctx) -> Verdict {
     ok!(gaspi_wait(3, LONG));
     post::write_notify(0, 0, right(ctx), 0, 16, 8, 0, 1).ok(3, LONG)?;
     notified(0, 0)?;
-    ensure_eq!(memory.get(16), 9, "what was written by the purged queue");
+    ensure_eq!(memory.get(16), 9, "data by the purged queue");
     flush(3)?;
     ok!(gaspi_queue_purge(3, LONG));
     barrier()
@@ -339,7 +339,7 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
         let write = post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1);
         repeat("gaspi_write_notify", || write.code(0, patience)).map(drop)
     })?;
-    ensure_eq!(counter.get(0), 0, "a segment that nobody wrote to");
+    ensure_eq!(counter.get(0), 0, "a segment without writes");
     barrier()?;
     // Each notification came once: after the resets above none is left.
     none_notified(1, 0, 65_536)?;
@@ -364,7 +364,7 @@ fn one_wait_for_all_threads(ctx: &Ctx) -> Verdict {
         ensure_eq!(queue_size(1)?, 40, "requests of all threads");
         flush(1)?;
         let theirs = right(ctx) as u8 + 5;
-        target.all(0, 40 * size, theirs, "what the threads have read")?;
+        target.all(0, 40 * size, theirs, "data that the threads have read")?;
     }
     barrier()
 }

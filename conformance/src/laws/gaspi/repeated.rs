@@ -15,12 +15,12 @@ laws! {
     atomics with_segment(64): "timeout.other.atomics", "§10.2", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + ordering,
         "an atomic operation that has timed out writes no result later; others are done meanwhile, and it is done once";
     reads: "timeout.other.reads", "§8.2.2, §8.2.3", 2, [gaspi_read, gaspi_wait] + ordering,
-        "after a gaspi_wait that has timed out each read writes its own place, and after one that succeeds nothing";
+        "after a timed-out gaspi_wait each read writes only its place, and after a successful one nothing";
     connections configured(|config| config.build_infrastructure = 0): "timeout.other.connections", "§5.4.1", 3,
         [gaspi_connect, gaspi_disconnect, gaspi_segment_register, gaspi_write_notify] + bare,
         "a connection or registration that has timed out is made by a later call, after one to another rank; likewise it is closed";
     messages with_segment(256): "timeout.other.messages", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
-        "a message whose send has timed out and one that is sent after it come once each";
+        "a message with a timed-out send and the next message come once each";
 }
 
 const SENTINEL: u64 = 0x5a5a_5a5a_5a5a_5a5a;
@@ -199,7 +199,7 @@ fn atomics(ctx: &Ctx, memory: Memory) -> Verdict {
                 false => c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut early, TEST)),
             };
             let old = add(0, 8, 1, 10)?;
-            ensure_eq!(old, (round - 1) * 10, "what another operation has found");
+            ensure_eq!(old, (round - 1) * 10, "another operation's result");
             ensure_eq!(swap(0, 16, 1, round - 1, round)?, round - 1, "a swap");
             match first {
                 SUCCESS => ensure_eq!(early, round - 1, "the first operation"),

@@ -18,7 +18,7 @@ laws! {
         [gaspi_segment_create, gaspi_segment_register, gaspi_read, gaspi_write_notify, gaspi_notify_waitsome, gaspi_atomic_fetch_add, gaspi_queue_purge] + needs_kill + replaces,
         "the new process reads the data that a neighbour keeps for it; the others use its segments as before";
     passive: "replaced.passive", "§9.2", 3, [gaspi_passive_send, gaspi_passive_receive] + needs_kill + replaces,
-        "passive messages go to and from the new process; messages of the old one that were not received are lost";
+        "passive messages go to and from the new process; unreceived messages of the old one are lost";
     twice: "replaced.twice", "§5.3.1", 3, [gaspi_state_vec_get, gaspi_group_commit, gaspi_barrier] + needs_kill + replaces,
         "the process that has taken the place of a killed one is killed, and another one takes its place";
     two_at_once: "replaced.two", "§5.3.1", 4, [gaspi_state_vec_get, gaspi_group_commit, gaspi_allreduce] + needs_kill + replaces,

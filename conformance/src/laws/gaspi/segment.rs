@@ -5,7 +5,7 @@ use super::kit::*;
 laws! {
     alloc_is_local: "segment.alloc", "§7.2.1", 2,
         [gaspi_segment_alloc, gaspi_segment_ptr, gaspi_segment_num, gaspi_segment_list, gaspi_segment_delete],
-        "gaspi_segment_alloc needs nobody else; all of the segment can be stored to and loaded from";
+        "gaspi_segment_alloc needs no other rank; stores and loads reach the whole segment";
     register_shows_to_one: "segment.register", "§7.2.2", 3, [gaspi_segment_alloc, gaspi_segment_register],
         "a segment is accessible to the ranks that it is registered with";
     unregistered_is_refused: "segment.unregistered", "§8.2.1", 2,
@@ -13,7 +13,7 @@ laws! {
          gaspi_write_list_notify, gaspi_read_list, gaspi_read_list_notify, gaspi_atomic_fetch_add, gaspi_atomic_compare_swap],
         "requests for a segment that is not registered with this rank are refused, and nothing is written";
     register_after_use: "segment.register.later", "§7.2.2", 2, [gaspi_segment_register],
-        "what was refused before the registration is accepted after it";
+        "an operation that is refused before the registration is accepted after it";
     as_many_as_promised: "segment.max", "§7.4.1", 1, [gaspi_segment_max, gaspi_segment_alloc, gaspi_segment_num, gaspi_segment_avail_local],
         "gaspi_segment_max segments can be had at a time, and not one more";
     names_are_listed: "segment.list", "§7.4.2", 1, [gaspi_segment_list, gaspi_segment_num, gaspi_segment_avail_local],
@@ -138,7 +138,7 @@ fn register_after_use(ctx: &Ctx) -> Verdict {
         ok!(gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG));
     } else {
         notified(0, 3)?;
-        memory(0, 64)?.all(0, 64, 9, "what was written after the registration")?;
+        memory(0, 64)?.all(0, 64, 9, "data written after the registration")?;
     }
     barrier()
 }

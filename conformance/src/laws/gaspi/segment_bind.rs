@@ -59,7 +59,7 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         barrier()?;
         ok!(gaspi_read(1, 0, 0, 0, 0, len as u64, 0, LONG));
         flush(0)?;
-        local.holds(0, &before, "what was read from bound memory")?;
+        local.holds(0, &before, "data read from bound memory")?;
         local.store(0, &after);
         ok!(gaspi_write_notify(1, 0, 0, 0, 0, len as u64, 3, 1, 0, LONG));
         flush(0)?;
@@ -168,7 +168,7 @@ fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
         ok!(gaspi_segment_delete(0));
         barrier()?;
         notified(1, 0)?;
-        memory.all(64, 8, 6, "what was written after the neighbour was deleted")?;
+        memory.all(64, 8, 6, "data written after the neighbour's deletion")?;
         memory.all(0, 64, 0, "the deleted neighbour")?;
         ok!(gaspi_segment_delete(1));
     }

@@ -47,7 +47,7 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
         ok!(gaspi_segment_create(0, 64, group, LONG, 0));
         post::write_notify(1, 0, peer as u16, 0, 0, 64, 0, 1).ok(0, LONG)?;
         notified(0, 0)?;
-        memory(0, 64)?.all(0, 64, peer as u8 + 1, "what the other member wrote")?;
+        memory(0, 64)?.all(0, 64, peer as u8 + 1, "the other member's data")?;
     }
     barrier()?;
     if !inside {

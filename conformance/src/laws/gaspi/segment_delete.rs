@@ -7,7 +7,7 @@ laws! {
     delete_ends_access: "segment.delete", "§7.3.1", 2, [gaspi_segment_delete, gaspi_segment_ptr, gaspi_segment_num, gaspi_segment_list],
         "a deleted segment is gone here, and requests of peers are refused";
     delete_in_any_order: "segment.delete.order", "§7.3.1", 3, [gaspi_segment_delete],
-        "each rank deletes its segments in an order of its own; those that are left work on";
+        "each rank deletes its segments in a different order; the remaining segments still work";
     recreate_with_other_size: "segment.recreate", "§7.2.3", 3, [gaspi_segment_create, gaspi_segment_delete, gaspi_segment_size] + ordering,
         "a name can be used again with another size: peers reach the new segment, its notifications are zero";
     recreate_locally: "segment.recreate.alloc", "§7.2.1", 2, [gaspi_segment_alloc, gaspi_segment_delete, gaspi_segment_register],

@@ -19,7 +19,7 @@ laws! {
         [gaspi_queue_create, gaspi_queue_delete, gaspi_queue_purge, gaspi_wait] + bare + one_host,
         "with requests to a stopped process under way, queues are made, deleted and purged within their time, and what was posted is done in the end";
     segments: "stopped.segments", "§7.3.1, §3.9", 3, [gaspi_segment_delete, gaspi_segment_alloc, gaspi_segment_bind] + bare + one_host,
-        "a segment with requests to a stopped process under way is deleted; of the program's memory that is refused until nothing is at it";
+        "a segment with requests in flight to a stopped process is deleted; a bound segment is refused until no request uses it";
     the_end: "stopped.term", "§5.3.4, §6.4.1, §3.9", 3, [gaspi_proc_term, gaspi_disconnect, gaspi_group_delete] + bare + one_host,
         "gaspi_proc_term and gaspi_disconnect time out while requests to a stopped process are under way, and are completed by later calls";
     idle_end: "stopped.term.idle", "§5.3.4, §3.9", 3, [gaspi_proc_term] + bare + one_host,
@@ -341,7 +341,7 @@ fn segments(ctx: &Ctx) -> Verdict {
         },
     )?;
     if ctx.rank == 0 {
-        ensure_eq!(user[1], 0, "what was read into the program's memory");
+        ensure_eq!(user[1], 0, "data read into the program's memory");
     }
     leave(ctx)
 }

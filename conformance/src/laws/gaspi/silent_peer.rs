@@ -12,7 +12,7 @@ laws! {
     others: "stopped.others", "§3.9, §8.2, §10.2", 3, [gaspi_write, gaspi_atomic_fetch_add, gaspi_wait] + bare + one_host,
         "while a thread waits without a time-out for a process that is stopped, another thread works on a third one";
     dead: "stopped.dead", "§10.2, §5.5", 3, [gaspi_atomic_fetch_add] + needs_kill,
-        "while a thread's additions to a process fail since that dies, those of another thread to a third one are each done once";
+        "while a thread's additions to a dying process fail, another thread's additions to a third process are each done once";
 }
 
 const PID: usize = 64;

@@ -11,14 +11,14 @@ laws! {
         [gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_write_list, gaspi_write_list_notify, gaspi_read_notify, gaspi_read_list,
          gaspi_read_list_notify, gaspi_atomic_fetch_add, gaspi_atomic_compare_swap, gaspi_passive_send, gaspi_connect, gaspi_segment_register]
         + bare + one_host,
-        "what is posted to a process that is stopped, and that nobody has talked to, is posted or times out at once; called again it is done once";
+        "a request to a stopped process without a connection is posted or times out at once; repeated, it is done once";
     short: "stopped.first-contact.short", "§3.9, §5.4, §9.2", 3,
         [gaspi_connect, gaspi_disconnect, gaspi_segment_register, gaspi_passive_send, gaspi_passive_receive, gaspi_write] + bare + one_host,
         "time-outs of some milliseconds are kept at the first contact, too";
     passive_others: "stopped.passive.others", "§3.9, §9.2", 3, [gaspi_passive_send, gaspi_passive_receive] + bare + one_host,
         "while a thread sends to a process that is stopped, without a time-out, others send to a third one, and receive from it, within theirs";
     receipts: "stopped.passive.receipts", "§9.2, §3.9", 3, [gaspi_passive_receive, gaspi_passive_send] + bare + one_host,
-        "what a process has sent that is stopped then is received, or the call times out; another process's messages are received meanwhile";
+        "a message of a process that stops afterwards is received, or the call times out; other processes' messages are received meanwhile";
 }
 
 const PID: usize = 4088;
@@ -149,7 +149,7 @@ fn posting(ctx: &Ctx) -> Verdict {
             notified(0, 5)?;
             ensure_eq!((before, swapped), (0, 0), "the old values");
             for (at, value) in [(128, 31), (136, 31), (256, 31), (264, 32)] {
-                ensure_eq!(memory.get(at), value, "what was read to {at}");
+                ensure_eq!(memory.get(at), value, "data read to {at}");
             }
             ok!(gaspi_notify(0, 2, 10, 1, 1, LONG));
             flush(1)
@@ -236,7 +236,7 @@ fn passive_others(ctx: &Ctx) -> Verdict {
                     let sent = repeat("gaspi_passive_send to the third", || {
                         c!(gaspi_passive_send(0, 8, 1, 8, LONG))
                     })?;
-                    ensure_eq!(sent, 0, "timeouts of a send to one that receives");
+                    ensure_eq!(sent, 0, "timeouts of a send to a receiving process");
                     let from = receive(0, 16, 8)?;
                     ensure_eq!((from, memory.get(16)), (1, round), "what has come back");
                 }
@@ -295,7 +295,7 @@ fn receipts(ctx: &Ctx) -> Verdict {
         |memory| {
             memory.set(0, 42);
             let sent = send(SHORT);
-            equal!(sent, TIMEOUT, "a send that nobody receives")
+            equal!(sent, TIMEOUT, "a send without a receive")
         },
         |_| repeat("gaspi_passive_send", || send(SHORT)).map(drop),
     )

@@ -11,11 +11,11 @@ laws! {
     counts: "statistics.counts", "§14.1.3, §14.1.4", 2,
         [gaspi_statistic_verbosity_level, gaspi_statistic_counter_get, gaspi_statistic_counter_get_17, gaspi_write, gaspi_read, gaspi_write_list,
          gaspi_passive_send],
-        "successful calls and the bytes that they move are counted, each time; what is refused is not";
+        "successful calls and their bytes are counted, each time; refused calls are not";
     levels: "statistics.levels", "§14.1.3, §14.1.4", 2, [gaspi_statistic_verbosity_level, gaspi_statistic_counter_get],
         "a counter counts while the level is as high as its own, and keeps its value below; at level 0 nothing counts";
     by_rank: "statistics.ranks", "§14.1.4", 3, [gaspi_statistic_counter_get, gaspi_statistic_counter_info],
-        "a counter with a rank for an argument tells those of that rank, and refuses what is no rank";
+        "a counter with a rank as argument returns the value of that rank, and refuses an invalid rank";
     reset: "statistics.reset", "§14.1.5", 2, [gaspi_statistic_counter_reset, gaspi_statistic_counter_get],
         "a reset counter is 0, for all arguments, and no other one is changed";
     printed: "statistics.print", "§14.1", 1, [gaspi_statistic_print_counters] + bare,

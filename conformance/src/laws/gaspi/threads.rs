@@ -16,7 +16,7 @@ laws! {
         "gaspi_threads_term ends the calls in which threads wait for others";
     refused: "threads.refused", "§3.1", 1,
         [gaspi_threads_init_user, gaspi_threads_init, gaspi_threads_get_num_cores, gaspi_threads_register, gaspi_threads_run, gaspi_threads_term],
-        "what is not initialised, is initialised twice, or is more than was said is refused, as null pointers are";
+        "use before initialisation, a second initialisation, too many threads and null pointers are refused";
 }
 
 const THREADS: u32 = 3;

@@ -30,7 +30,7 @@ laws! {
     many_megabytes: "transfer.large", "§8.2.1", 2, [gaspi_write_notify, gaspi_read_notify],
         "a transfer of 24 MiB arrives whole";
     source_is_free_after_wait: "wait.source-reusable", "§8.2.3", 2, [gaspi_write, gaspi_wait, gaspi_notify] + ordering,
-        "after gaspi_wait the source may be changed: what arrives is what was there when it was posted";
+        "after gaspi_wait the source may change: the bytes at the time of the post arrive";
     read_after_wait: "wait.read-complete", "§8.2.2", 4, [gaspi_read, gaspi_wait] + ordering,
         "after gaspi_wait all reads of the queue are complete, from whatever rank";
     read_sees_what_was_notified: "read.after-notification", "§8.2.2", 3, [gaspi_read, gaspi_write, gaspi_notify] + ordering,
@@ -38,7 +38,7 @@ laws! {
     all_to_all: "write.all-to-all", "§8.2.1", 4, [gaspi_write_notify, gaspi_notify_waitsome, gaspi_notify_reset] + ordering,
         "all ranks write to all at once over all queues; everything arrives, once and in its place";
     chain_of_ranks: "write.chain", "§8.3.3", 4, [gaspi_write_notify, gaspi_notify_waitsome] + ordering,
-        "what a rank has been notified of it can pass on";
+        "a rank can pass on data after its notification";
 }
 
 const GUARD: usize = 64;

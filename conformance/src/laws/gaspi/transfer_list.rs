@@ -175,7 +175,7 @@ fn longest_list(ctx: &Ctx) -> Verdict {
     for i in 0..n {
         let expected = 3 * i as u64 + u64::from(left(ctx));
         target.shows(16 * (n - 1 - i), expected, "an element")?;
-        ensure_eq!(target.get(16 * i + 8), 0, "what lies behind element {i}");
+        ensure_eq!(target.get(16 * i + 8), 0, "the bytes behind element {i}");
     }
     flush(0)?;
     barrier()?;

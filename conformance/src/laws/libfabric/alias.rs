@@ -5,7 +5,7 @@ use super::work::context;
 
 laws! {
     triggered with(&Plan::DEFAULT.caps(ALL | FI_TRIGGER), 256): "trigger.alias", "fi_endpoint(3), fi_trigger(3)", 2, [control, write, read, send, recv, tsend, atomic, fetch_atomic, inject, cntr_add],
-        "calls without flags of an alias with FI_TRIGGER wait for the counter of their context; those of the endpoint itself do not";
+        "calls without flags at an alias with FI_TRIGGER wait for the counter of their context; calls at the endpoint do not";
     untriggered with(&Plan::DEFAULT, 256): "trigger.alias.bad", "fi_endpoint(3)", 1, [control, write],
         "an endpoint that was not to have FI_TRIGGER has no alias that triggers; unknown flags are refused";
 }
@@ -61,7 +61,7 @@ fn triggered(job: &Job<'_>) -> Verdict {
     job.meet();
     let seen = job.memory.words([0, 16]);
     ensure_eq!(seen, [0, 0], "the words before the counter is raised");
-    ensure_eq!(job.memory.get(24), 11, "what the endpoint itself wrote");
+    ensure_eq!(job.memory.get(24), 11, "the endpoint's own data");
     job.meet();
     for (nth, place) in places.iter().take(5).enumerate() {
         ok!(obj counter, add(1));
@@ -75,7 +75,7 @@ fn triggered(job: &Job<'_>) -> Verdict {
     ensure_eq!(job.rx.next()?.op_context, places[5], "the receive");
     ensure_eq!(words.get(56), 31, "the message");
     let seen = words.words([8, 32]);
-    ensure_eq!(seen, [33, 5], "what was read, and fetched");
+    ensure_eq!(seen, [33, 5], "the values that were read, and fetched");
     job.meet();
     let seen = job.memory.words([0, 16]);
     ensure_eq!(seen, [11, 12], "the words of the peer");

@@ -55,7 +55,11 @@ fn closed(job: &Job<'_>) -> Verdict {
             let back = job.read(rank, 2 * PART, len)?;
             same(&back, &other, "what another endpoint writes")?;
             job.meet();
-            same(&into, &vec![0x33; len], "what a read left after fi_close")?;
+            same(
+                &into,
+                &vec![0x33; len],
+                "the memory of a read after fi_close",
+            )?;
         }
     }
     Ok(())

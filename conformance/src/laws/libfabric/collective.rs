@@ -6,13 +6,13 @@ use super::waiting::readable;
 laws! {
     sets with(&COLLECTIVE, 256): "collective.set", "fi_av_set(3)", 1,
         [av_set, av_set_union, av_set_intersect, av_set_diff, av_set_insert, av_set_remove, av_set_addr],
-        "a set has the addresses of a range by their stride, of the universe or none; union, intersection and difference are those of sets";
+        "a set has the addresses of a range with a stride, of the universe, or none; union, intersection and difference follow set theory";
     set_arguments with(&COLLECTIVE, 256): "collective.set.arguments", "fi_av_set(3)", 1, [av_set, av_set_union, av_set_insert, av_set_remove, av_set_addr],
         "ranges that are none, more addresses than expected, keys, unknown flags, and addresses that are not there are refused";
     joins united(&COLLECTIVE): "collective.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread],
         "a join ends by an event with the group and the context, when all members have joined, and not before";
     managed united(&COLLECTIVE): "collective.join.managed", "fi_collective(3)", 2, [join_collective, allreduce],
-        "where the program manages the membership, a join ends without the other members";
+        "with membership managed by the program, a join ends without the other members";
     asleep with(&COLLECTIVE, 256): "collective.join.asleep", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_sread, control],
         "a join ends while its members only sleep: at the descriptor of the event queue, or in fi_eq_sread that began before";
     join_arguments united(&COLLECTIVE): "collective.join.arguments", "fi_collective(3); fi_cm(3)", 2, [join_collective],
@@ -552,7 +552,7 @@ fn left(club: &Club<'_>) -> Verdict {
     if job.rank == 2 {
         broadcast()?;
     }
-    let what = "an operation whose root has left";
+    let what = "an operation after its root has left";
     let error = job.tx.fails_of(3, FI_ECANCELED, what)?;
     ensure_eq!(error.flags, FI_COLLECTIVE, "the flags");
     if job.rank == 0 {

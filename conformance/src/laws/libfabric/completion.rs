@@ -13,14 +13,14 @@ laws! {
     several with(&Plan::DEFAULT, 256): "cq.several", "fi_cq(3)", 2, [cq_read, atomic],
         "several entries are read at once, no more than asked for; none is lost and none comes twice";
     nothing with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC), 256): "cq.empty", "fi_cq(3)", 1, [cq_read, cq_readfrom, cq_readerr, cq_sread],
-        "where there is nothing to read that is -FI_EAGAIN, and a wait ends with it at its time";
+        "an empty queue gives -FI_EAGAIN, and a wait ends with it at its timeout";
     failures with(&Plan::DEFAULT, 256): "cq.error", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_strerror],
         "while there is a failure reading gives -FI_EAVAIL; fi_cq_readerr gives it once, with context, flags and number; the number has a text";
     behind_failures with(&Plan::DEFAULT, 256): "cq.error.behind", "fi_cq(3)", 2, [cq_readerr, cq_read, atomic] + ordering,
         "successes beside failures are all told, each of them once";
     in_turn with(&Plan::DEFAULT.wait(FI_WAIT_UNSPEC).counters(&[FI_WRITE]), 256):
         "cq.order", "fi_cq(3)", 2, [cq_readerr, cq_read, cq_sread, atomic],
-        "a failure is met where it happened: what was told before it is read first, what came later after it has been read";
+        "a failure keeps its place: entries before it are read first, and later entries after it";
     wrong: "cq.bad", "fi_cq(3)", 1, [cq_open, cq_read, cq_sread],
         "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
 }

@@ -9,13 +9,13 @@ laws! {
     sums in_modes(256): "atomic.sum", "fi_atomic(3) §4", 2, [fetch_atomic, atomic] + ordering,
         "fetching additions of several processes are each done once, and no two see the same value";
     sums in_modes(256): "atomic.sum.crowd", "fi_atomic(3) §4", 4, [fetch_atomic, atomic] + ordering,
-        "so are those of four processes at once";
+        "so are atomics of four processes at once";
     families in_modes(256): "atomic.families", "fi_atomic(3) §4", 3, [atomic, fetch_atomic, compare_atomic] + ordering,
         "the families of calls are atomic against each other: counts by addition, fetching addition and compare and swap add up";
     commuting in_modes(256): "atomic.commuting", "fi_atomic(3) §4.2", 3, [atomic] + ordering,
         "whatever the order, each operation of several processes that commutes leaves what all operands together give";
     swaps in_modes(256): "atomic.swap", "fi_atomic(3) §4.4", 3, [fetch_atomic] + ordering,
-        "of values swapped in by several processes each is swapped out once, or is there in the end";
+        "each value that several processes swap in is swapped out once, or is there in the end";
     masks in_modes(256): "atomic.masks", "fi_atomic(3) §4.2, §4.5", 4, [compare_atomic] + ordering,
         "masked swaps of several processes in one element leave each other's bits alone";
     narrow in_modes(256): "atomic.narrow", "fi_atomic(3) §4.1", 4, [fetch_atomic] + ordering,
@@ -117,8 +117,11 @@ fn swaps(job: &Job<'_>) -> Verdict {
     job.meet();
     if job.rank == 0 {
         let last = job.fetch(2, 40, READ, 0)?;
-        job.memory
-            .shows(8, last.wrapping_mul(last), "what was not swapped out")?;
+        job.memory.shows(
+            8,
+            last.wrapping_mul(last),
+            "the values that were not swapped out",
+        )?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ laws! {
         "cntr.alone", "fi_cntr(3)", 2, [cntr_wait, atomic, fetch_atomic],
         "an endpoint with counters alone works, and its waits bring everything to an end";
     failures with(&Plan::DEFAULT.counters(&[FI_WRITE]), 256): "cntr.errors", "fi_cntr(3)", 2, [cntr_readerr, cntr_wait, atomic],
-        "failures are counted apart, and end a wait with -FI_EAVAIL, also one that begins later";
+        "failures are counted separately, and end a wait with -FI_EAVAIL, also a later one";
     values with(&Plan::DEFAULT.counters(&[FI_WRITE]), 256):
         "cntr.values", "fi_cntr(3)", 1, [cntr_add, cntr_set, cntr_adderr, cntr_seterr, cntr_read, cntr_readerr],
         "the program may add to and set both values; adding wraps around";
@@ -23,7 +23,7 @@ laws! {
         "a wait ends when another thread brings the counter to its threshold";
     descriptor with(&Plan::DEFAULT.counters(&[FI_WRITE]).wait(FI_WAIT_FD), 256):
         "cntr.fd", "fi_cntr(3), fi_poll(3)", 2, [cntr_open, control, trywait, write, cntr_add],
-        "the descriptor of a counter with FI_WAIT_FD becomes readable when the counter changes after fi_trywait; what the program has not read is said by that";
+        "the descriptor of a counter with FI_WAIT_FD becomes readable when the counter changes after fi_trywait; fi_trywait reports unread changes";
     remote with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_RMA_EVENT).counters(&[FI_REMOTE_WRITE, FI_REMOTE_READ]), 256):
         "cntr.remote", "fi_cntr(3), fi_atomic(3) §4.8", 3,
         [cntr_wait, cntr_read, atomic, inject_atomic, fetch_atomic, compare_atomic, write, inject_write, read] + ordering,

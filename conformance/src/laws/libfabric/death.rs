@@ -26,7 +26,7 @@ laws! {
     survivors: "death.survivors", "fi_atomic(3) §4", 4, [fetch_atomic, compare_atomic] + needs_kill + ordering,
         "a process killed in the middle of its atomics on a third one's memory leaves no element locked or half done";
     gone: "death.closed", "fi_endpoint(3)", 2, [close, atomic, send, cq_readerr],
-        "an endpoint that was closed is as one that has died: operations on it end with a failure";
+        "a closed endpoint is as a dead one: operations on it end with a failure";
 }
 
 /// The last rank dies.

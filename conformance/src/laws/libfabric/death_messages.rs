@@ -8,10 +8,10 @@ laws! {
         "sends that wait for room or for their receive end with a failure when the receiver is killed";
     receives survived(&WAITS.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV)):
         "death.recv", "fi_msg(3)", 3, [recv, trecv, cq_sread, cq_readerr] + needs_kill,
-        "a directed receive from a process that is killed ends with a failure; one from anybody gets what others send";
+        "a directed receive from a killed process ends with a failure; a receive from any source gets messages of others";
     halfway survived(&WAITS.caps(FI_MSG | FI_DIRECTED_RECV)):
         "death.halfway", "fi_msg(3)", 3, [recv, send, cq_sread, cq_readerr] + needs_kill,
-        "a receive whose sender is killed in the middle of a long message ends with a failure";
+        "a receive from a sender that is killed in the middle of a long message ends with a failure";
     polling survived(&Plan::DEFAULT): "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
         "one who polls the queue learns of it as well as one who waits";
     asleep survived(&Plan::DEFAULT.counters(&[FI_SEND]).wait(FI_WAIT_FD)):
@@ -36,7 +36,7 @@ fn sends(job: &Job<'_>) -> Verdict {
     } else {
         job.send(victim(job), &long, 6)?;
     }
-    let error = waited(job, "a send that nobody receives", job.tx)?;
+    let error = waited(job, "a send without a receive", job.tx)?;
     equal!(error.context(), 6, "the context")
 }
 
@@ -87,7 +87,7 @@ fn halfway(job: &Job<'_>) -> Verdict {
 fn polling(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 150);
     synchronous(job, victim(job), &[3; 16])?;
-    reset(job, "a send that nobody receives", job.tx)?;
+    reset(job, "a send without a receive", job.tx)?;
     Ok(())
 }
 

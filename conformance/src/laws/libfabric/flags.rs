@@ -5,14 +5,14 @@ use super::kit::*;
 laws! {
     selective with(&Plan::DEFAULT.selective(true), 256):
         "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],
-        "with FI_SELECTIVE_COMPLETION only operations with FI_COMPLETION are told";
+        "with FI_SELECTIVE_COMPLETION only operations with FI_COMPLETION are reported";
     not_selective with(&Plan::DEFAULT, 256): "atomic.flag.completion.ignored", "fi_atomic(3) §5", 2, [atomicmsg],
-        "without FI_SELECTIVE_COMPLETION all are told once, with FI_COMPLETION or without";
+        "without FI_SELECTIVE_COMPLETION all operations are reported once, with FI_COMPLETION or without";
     failures_are_told with(&Plan::DEFAULT.selective(true), 256): "atomic.selective.failure", "fi_cq(3)", 2, [atomic, inject_atomic, cq_readerr],
-        "a failure is told though no completion was asked for";
+        "a failure is reported though no completion was requested";
     overridden with(&Plan::DEFAULT.selective(true).op_flags(FI_COMPLETION), 256):
         "atomic.flag.override", "fi_atomic(3) §5", 2, [atomic, atomicmsg, control],
-        "flags of a call with msg replace those of the endpoint, which count for the other calls";
+        "flags of a msg call replace the endpoint's flags, which hold for the other calls";
     more with(&Plan::DEFAULT, 256): "atomic.flag.more", "fi_atomic(3) §5", 2, [atomicmsg],
         "operations with FI_MORE are done and told like others, even if none follows";
     fence with(&Plan::DEFAULT, 256): "atomic.flag.fence", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg] + ordering,
@@ -177,8 +177,12 @@ fn fence(job: &Job<'_>) -> Verdict {
         let mut later = One::new(job.place(rank, 8), READ, 0, 0);
         job.post(|| later.fetch(job.ep, 0))?;
         job.tx.successes(0..8)?;
-        ensure_eq!(fenced.result(), expected, "what the fenced operation sees");
-        ensure_eq!(later.result(), expected, "what the one after it sees");
+        ensure_eq!(
+            fenced.result(),
+            expected,
+            "the view of the fenced operation"
+        );
+        ensure_eq!(later.result(), expected, "the view of the next operation");
         // A fenced operation replaces the value of the earlier write.
         let mut old = One::new(job.place(rank, 16), WRITE, round, 0);
         let mut new = One::new(job.place(rank, 16), WRITE, round << 32, 0);

@@ -9,19 +9,19 @@ use super::work::{Word, atomic_op, message_op, queue, work};
 laws! {
     transmits with(&ORDERED, 256): "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,
         [send, inject, tsend, sendmsg, atomicmsg, cancel, recv],
-        "a transmit context takes as many messages as it has room for, and nothing more of any kind until one ends; those that it took come once, in order";
+        "a transmit context takes messages up to its size, and no more operations of any kind until one ends; its messages come once, in order";
     receives with(&ORDERED, 256): "full-queue.receive", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_rx_size_left", 2,
         [recv, trecv, cancel, send],
         "a receive context takes as many receives as it has room for, and another one when one ends; messages take them in order";
     shared with_shared(&ORDERED, 1): "full-queue.shared", "fi_domain(3), Rx Ctx; fi_endpoint(3), fi_srx_context", 2, [srx_context, recv, cancel, send],
         "so does a context of receives that endpoints share";
     completions with(&ORDERED.entries(FEW), 256): "full-queue.completions", "fi_domain(3), Tx CQ / Rx CQ; fi_cq(3)", 2, [recv, send, tsend, read, cq_read, cq_readerr] + ordering,
-        "more completions and failures than queues have room for are told once each, in order, and no queue is overrun";
+        "completions and failures beyond the size of queues are reported once each, in order, and no queue overruns";
     selective with(&ORDERED.entries(4).selective(true).counters(&[FI_WRITE]), 256):
         "full-queue.selective", "fi_domain(3), Tx CQ; fi_cq(3)", 2, [writemsg, send, cq_read, cntr_read],
-        "a full completion queue refuses what would be told there, and takes what would not";
+        "a full completion queue refuses operations that would report there, and takes others";
     data with(&ORDERED, 256): "full-queue.data", "fi_domain(3), Target EP; fi_rma(3)", 2, [writedata, inject_writedata, cq_read],
-        "more writes with data than a target that does not look has room for: -FI_EAGAIN, and each is told there once, in order";
+        "writes with data beyond the room of a target that does not progress: -FI_EAGAIN, and each is reported there once, in order";
     deferred with(&ORDERED, 256):
         "full-queue.deferred", "fi_trigger(3), Deferred work queues", 2, [control, send, cntr_add, cntr_read] + ordering,
         "deferred work that is due while the transmit context is full waits for room, and is carried out once, in order";
@@ -180,7 +180,7 @@ fn receive_queue(
         next[kind] += 2;
     }
     for_all(0..2 * SOME, |nth| {
-        equal!(post(nth), 0, "a receive in place of one that has ended")
+        equal!(post(nth), 0, "a receive in place of an ended one")
     })?;
     ensure_eq!(post(0), AGAIN, "a receive without room");
     job.meet();
@@ -252,7 +252,7 @@ fn selective(job: &Job<'_>) -> Verdict {
         let message = word.rma(cx(nth));
         call!(rma job.ep, writemsg(&message, flags))
     };
-    let count = fill("a write that is told", |nth| write(nth, FI_COMPLETION))?;
+    let count = fill("a reported write", |nth| write(nth, FI_COMPLETION))?;
     let is_done = |count: usize| {
         job.rx.progress();
         value_of(counter) as usize == count
@@ -260,7 +260,7 @@ fn selective(job: &Job<'_>) -> Verdict {
     until("the end of all writes", || is_done(count))?;
     for more in 1..=200 {
         let seen = write(count, FI_COMPLETION);
-        ensure_eq!(seen, AGAIN, "a write that would be told");
+        ensure_eq!(seen, AGAIN, "a write that would be reported");
         ensure_eq!(write(count, 0), 0, "a write that is not told");
         until("its end", || is_done(count + more))?;
     }
@@ -269,7 +269,7 @@ fn selective(job: &Job<'_>) -> Verdict {
     job.told(count, || write(count, FI_COMPLETION))?;
     job.meet();
     let left = 8 * job.left() as usize;
-    job.memory.shows(left, 1, "what the other one wrote")
+    job.memory.shows(left, 1, "the other endpoint's data")
 }
 
 fn data(job: &Job<'_>) -> Verdict {

@@ -7,7 +7,7 @@ laws! {
         "growth.endpoints", "fi_close(3), fi_av(3)", 2, [endpoint, close, av_insert, av_remove, tsend, trecv, write],
         "endpoints that are opened, talked to and closed leave nothing behind, in their own process and where their address was removed";
     own_address with(&Plan::DEFAULT, 256): "growth.address", "fi_close(3), fi_av(3)", 1, [endpoint, close, av_insert, av_remove],
-        "nor do endpoints whose names are only inserted and removed";
+        "nor do endpoints with names that are only inserted and removed";
     objects: "growth.objects", "fi_close(3)", 1, [fabric, domain, eq_open, av_open, cq_open, cntr_open, poll_open, mr_reg, endpoint, srx_context, stx_context, close],
         "nor does any other object, from the fabric on: not a byte stays of a round, on average, nor a descriptor";
 }

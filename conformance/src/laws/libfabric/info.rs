@@ -17,7 +17,7 @@ laws! {
     vectors: "info.vectors", "fi_domain(3) av_type", 1, [getinfo],
         "the type of the address vector is the one asked for; unspecified it stays so";
     refused: "info.refused", "fi_getinfo(3)", 1, [getinfo],
-        "what cannot be had is -FI_ENODATA: other kinds of endpoints, providers, formats, protocols, modes, sizes";
+        "unsupported hints give -FI_ENODATA: other kinds of endpoints, providers, formats, protocols, modes, sizes";
     limits with(&Plan::DEFAULT, 64 << 10): "info.limits", "fi_getinfo(3)", 2, [getinfo, inject_write, writev],
         "sizes that are offered can be used";
     threading: "info.threading", "fi_domain(3)", 2, [getinfo, fetch_atomic],
@@ -29,9 +29,9 @@ laws! {
     own_name: "info.destination", "fi_getinfo(3)", 1, [getinfo],
         "an endpoint's name in the hints is that of the answer";
     everything: "info.caps.all", "fi_getinfo(3)", 1, [getinfo],
-        "without hints, or with none for capabilities, all that the provider can do is told";
+        "without hints, or without capabilities in them, all capabilities of the provider are returned";
     sides: "info.caps.sides", "fi_getinfo(3), fi_domain(3)", 1, [getinfo],
-        "what is asked for of receives alone, or of the domain, is in the answer";
+        "attributes requested for receives only, or for the domain, are in the answer";
 }
 
 fn provider(_: &Ctx) -> Verdict {
@@ -149,7 +149,7 @@ fn caps(_: &Ctx) -> Verdict {
         // Costly capabilities are offered only on request.
         let costly = more | FI_SOURCE_ERR | FI_COLLECTIVE | FI_TRIGGER;
         let seen = offered & costly & !caps;
-        ensure_eq!(seen, 0, "capabilities that nobody asked for");
+        ensure_eq!(seen, 0, "capabilities that were not requested");
     }
     Ok(())
 }
@@ -299,7 +299,7 @@ fn node(_: &Ctx) -> Verdict {
     ensure_eq!(source, [0; NAME], "any endpoint of this machine");
     let nobody = good([Some(c"localhost"), None], 0)?.end(false);
     ensure!(nobody.is_empty(), "a machine alone as the destination");
-    let too_long = c"a service whose name is much too long to be that of any endpoint";
+    let too_long = c"a service with a name that is too long for an endpoint";
     // 192.0.2.1 and 2001:db8::1 are reserved for documentation: no machine has them.
     for (at, flags) in [
         ([Some(c"192.0.2.1"), Some(service)], 0),

@@ -5,10 +5,10 @@ use super::kit::*;
 
 laws! {
     inject with(&Plan::DEFAULT, 256): "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,
-        "after fi_inject_atomic the buffer may be used again at once; no completion is told, and the operation is done";
+        "after fi_inject_atomic the buffer may be reused at once; no completion is reported, and the operation is done";
     inject_flag with(&Plan::DEFAULT, 256):
         "atomic.flag.inject", "fi_atomic(3) §5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg] + ordering,
-        "with FI_INJECT all constant buffers, those of the vectors themselves included, may be used again when the call returns";
+        "with FI_INJECT all constant buffers, also the arrays of vectors, may be reused when the call returns";
     inject_size with(&Plan::DEFAULT, 64 << 10): "atomic.inject.size", "fi_atomic(3) §4.3, §5", 2, [inject_atomic, atomicmsg],
         "inject_size bytes can be injected; more are -FI_EMSGSIZE, and nothing is changed";
     always_quiet: "atomic.inject.quiet", "fi_atomic(3) §4.3", 2, [inject_atomic],

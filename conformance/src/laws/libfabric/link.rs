@@ -12,16 +12,16 @@ laws! {
         "operations across a link that goes down end, at last with FI_ECONNRESET; those between processes of one host go on, and all can be closed";
     messages_lose given(Sides::cut as Lose):
         "link.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + needs_cut,
-        "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from anybody gets what this side sends";
+        "waits for a send or a directed receive across a link that goes down end with FI_ECONNRESET; a receive from any source gets messages of this side";
     counters survived(&Plan::DEFAULT.counters(&[FI_WRITE]).queues(false)):
         "link.counter", "fi_cntr(3)", 4, [write, cntr_wait, cntr_readerr] + needs_kill + needs_cut,
         "a wait for a counter ends with a failure when what it counts goes across a link that is down; counters of this side count on";
     operations_lose given(Sides::kill_launcher as Lose): "link.launcher.operations", "fi_cq(3)", 4,
         [write, read, atomic, fetch_atomic, compare_atomic, inject_write, cq_readerr, close] + needs_kill + kills_launcher,
-        "operations on processes whose launcher is killed end with FI_ECONNRESET; those of the other host go on, and nothing is left behind";
+        "operations on processes of a killed launcher end with FI_ECONNRESET; processes of the other host go on, and nothing is left behind";
     messages_lose given(Sides::kill_launcher as Lose):
         "link.launcher.messages", "fi_msg(3)", 4, [sendmsg, trecv, tsend, cq_sread, cq_readerr] + needs_kill + kills_launcher,
-        "waits for a send to, or a directed receive from, a process whose launcher is killed end with FI_ECONNRESET; messages of the others go on";
+        "waits for a send to, or a directed receive from, a process of a killed launcher end with FI_ECONNRESET; messages of the others go on";
 }
 
 /// Adds `times` times to the word of the next rank on this side, one addition after the other.
@@ -78,7 +78,7 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     job.meet();
     let expected = u64_of(&job.heard(sides.around().1));
     job.memory
-        .shows(128, expected, "what this side has added")?;
+        .shows(128, expected, "the additions of this side")?;
     ended(job)
 }
 
@@ -111,7 +111,7 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     for _ in sides.lost() {
         let error = waited(&job, "a directed receive", job.rx)?;
         ensure_eq!(error.context(), 1, "the context of a receive");
-        let error = waited(&job, "a send that nobody receives", job.tx)?;
+        let error = waited(&job, "a send without a receive", job.tx)?;
         ensure_eq!(error.context(), 6, "the context of a send");
     }
     for lost in sides.lost() {

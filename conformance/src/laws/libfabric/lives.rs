@@ -5,9 +5,9 @@ use crate::kit::library_threads;
 
 laws! {
     busy: "lives.busy", "fi_close(3)", 1, [close, fabric, domain, av_open, cq_open, cntr_open, endpoint],
-        "what others need cannot be closed (-FI_EBUSY), and can when they are gone";
+        "objects in use cannot be closed (-FI_EBUSY), and can after their users";
     watched: "lives.watched", "fi_close(3)", 1, [close, cq_open, endpoint, trecv, tsend],
-        "what the library's own thread looks after can be closed at once, one object after the other";
+        "objects of the progress thread can be closed at once, one after the other";
     one_thread: "lives.thread", "fi_domain(3): data_progress", 1, [endpoint, cq_open, tsend, trecv, mr_reg],
         "whatever gets on by itself, one thread of the library's moves it on: queues with descriptors, endpoints with automatic progress, peers' operations \
          on memory that only its owner can reach, networks";
@@ -19,7 +19,7 @@ laws! {
     incomplete: "lives.incomplete", "fi_endpoint(3)", 1, [enable, ep_bind],
         "an endpoint without an address vector is not enabled (-FI_ENOAV), nor one without queue and counter (-FI_ENOCQ)";
     bindings: "lives.bind", "fi_endpoint(3)", 1, [ep_bind],
-        "an object is bound once for each purpose; those of another domain, null, and unknown flags are refused";
+        "an object is bound once for each purpose; objects of another domain, null, and unknown flags are refused";
     many_times: "lives.again", "fi_close(3)", 2, [fabric, domain, endpoint, close, fetch_atomic],
         "everything can be opened and closed again and again, and works each time";
     many_endpoints with(&Plan::DEFAULT, 4096): "lives.many", "fi_endpoint(3)", 2, [endpoint, enable, getname, fetch_atomic, close],
@@ -29,9 +29,9 @@ laws! {
     aliases with(&Plan::DEFAULT.selective(true), 256): "lives.alias", "fi_endpoint(3)", 2, [ep_alias, atomic, close],
         "an alias is the endpoint with other flags, and the endpoint stays when it is closed";
     pending: "lives.pending", "fi_endpoint(3)", 2, [close, atomic, recv],
-        "an endpoint can be closed with receives that nobody has filled and completions that nobody has read";
+        "an endpoint can be closed with unfilled receives and unread completions";
     unused: "lives.unused", "fi_fabric(3)", 1, [fabric, domain, endpoint, control, getopt, setopt, eq_open],
-        "what is not offered is -FI_ENOSYS in every slot of the tables, and null places are refused";
+        "calls that are not offered give -FI_ENOSYS in every slot of the tables, and null pointers are refused";
 }
 
 fn busy(_: &Ctx) -> Verdict {
@@ -277,11 +277,7 @@ fn pending(ctx: &Ctx) -> Verdict {
         close(job.registered.mr)?;
         job.station.close_the_rest()?;
         let unfilled = [[0; 8]; 20];
-        ensure_eq!(
-            current(&buffers),
-            unfilled,
-            "receives that nobody has filled"
-        );
+        ensure_eq!(current(&buffers), unfilled, "unfilled receives");
         ctx.sync();
     }
     Ok(())

@@ -13,7 +13,7 @@ laws! {
     neighbours in_modes(1024): "atomic.neighbours", "fi_atomic(3) §4", 2, [atomic, fetch_atomic],
         "bytes beside the elements stay as they are, at the target and in the buffers";
     not_a_number in_modes(256): "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
-        "comparisons are those of C: nothing compares with NaN, and -0 equals 0";
+        "comparisons follow C: no value compares with NaN, and -0 equals 0";
     padding in_modes(256): "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
         "the padding of a long double, where it has any, takes no part in comparisons";
 }

@@ -13,7 +13,7 @@ laws! {
     read_only with(&Plan::DEFAULT, 256): "mr.read-only", "fi_mr(3)", 2, [mr_reg, read, write, fetch_atomic],
         "memory that its owner cannot write is registered for FI_REMOTE_READ and read; for FI_REMOTE_WRITE it is refused (FI_EINVAL)";
     ranges in_modes(256): "mr.range", "fi_atomic(3) §3", 2, [atomic, fetch_atomic, write, read],
-        "what does not lie in the region as a whole is refused (FI_EACCES), at both ends and where addresses overflow; nothing is changed";
+        "an access not wholly in the region is refused (FI_EACCES), at both ends and with overflowing addresses; nothing is changed";
 }
 
 fn modes(ctx: &Ctx) -> Verdict {
@@ -63,7 +63,7 @@ fn offered(_: &Ctx) -> Verdict {
         let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
             .map_err(|code| format!("mode {mr_mode:#x}: {code}"))?;
         let given = info.domain().mr_mode;
-        ensure_eq!(given & !mr_mode, 0, "modes that nobody asked for");
+        ensure_eq!(given & !mr_mode, 0, "modes that were not requested");
     }
     Ok(())
 }

@@ -151,7 +151,7 @@ fn vectors(job: &Job<'_>) -> Verdict {
         }
         same(&seen[..total], &bytes, "the message")?;
         let rest = vec![0xdd; seen.len() - total];
-        same(&seen[total..], &rest, "what is behind the message")?;
+        same(&seen[total..], &rest, "the bytes behind the message")?;
         job.meet();
     }
     let mut room = [0u8; 64];

@@ -7,7 +7,7 @@ laws! {
     polled with(&Plan::DEFAULT, 4096): "rma.more.poll", "fi_rma(3)", 2, [writemsg, readmsg, cq_read] + ordering,
         "reads and writes with FI_MORE that nothing follows are done when the queue is polled";
     peers with(&Plan::DEFAULT, 4096): "rma.more.peers", "fi_rma(3)", 3, [writemsg, atomicmsg, write, cq_read] + ordering,
-        "of operations to several peers, all but the last with FI_MORE, each is done and told";
+        "each of several operations to several peers, all but the last with FI_MORE, is done and reported";
     mixed with(&Plan::DEFAULT, 256):
         "rma.more.mixed", "fi_rma(3), fi_msg(3), fi_atomic(3) §5", 2, [writemsg, readmsg, atomicmsg, sendmsg, recv, cq_read] + ordering,
         "so are operations of all kinds to one peer";

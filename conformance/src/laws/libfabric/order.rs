@@ -5,7 +5,7 @@ use super::library::{Info, getinfo, offered};
 
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],
-        "every order that a program asks for is offered or refused, never left out; what nobody knows is refused";
+        "every requested order is offered or refused, never omitted; unknown orders are refused";
     atomics_in_order with(&Plan::DEFAULT.order(FI_ORDER_STRICT | FI_ORDER_ATOMIC), 256): "atomic.order", "fi_atomic(3) §8", 2, [atomic, fetch_atomic] + ordering,
         "with message and data order of atomics, each operation acts on the results of those posted before it";
     writes_in_order with(&Plan::DEFAULT.order(FI_ORDER_STRICT | FI_ORDER_RMA), 8192): "order.write", "fi_endpoint(3)", 2, [write, read] + ordering,
@@ -16,11 +16,11 @@ laws! {
     anyway: "order.anyway", "fi_endpoint(3) msg_order, max_order_raw_size", 2, [getinfo, atomic, write, fetch_atomic, read] + ordering,
         "without a request the order that holds is shown, and the sizes of ordered data with it; accesses keep to it";
     before_message: "atomic.visible.message", "fi_atomic(3) §4.8", 2, [atomic, send, recv] + ordering,
-        "after an atomic's completion a message follows: who has received it sees the atomic's result";
+        "a message after an atomic's completion: its receiver sees the atomic's result";
     before_data: "atomic.visible.data", "fi_atomic(3) §4.8", 2, [atomic, writedata] + ordering,
         "likewise with a write that has remote completion data";
     before_fence: "atomic.visible.fence", "fi_atomic(3) §4.8", 2, [atomic, sendmsg, recv] + ordering,
-        "a fenced message needs no completion before it: who has received it sees the atomic's result";
+        "a fenced message needs no completion before it: its receiver sees the atomic's result";
     counted: "atomic.visible.counter", "fi_atomic(3) §4.8", 2, [atomic, cntr_wait, cntr_read] + ordering,
         "when the target's counter of remote writes has counted an atomic, its result is there";
 }
@@ -143,7 +143,7 @@ fn writes_in_order(job: &Job<'_>) -> Verdict {
         }
         job.post(|| call!(rma job.ep, read(seen.as_mut_ptr().cast(), 4096, null_mut(), to, at, key, null_mut())))?;
         job.tx.successes(0..=buffers.len())?;
-        same(&seen, &expected, &format!("what is read in round {round}"))?;
+        same(&seen, &expected, &format!("the data read in round {round}"))?;
     }
     Ok(())
 }
@@ -159,9 +159,9 @@ fn all_in_order(job: &Job<'_>) -> Verdict {
         job.post(|| words.into(&mut seen).read())?;
         job.tx.successes(0..3)?;
         let (fetched, seen) = (current(&fetched), current(&seen));
-        ensure_eq!(fetched, written, "what the atomic sees of the write");
+        ensure_eq!(fetched, written, "the atomic's view of the write");
         let expected = written.wrapping_add(added);
-        ensure_eq!(seen, expected, "what the read sees of the atomic");
+        ensure_eq!(seen, expected, "the read's view of the atomic");
     }
     Ok(())
 }

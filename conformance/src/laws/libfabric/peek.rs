@@ -7,7 +7,7 @@ laws! {
     peek with(&Plan::DEFAULT, 256): "tagged.peek", "fi_tagged(3)", 2, [trecvmsg, tsend, trecv],
         "FI_PEEK tells length and tag of the first matching message and leaves it there, FI_ENOMSG where there is none";
     claim with(&Plan::DEFAULT, 256): "tagged.claim", "fi_tagged(3)", 2, [trecvmsg, tsend, trecv],
-        "a message that was claimed is kept for the receive that claims it, others pass; one that is discarded is gone";
+        "a claimed message is kept for the receive that claims it, others pass; a discarded message is gone";
     wrong with(&Plan::DEFAULT, 256): "tagged.bad", "fi_tagged(3)", 1, [trecvmsg, tsendmsg, tinject],
         "unknown flags, flags that mean nothing together, and claims of nothing are refused";
 }
@@ -85,7 +85,7 @@ fn claim(job: &Job<'_>) -> Verdict {
     };
     ok!(tagged job.ep, recvmsg(&msg, FI_CLAIM));
     job.rx.of(30)?;
-    same(&buffer, &[1; 100], "the one that was claimed")?;
+    same(&buffer, &[1; 100], "the claimed message")?;
     job.tx.successes_of(1, 0..3)
 }
 

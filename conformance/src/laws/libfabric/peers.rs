@@ -5,15 +5,15 @@ use super::kit::*;
 
 laws! {
     again with(&Plan::DEFAULT, 256): "peers.again", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert, av_remove],
-        "an endpoint serves any number of peers, not too many at a time: those that have been closed make room";
+        "an endpoint serves any number of peers one after the other: closed peers make room";
     many with(&Plan::DEFAULT, 256): "peers.many", "fi_endpoint(3)", 7, [endpoint, close, tsend, trecv, av_insert],
-        "hundreds of endpoints talk with one at the same time, whichever side begins, and all of them go on";
+        "hundreds of endpoints communicate with one at the same time, started by either side, and all of them go on";
     left with(&SOURCED, 256): "peers.left", "fi_cq(3)", 2, [endpoint, close, tsend, trecv, cq_readfrom],
-        "what closed peers have sent is received later, and is theirs, whoever has come after them";
+        "messages of closed peers are received later with their sources, also after other peers came";
     answered with(&Plan::DEFAULT, 256): "peers.answer", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert],
-        "those that only receive make room, too";
+        "peers that only receive make room, too";
     dead survived(&Plan::DEFAULT): "peers.dead", "fi_endpoint(3)", 3, [endpoint, tsend, trecv, cq_read] + needs_kill,
-        "those that have been killed make room, too";
+        "killed peers make room, too";
 }
 
 /// An endpoint that knows the sources of messages.
@@ -141,7 +141,7 @@ fn left(job: &Job<'_>) -> Verdict {
         receive_each(Some(tag), job.ep, (&name, NAME), [0])?;
         let (entry, source) = job.rx.next_from()?;
         ensure_eq!((entry.len, entry.tag), (NAME, tag), "the letter");
-        ensure_eq!(source, FI_ADDR_NOTAVAIL, "its sender, who is no one known");
+        ensure_eq!(source, FI_ADDR_NOTAVAIL, "its unknown sender");
     }
     // The endpoint has room for the same number again.
     rounds(job, &SOURCED, 1)

@@ -8,7 +8,7 @@ laws! {
     unequal with(&Plan::DEFAULT, 256): "atomic.vector.unequal", "fi_atomic(3) §3", 2, [atomicv, fetch_atomicv, compare_atomicv, fetch_atomicmsg],
         "vectors of different numbers of elements are refused, and change nothing";
     reads with(&Plan::DEFAULT, 256): "atomic.read", "fi_atomic(3) §4.4", 2, [fetch_atomic, fetch_atomicv, fetch_atomicmsg],
-        "of FI_ATOMIC_READ the operand is ignored, and may be NULL";
+        "FI_ATOMIC_READ ignores the operand, which may be NULL";
     all_or_nothing with(&Plan::DEFAULT, 256): "atomic.msg.partial", "fi_atomic(3) §7", 2, [atomicmsg, fetch_atomicmsg],
         "an operation of which one piece of remote memory is refused changes none of the others";
 }

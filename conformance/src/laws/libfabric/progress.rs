@@ -8,9 +8,9 @@ laws! {
         "progress.target", "fi_domain(3), fi_atomic(3) §4.3", 3, [atomic, fetch_atomic, compare_atomic, write, read],
         "a target that makes no calls serves atomics, reads and writes; it sees them in its memory";
     sleeping_target with(&Plan::DEFAULT, 256): "progress.asleep", "fi_domain(3)", 2, [fetch_atomic, write, read],
-        "so does one that sleeps all the time, and nobody waits for it";
+        "so does a peer that sleeps all the time, without a wait for it";
     stopped_target with(&Plan::DEFAULT, 256): "progress.stopped", "fi_domain(3)", 2, [fetch_atomic, write],
-        "so does one that is held by a computation in all of its threads";
+        "so does a peer with a computation in all of its threads";
     said: "progress.said", "fi_getinfo(3)", 1, [getinfo],
         "memory alone is offered with automatic progress, and what is asked for is what is offered";
     automatic with(&Plan::DEFAULT.progress(FI_PROGRESS_AUTO), 256): "progress.messages", "fi_domain(3)", 2, [send, recv, getinfo],
@@ -200,7 +200,7 @@ fn threads(job: &Job<'_>) -> Verdict {
         told[job.tx.next()?.context()] += 1;
     }
     let once = told.iter().all(|n| *n == 1);
-    ensure!(once, "how often each was told: {told:?}");
+    ensure!(once, "the number of reports of each: {told:?}");
     job.tx.is_empty()?;
     job.meet();
     job.memory.shows(8, (THREADS * each) as u64, "the sum")

@@ -11,20 +11,20 @@ laws! {
     directed with(&Plan::DEFAULT.caps(FI_MSG | FI_TAGGED | FI_DIRECTED_RECV), 256): "msg.directed", "fi_msg(3)", 3, [recv, send],
         "with FI_DIRECTED_RECV a receive takes messages of the sender it names only";
     cancelled with(&Plan::DEFAULT, 256): "msg.cancel", "fi_endpoint(3)", 2, [cancel, recv, trecv],
-        "a receive that is cancelled ends with FI_ECANCELED and takes no message; what is not there cannot be cancelled";
+        "a cancelled receive ends with FI_ECANCELED and takes no message; an unknown context cannot be cancelled";
     delivered with(&Plan::DEFAULT, 256): "msg.delivery", "fi_msg(3)", 2, [sendmsg, recv],
         "with FI_DELIVERY_COMPLETE there is no completion before the message has been received";
     buffered with(&Plan::DEFAULT, 256): "msg.completion", "fi_msg(3)", 2, [send, recv],
-        "without it a small message is complete though nobody receives yet";
+        "without it a small message is complete before its receive";
     multi with(&Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV), 256): "msg.multi", "fi_msg(3)", 2, [recvmsg, send, setopt, getopt],
         "a buffer with FI_MULTI_RECV takes message after message, without gaps, until less than the least room is left, and says so with the last";
     multi_selective with(&Plan::DEFAULT.caps(FI_MSG | FI_MULTI_RECV).selective(true), 256):
         "msg.multi.selective", "fi_msg(3)", 2, [recvmsg, send, ep_bind],
-        "that a buffer with FI_MULTI_RECV is used up is told even if completions are told on request only";
+        "the end of a buffer with FI_MULTI_RECV is reported even if completions are reported only on request";
     multi_order with(&MULTI, 256): "msg.multi.order", "fi_msg(3)", 3, [recvmsg, recv, send],
-        "a buffer with FI_MULTI_RECV takes all that comes until it is used up, whoever sends; receives that were posted later take what comes then";
+        "a buffer with FI_MULTI_RECV takes all messages from any sender until it is full; later receives take the next messages";
     multi_unexpected with(&MULTI, 256): "msg.multi.unexpected", "fi_msg(3)", 2, [recvmsg, recv, send],
-        "so do messages that came before it, short and long, and one that is too long for the rest";
+        "so do earlier messages, short and long, and a message that is too long for the rest";
     multi_cancelled with(&MULTI, 256): "msg.multi.cancel", "fi_endpoint(3), fi_cq(3)", 2, [cancel, recvmsg, send],
         "a buffer with FI_MULTI_RECV that is cancelled, used or not, ends with FI_ECANCELED and FI_MULTI_RECV, and takes nothing more";
     transmit_complete with(&Plan::DEFAULT, 256): "msg.recv.transmit", "fi_msg(3)", 2, [recvmsg, trecvmsg, control],

@@ -59,7 +59,7 @@ fn rights(job: &Job<'_>) -> Verdict {
         };
         ensure_eq!(memory.get(8), expected, "rights {access:#x}: the memory");
         let left = if writes { 5 } else { 0 };
-        let what = format!("rights {access:#x}: what fi_write leaves");
+        let what = format!("rights {access:#x}: the memory after fi_write");
         memory.shows(16, left, what)?;
         close(region.mr)?;
     }

@@ -73,7 +73,7 @@ fn vectors(job: &Job<'_>) -> Verdict {
             job.read(job.right(), 100, 700)?
         };
         same(&back, &bytes, "what is read back")?;
-        same(&expected, &bytes[..700], "what is at the first place")?;
+        same(&expected, &bytes[..700], "the bytes at the first place")?;
     }
     Ok(())
 }

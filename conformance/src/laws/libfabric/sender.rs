@@ -6,7 +6,7 @@ laws! {
     named heard(&Plan::DEFAULT.caps(NAMES).counters(&[FI_RECV]), 6): "cq.sender", "fi_cq(3) FI_EADDRNOTAVAIL", 2, [recv, trecv, av_insert, cq_readerr, cq_readfrom, cntr_read],
         "a message from an unknown sender is an error with the sender's name; inserted, that gives the sender of the next message";
     several heard(&Plan::DEFAULT.caps(NAMES), 1): "cq.sender.multi", "fi_cq(3), fi_msg(3)", 2, [recvmsg, cq_readerr, cq_read],
-        "a buffer for several messages is given back by an entry of its own after such an error";
+        "after such an error a separate entry returns a buffer for several messages";
     old heard(&Plan::DEFAULT.caps(NAMES).version(version(1, 4)).mr_mode(FI_MR_BASIC), 1): "cq.sender.old", "fi_cq(3) err_data_size", 2, [recv, cq_readerr],
         "programs of releases before 1.5 have no err_data_size: they get the name in a buffer of the provider";
 }

@@ -17,7 +17,7 @@ laws! {
     name: "service.name", "fi_endpoint(3), fi_av(3)", 2, [getname, av_insert, send],
         "the name of an endpoint that is a service leads to it, also from another host where another one is that service";
     again: "service.again", "fi_av(3)", 2, [endpoint, close, av_insert, av_remove] + one_host,
-        "an address that was found leads to the endpoint that it led to; who is the service later is found when it is inserted again";
+        "an inserted address keeps its endpoint; a later endpoint of the service is found by another insertion";
     left: "service.left", "fi_endpoint(3)", 3, [endpoint, getinfo] + needs_kill + one_host,
         "the service of a process that was killed can be taken by another one";
     texts: "av.text", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, av_straddr, tsend] + one_host,
@@ -129,7 +129,7 @@ fn talk(ctx: &Ctx) -> Verdict {
         }
         ctx.sync();
         if server {
-            memory.holds(0, b"written!", "what the client has written")?;
+            memory.holds(0, b"written!", "the client's data")?;
         }
         close(registered.mr)?;
         station.close()?;

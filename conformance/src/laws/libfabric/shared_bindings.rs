@@ -9,11 +9,11 @@ laws! {
     left with(&Plan::DEFAULT, 256): "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],
         "an endpoint that is closed leaves the shared receives to the others";
     wrong with(&Plan::DEFAULT, 256): "srx.bad", "fi_endpoint(3)", 1, [srx_context, stx_context, ep_bind, enable, close, recv, send],
-        "what is missing, of another domain or vector, or bound to what has its own, is refused; contexts in use are not closed";
+        "missing contexts, contexts of another domain or vector, and second contexts are refused; contexts in use are not closed";
     transmits with(&Plan::DEFAULT, 256): "stx.transmit", "fi_endpoint(3)", 2, [stx_context, ep_bind, send, write, cntr_read],
-        "endpoints with a shared transmit context transmit, and each tells of its own operations";
+        "endpoints with a shared transmit context transmit, and each reports only its operations";
     offered: "srx.offer", "fi_getinfo(3)", 1, [getinfo],
-        "who asks for shared contexts is offered them, and who does not gets contexts of the endpoint's own";
+        "a request for shared contexts is offered them; without it, the endpoint has private contexts";
 }
 
 fn left(job: &Job<'_>) -> Verdict {

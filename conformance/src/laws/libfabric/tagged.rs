@@ -4,7 +4,7 @@ use super::kit::*;
 
 laws! {
     matching with(&Plan::DEFAULT, 256): "tagged.match", "fi_tagged(3)", 2, [tsend, trecv] + ordering,
-        "a message goes to the first receive whose tag agrees in all bits that are not ignored, whichever comes first; all 64 bits count";
+        "a message goes to the first receive with an equal tag in all bits that are not ignored, in both orders of arrival; all 64 bits count";
     in_order with(&Plan::DEFAULT, 256): "tagged.order", "fi_tagged(3)", 2, [tsend, tinject, trecv] + ordering,
         "messages that match the same receives fill them in the order of sending";
     apart with(&Plan::DEFAULT, 256): "tagged.apart", "fi_tagged(3)", 2, [tsend, trecv, send, recv],

@@ -6,14 +6,14 @@ use super::tagged::{trecv, tsend};
 
 laws! {
     counted with(&Plan::DEFAULT, 256): "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,
-        "each takes the first receive whose tag agrees, which then ends; additions of all peers are counted, and each fetches another value";
+        "each takes the first receive with an equal tag, which then ends; additions of all peers are counted, and each fetches another value";
     matched with(&Plan::DEFAULT, 256):
         "atomic.tagged.match", "fi_atomic(3) §5", 2, [fetch_atomicmsg, compare_atomicmsg, tsend, trecv] + ordering,
         "the key is the tag, the address an offset in the buffer; receives may come before and after, messages go between";
     failing with(&Plan::DEFAULT, 256): "atomic.tagged.errors", "fi_atomic(3) §5, §7", 2, [atomicmsg, trecv, cq_readerr],
         "outside of the buffer, or not aligned, it is a failure on both sides, and the buffer is as it was; too many elements are refused";
     dead survived(&WAITS): "atomic.tagged.death", "fi_atomic(3) §5", 3, [fetch_atomicmsg, cq_sread, cq_readerr] + needs_kill,
-        "one that waits for a buffer of a process that is killed ends with a failure";
+        "an atomic that waits for a buffer of a killed process ends with a failure";
 }
 
 const MINE: usize = 5;
@@ -201,7 +201,7 @@ fn dead(job: &Job<'_>) -> Verdict {
     victim_dies_after(job, 150);
     let mut call = Call::new(3, 0, &[1]);
     call.post(job, victim(job), SUM, true)?;
-    let error = waited(job, "an atomic that nobody has a buffer for", job.tx)?;
+    let error = waited(job, "an atomic without a buffer", job.tx)?;
     ensure_eq!(error.context(), MINE, "the context");
     equal!(call.before(0), 0, "the result")
 }

@@ -17,7 +17,7 @@ laws! {
         "a counter is bound to memory once, with known flags, and is not closed before it";
     set_again with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC).counters(&[FI_WRITE | FI_REMOTE_WRITE]), 256):
         "cntr.remote.set", "fi_cntr(3)", 2, [cntr_set, cntr_add, cntr_read, write],
-        "what the program sets and adds goes together with what peers count";
+        "values that the program sets and adds combine with the counts of peers";
 }
 
 /// Rank 0 publishes base and key of further regions. All ranks return them.
@@ -156,7 +156,7 @@ fn woken(job: &Job<'_>) -> Verdict {
     for round in 1..=rounds {
         if job.rank == 0 {
             ok!(obj bound, wait(round, -1));
-            ensure_eq!(memory.get(8), round, "what is there when it is counted");
+            ensure_eq!(memory.get(8), round, "the data when the counter changes");
             // The other rank continues when it has seen this write.
             job.write(1, 0, &round.to_le_bytes())?;
         } else {

@@ -81,7 +81,7 @@ impl Told {
     pub(super) fn ensure(&self, times: impl Fn(usize) -> usize) -> Verdict {
         for_all(self.0.iter().enumerate(), |(context, seen)| {
             let (seen, times) = (usize::from(*seen), times(context));
-            equal!(seen, times, "how often context {context} was told")
+            equal!(seen, times, "the number of reports of context {context}")
         })
     }
 }

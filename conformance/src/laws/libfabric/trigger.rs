@@ -6,20 +6,20 @@ use super::work::*;
 laws! {
     every_kind triggered_by(&plan()): "trigger.work", "fi_trigger(3), Deferred work queues", 2,
         [control, cntr_add, cntr_wait, write, read, atomic, fetch_atomic, compare_atomic, send, recv, tsend, trecv],
-        "deferred work of every kind waits for its counter, is carried out once, and is told by the completion counter alone";
+        "deferred work of every kind waits for its counter, runs once, and reports only at the completion counter";
     met triggered_by(&plan()): "trigger.work.met", "fi_trigger(3), Deferred work queues", 1, [control, cntr_adderr],
         "a condition that is met when work is queued starts it at once; errors count as successes do";
     thresholds triggered_by(&plan()): "trigger.order", "fi_trigger(3), Completion based triggers", 2, [control, cntr_add, fetch_atomicmsg],
         "operations start in the order of thresholds, equal ones in that of posting, though the counter grows by more than 1";
     asked triggered_by(&plan()): "trigger.work.completion", "fi_trigger(3), Deferred work queues", 2, [control, cntr_readerr, write],
-        "FI_COMPLETION asks for an entry; what fails is counted as an error of the completion counter";
+        "FI_COMPLETION requests an entry; a failure counts as an error of the completion counter";
     triggered with(&plan(), 256):
         "trigger.flag", "fi_trigger(3)", 2, [writemsg, readmsg, atomicmsg, sendmsg, recvmsg, tsendmsg, trecvmsg, cntr_add],
         "operations with FI_TRIGGER wait for the counter of their context, and then end as others do";
     cancelled with(&plan(), 256): "trigger.cancel", "fi_trigger(3)", 1, [control, cancel, writemsg],
         "work that is cancelled or flushed is not carried out, and frees its counters";
     refused triggered_by(&plan()): "trigger.refused", "fi_trigger(3)", 1, [control, writemsg],
-        "what cannot wait, or for nothing known, is refused when it is posted";
+        "work that cannot wait, or with an unknown counter, is refused at the post";
     relayed with(&Plan::DEFAULT.caps(FI_RMA | FI_ATOMIC | FI_TRIGGER).progress(FI_PROGRESS_AUTO).counters(&[FI_REMOTE_WRITE]), 256):
         "trigger.chain", "fi_trigger(3), fi_endpoint(3)", 3, [control, ep_bind, write] + ordering,
         "with automatic progress work that waits for a peer's write starts while its owner calls nothing";
@@ -234,7 +234,7 @@ fn cancelled(job: &Job<'_>) -> Verdict {
     gives!(FI_ENOENT, fid domain, control(FI_CANCEL_WORK, (&raw mut works[0]).cast()));
     ok!(obj trigger, add(1));
     job.tx.is_empty()?;
-    until("the one that is left", || {
+    until("the remaining receive", || {
         job.tx.progress();
         job.memory.get(0) == 5
     })?;

@@ -9,7 +9,7 @@ laws! {
     undefined with(&Plan::DEFAULT, 1024): "atomic.undefined", "fi_atomic(3) §7", 1,
         [atomic, atomicv, atomicmsg, inject_atomic, fetch_atomic, fetch_atomicv, fetch_atomicmsg, compare_atomic, compare_atomicv,
          compare_atomicmsg],
-        "what is not defined for a datatype or a family, and what is no datatype or operation, is -FI_EOPNOTSUPP in every call";
+        "operations undefined for a datatype or a family, and invalid datatypes or operations, give -FI_EOPNOTSUPP in every call";
     validity with(&Plan::DEFAULT, 256): "atomic.valid", "fi_atomic(3) §4.6", 1, [atomicvalid, fetch_atomicvalid, compare_atomicvalid],
         "the valid calls give 0 and a count for what is defined, -FI_EOPNOTSUPP for all else";
     query with(&Plan::DEFAULT, 256): "atomic.query", "fi_atomic(3) §4.7", 1, [query_atomic],

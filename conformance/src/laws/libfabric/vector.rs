@@ -6,7 +6,7 @@ use crate::law::Random;
 
 laws! {
     vectors in_modes(1024): "atomic.vector", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicv, fetch_atomicv, compare_atomicv],
-        "however operands, comparands and results are divided into vectors, the elements are those of the call without";
+        "for each division of operands, comparands and results into vectors, the elements equal those of the call without vectors";
     messages in_modes(1024): "atomic.msg", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicmsg, fetch_atomicmsg, compare_atomicmsg],
         "the calls with msg do the same on several pieces of remote memory, under keys of their own";
 }

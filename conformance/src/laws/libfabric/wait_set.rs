@@ -8,12 +8,12 @@ laws! {
     news with(&Plan::DEFAULT, 256): "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],
         "a wait for a set ends when a message comes, and when a counter changes, for queues of any endpoint";
     local with(&Plan::DEFAULT, 256): "wait.local", "fi_poll(3)", 1, [wait, cntr_add, eq_write],
-        "so it does when another thread counts, or tells of an event; and with -FI_ETIMEDOUT when nothing comes";
+        "so it does when another thread counts, or writes an event; without either it ends with -FI_ETIMEDOUT";
     dead survived(&Plan::DEFAULT.caps(FI_MSG | FI_DIRECTED_RECV)): "wait.dead", "fi_poll(3)", 2, [wait, recv, cq_readerr] + needs_kill,
         "so it does when the peer that is waited for has died";
     refused with(&Plan::DEFAULT, 256):
         "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
-        "what belongs to a set cannot be waited for alone, and keeps it from being closed; unknown attributes and sets of other fabrics are refused";
+        "an object of a wait set cannot be waited for alone, and prevents the closing of the set; unknown attributes and sets of other fabrics are refused";
     closed with(&Plan::DEFAULT, 256):
         "wait.closed", "fi_cq(3), fi_cntr(3), fi_eq(3), fi_poll(3)", 1, [close, cq_sread, cntr_wait, eq_sread, wait],
         "closing a queue, counter, event queue or set ends the wait of another thread with -FI_ECANCELED, and frees nothing before";

@@ -38,7 +38,7 @@ fn waits(job: &Job<'_>) -> Verdict {
         add(job, nth, 0)?;
         let count = call!(obj job.tx.0, sread((&raw mut entry).cast(), 1, null(), LONG));
         let seen = (count, entry.context());
-        ensure_eq!(seen, (1, nth), "what a wait for an atomic gives");
+        ensure_eq!(seen, (1, nth), "the result of a wait for an atomic");
         let mut buffer = [0u8; 8];
         job.receive(&mut buffer, 3)?;
         if job.rank == 0 {
@@ -51,7 +51,7 @@ fn waits(job: &Job<'_>) -> Verdict {
         let count =
             call!(obj job.rx.0, sreadfrom((&raw mut entry).cast(), 1, &mut source, null(), LONG));
         let seen = (count, entry.context(), entry.data);
-        ensure_eq!(seen, (1, 3, 6), "what a wait for a message gives");
+        ensure_eq!(seen, (1, 3, 6), "the result of a wait for a message");
         job.tx.of(4)?;
     }
     Ok(())

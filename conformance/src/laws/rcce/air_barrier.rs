@@ -9,7 +9,7 @@ laws! {
     counts: "air-barrier.counts", "iRCCE 2.0 §5.3", 4, [iRCCE_barrier, iRCCE_atomic_read] + ordering,
         "every UE that comes to iRCCE_barrier increments one of two registers, in turns; the last one sets it back to 0, and all go";
     first_two: "air-barrier.first-two", "iRCCE 2.0 §5.3", 2, [iRCCE_barrier, iRCCE_atomic_alloc, iRCCE_atomic_write, iRCCE_atomic_inc],
-        "two of the 96 registers are the barrier's; what a program does with the others does it no harm, nor it to them";
+        "two of the 96 registers belong to the barrier; use of the others and the barrier do not disturb each other";
     parts: "air-barrier.parts", "iRCCE 2.0 §9.11", 4, [iRCCE_barrier, RCCE_barrier, RCCE_comm_split],
         "in a part iRCCE_barrier is RCCE_barrier, meets it, and leaves the registers alone";
     holds: "air-barrier.holds", "iRCCE 2.0 §9.11", 5, [iRCCE_barrier, RCCE_put, RCCE_get] + ordering,
@@ -17,7 +17,7 @@ laws! {
     crowd: "air-barrier.crowd", "iRCCE 2.0 §5.3", 48, [iRCCE_barrier],
         "48 UEs on few cores meet at iRCCE_barrier";
     idle: "air-barrier.idle", "iRCCE 2.0 §5.3", 3, [iRCCE_barrier],
-        "who waits long at iRCCE_barrier leaves its core to others, also with requests open";
+        "a long wait at iRCCE_barrier leaves the core to other processes, also with open requests";
 }
 
 /// The first register of the program, and the two registers of the barrier before it.

@@ -26,7 +26,7 @@ laws! {
         [iRCCE_isend_test, iRCCE_irecv_test, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_isend_cancel, iRCCE_irecv_cancel, iRCCE_get_status],
         "requests that have never been begun have nothing left to do";
     failed_requests: "bad-input.failed-requests", "iRCCE 2.0 §9", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],
-        "a request whose call has failed is not waited for";
+        "a request of a failed call is not waited for";
     lists: "bad-input.lists", "iRCCE 2.0 §9.7", 1,
         [iRCCE_init_wait_list, iRCCE_add_to_wait_list, iRCCE_add_send_to_wait_list, iRCCE_add_recv_to_wait_list, iRCCE_test_all,
          iRCCE_wait_all, iRCCE_test_any, iRCCE_wait_any],

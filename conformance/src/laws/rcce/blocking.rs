@@ -22,9 +22,9 @@ laws! {
     probe: "blocking.probe", "iRCCE 2.0 §9.4", 3, [iRCCE_probe, iRCCE_srecv, iRCCE_ssend],
         "iRCCE_probe waits for a message, names its sender, and leaves it to be received";
     iprobe: "blocking.iprobe", "iRCCE 2.0 §9.3", 3, [iRCCE_iprobe, iRCCE_ssend],
-        "iRCCE_iprobe says whether a message could be received now, and from whom; null places are left out";
+        "iRCCE_iprobe returns whether a message can be received now, and its source; null pointers are permitted";
     longer: "blocking.longer-than-buffer", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv, RCCE_recv, iRCCE_get_length],
-        "of a message longer than the buffer nothing is written behind it: ERROR_MESSAGE_LENGTH; the sender ends, the next one is whole";
+        "a message longer than the buffer writes nothing behind it: ERROR_MESSAGE_LENGTH; the sender ends, the next message is whole";
     shorter: "blocking.shorter-than-buffer", "iRCCE 2.0 §9.8", 2, [iRCCE_srecv, RCCE_recv, iRCCE_get_length, iRCCE_get_source],
         "a message shorter than the buffer is received; the rest of the buffer stays";
     pairs: "blocking.pairs", "iRCCE 2.0 §9.4", 4, [iRCCE_ssend, iRCCE_srecv] + ordering,
@@ -208,7 +208,7 @@ fn iprobe(ctx: &Ctx) -> Verdict {
     }
     for source in [ANY_SOURCE, 0, 1, 2] {
         let flag = probed(source)?.1;
-        ensure_eq!(flag, 0, "a message from {source} that nobody sent");
+        ensure_eq!(flag, 0, "a message from {source} without a send");
         ok!(iRCCE_iprobe(source, null_mut(), null_mut()));
     }
     ctx.sync();

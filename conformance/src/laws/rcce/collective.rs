@@ -12,7 +12,7 @@ laws! {
     multicast: "collective.multicast", "iRCCE 2.0 §9.12", 4, [iRCCE_msend, iRCCE_mrecv],
         "every other UE receives what the root sends, of every length";
     multicast_wildcards: "collective.multicast-wildcards", "iRCCE 2.0 §6.4", 4, [iRCCE_msend, iRCCE_mrecv, iRCCE_get_source, iRCCE_get_length] + ordering,
-        "receivers need know neither root nor length, and are told both";
+        "receivers need to know neither root nor length, and get both";
     multicast_within: "collective.multicast-within", "iRCCE 2.0 §6.1", 3, [iRCCE_mrecv_within, iRCCE_mrecv],
         "into a buffer of known size nothing is written behind it, and the others get all";
     multicast_order: "collective.multicast-order", "iRCCE 2.0 §9.12", 3, [iRCCE_msend, iRCCE_mrecv, iRCCE_ssend, iRCCE_srecv] + ordering,
@@ -20,7 +20,7 @@ laws! {
     barrier_holds: "collective.barrier", "RCCE RCCE_barrier", 5, [RCCE_barrier, iRCCE_barrier] + ordering,
         "no UE leaves a barrier before all have come";
     barrier_puts: "collective.barrier-after-put", "RCCE RCCE_barrier", 3, [RCCE_barrier, RCCE_put, RCCE_get] + ordering,
-        "what was put before a barrier is there after it";
+        "data put before a barrier is there after it";
     barrier_world: "collective.barrier-world", "iRCCE 2.0 §9.11", 3, [iRCCE_barrier, RCCE_barrier],
         "null, RCCE_COMM_WORLD and a copy of it are the same barrier, in either function";
     alone: "collective.alone", "iRCCE 2.0 §9.11", 1, [RCCE_bcast, iRCCE_bcast, iRCCE_mcast, iRCCE_msend, iRCCE_barrier, RCCE_barrier],

@@ -8,7 +8,7 @@ laws! {
     splits: "comm.split", "RCCE RCCE_comm_split", 5, [RCCE_comm_split, RCCE_comm_size, RCCE_comm_rank],
         "each UE is in the communicator of its colour; ranks follow the numbers; aux is passed on";
     barriers: "comm.barriers", "RCCE RCCE_barrier", 4, [RCCE_comm_split, RCCE_barrier, iRCCE_barrier] + ordering,
-        "a barrier of a part waits for its members, and for nobody else";
+        "a barrier of a communicator waits only for its members";
     many: "comm.many", "RCCE RCCE_comm_split", 3, [RCCE_comm_split, RCCE_comm_free, RCCE_bcast],
         "many communicators live side by side; freed ones make room; split anew into one variable there is no end to them";
     copies: "comm.copies", "RCCE RCCE_comm_split", 3, [RCCE_comm_split, RCCE_barrier, RCCE_bcast],

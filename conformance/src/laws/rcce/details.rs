@@ -6,23 +6,23 @@ use super::kit::*;
 
 laws! {
     fast_path: "nonblocking.at-once", "iRCCE 2.0 §3.4, §9.3", 2, [iRCCE_irecv, iRCCE_isrecv, iRCCE_get_status],
-        "a receive with nothing before it whose message is there ends within the call";
+        "a first receive with an available message ends within the call";
     receive_test: "nonblocking.receive-test-one", "iRCCE 2.0 §3.4, §7", 3, [iRCCE_irecv_test, iRCCE_irecv_push, iRCCE_get_status],
-        "a test of one receive tells nothing of another, whose message has come as well; a push does";
+        "a test of a receive does not complete another one with an available message; a push does";
     push_returns: "nonblocking.push-returns", "iRCCE 2.0 §3.4", 2, [iRCCE_isend_push, iRCCE_irecv_push, iRCCE_isend_test, iRCCE_irecv_test],
         "pushes and tests return at once while nothing can move";
     other_kind: "nonblocking.wait-pushes-other-kind", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_ssend],
-        "who waits for a send receives meanwhile, and who waits for a receive sends what is reserved";
+        "a wait for a send makes progress on receives, and a wait for a receive on reserved sends";
     no_request: "mixing.null-request", "iRCCE 2.0 §7", 2, [iRCCE_irecv, iRCCE_isend],
         "a receive or send without a request, after sends that are not over, moves those on";
     whose: "wait-list.whose", "iRCCE 2.0 §9.7", 4, [iRCCE_wait_any, iRCCE_get_dest, iRCCE_get_source] + ordering,
-        "the request that a list gives back tells whom the message went to, or came from";
+        "a request that a list returns has the receiver or the sender of its message";
     unset: "tagged.unset", "iRCCE 2.0 §9.9", 2, [iRCCE_flag_write_tagged, iRCCE_wait_tagged, iRCCE_test_tagged],
         "a flag is unset with a tag as it is set with one, and waited for alike";
     size_of_any: "wildcard.size-of-any", "iRCCE 2.0 §6.1, §9.8", 2, [iRCCE_irecv, iRCCE_get_size, iRCCE_get_source],
-        "of a receive from anyone, of any length, source and size are known when it has ended; the last message's without a request";
+        "after a receive from any source and of any length, its source and size are known; those of the last message also without a request";
     after_cancel: "nonblocking.after-cancel", "iRCCE 2.0 §4.2", 2, [iRCCE_isend_cancel, iRCCE_irecv_cancel],
-        "what has begun cannot be cancelled, is received if the other side does its part, and those behind it get their turns";
+        "a request that has begun cannot be cancelled and completes with the other side; later requests get their turns";
 }
 
 fn fast_path(ctx: &Ctx) -> Verdict {
@@ -83,7 +83,7 @@ fn push_returns(ctx: &Ctx) -> Verdict {
     let into = irecv(&Bytes::filled(10, 0), ANY_SOURCE)?.0;
     let begin = c!(RCCE_wtime());
     for _ in 0..200 {
-        ensure_eq!(out.test(), (PENDING, 0), "a send that nobody receives");
+        ensure_eq!(out.test(), (PENDING, 0), "a send without a receive");
         ensure_eq!(into.test(), (RESERVED, 0), "a receive without a send");
         gives!(PENDING, iRCCE_isend_push());
         gives!(PENDING, iRCCE_irecv_push());
@@ -102,7 +102,11 @@ fn other_kind(ctx: &Ctx) -> Verdict {
             // The other UE receives this only after its message has left.
             let (into, out) = (irecv(&room, 1)?.0, isend(&bytes, 1)?.0);
             wait_both(&out, &into)?;
-            room.holds(&bytes.get(), 0, "what came during the wait for the send")?;
+            room.holds(
+                &bytes.get(),
+                0,
+                "the message that came during the wait for the send",
+            )?;
             // The other UE sends only after the second of these messages has come.
             let into = irecv(&room, 1)?.0;
             let sends = [isend(&bytes, 1)?.0, isend(&bytes, 1)?.0];

@@ -10,13 +10,13 @@ laws! {
     all_end_well given("rcce.job.without-finalize"): "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,
         "a UE may return from main without RCCE_finalize: the others end well";
     all_end_well given("rcce.job.last-multicasts"): "ending.last-multicasts", "RCCE RCCE_bcast, iRCCE 2.0 §9.8", 1, [RCCE_bcast, iRCCE_msend, iRCCE_mrecv] + bare,
-        "what a UE has sent to several at once arrives, also if it returns from main without RCCE_finalize before they receive it";
+        "a message to several UEs arrives, also if the sender returns from main without RCCE_finalize before they receive it";
     one_has_returned given("rcce.job.waited-for"): "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
-        "who waits for a UE that has returned from main ends with one line that says so, and status 1";
+        "a UE that waits for a UE that has returned from main ends with one line about it, and status 1";
     one_has_returned given("rcce.job.waited-for-at-barrier"): "ending.waited-for-at-barrier", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
-        "who waits at iRCCE_barrier for a UE that has returned from main, with or without a request open, ends the same way";
+        "a UE that waits at iRCCE_barrier for a UE that has returned from main, with or without an open request, ends in the same way";
     passed: "ending.barrier-passed", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
-        "a UE that returns from main right after iRCCE_barrier keeps nobody in it, even if the registers were its own";
+        "a UE that returns from main right after iRCCE_barrier keeps no other UE in it, even if it owned the registers";
     too_many: "ending.too-many", "RCCE RCCE_ERROR_NUM_UES", 1, [RCCE_init] + bare,
         "in a job of 49 processes RCCE_init gives ERROR_NUM_UES everywhere";
     alone: "ending.alone", "RCCE RCCE_init", 1, [RCCE_init, RCCE_finalize] + bare,
@@ -28,13 +28,13 @@ laws! {
     cores: "ending.cores", "RCCE.h UNIPGAS_RCCE_CORES", 1, [RCCE_power_domain, RCCE_init] + bare,
         "the environment says which cores the UEs stand for";
     wrong_environment: "ending.wrong-environment", "RCCE.h", 1, [RCCE_init] + bare,
-        "where the environment is wrong RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE, and works when it is right";
+        "with a wrong environment RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE, and works after its correction";
     other_launcher: "ending.other-launcher", "RCCE.h", 1, [RCCE_init] + bare,
         "a process of another launcher's several is no job of one: RCCE_init gives ERROR_CORE_NOT_IN_HOSTFILE";
 }
 
 const fn hidden(id: &'static str, processes: u32, body: fn(&Ctx) -> Verdict) -> Law {
-    let (place, says) = ("unipgas conformance", "a job of a law of its own");
+    let (place, says) = ("unipgas conformance", "the job of a separate law");
     Law {
         bare: true,
         ..Law::new(Api::Rcce, id, place, says, processes, &[], body)
@@ -74,7 +74,7 @@ pub const JOBS: &[Law] = &[
                 true => ok!(iRCCE_mrecv(room.ptr(), room.len as isize, 0)),
                 false => ok!(RCCE_bcast(room.ptr(), room.len, 0, world())),
             }
-            room.holds(content, 0, "what was sent to several")?;
+            room.holds(content, 0, "the message to several UEs")?;
         }
         returns()
     }),

@@ -13,7 +13,7 @@ laws! {
     clock: "environment.clock", "RCCE RCCE_wtime", 2, [RCCE_wtime],
         "the clock counts seconds, never goes back, and is the same at all UEs";
     launcher_words: "environment.launcher-words", "RCCE RCCE_init", 2, [RCCE_init] + bare,
-        "the words of RCCE's launcher are taken out of the arguments, argv[0] stays, and the cores are those that it names";
+        "the words of RCCE's launcher are removed from the arguments, argv[0] stays, and the cores are as named there";
     own_words: "environment.own-words", "RCCE RCCE_init", 1, [RCCE_init] + bare,
         "arguments that only resemble the launcher's words are left alone";
     before_init: "environment.before-init", "RCCE RCCE_init", 1, [RCCE_ue, RCCE_num_ues, RCCE_barrier, iRCCE_init, RCCE_malloc] + bare,
@@ -23,7 +23,7 @@ laws! {
     finalize_waits: "environment.finalize-waits", "RCCE RCCE_finalize", 2, [RCCE_finalize] + bare,
         "RCCE_finalize waits for the others";
     texts: "errors.texts", "RCCE RCCE_error_string", 1, [RCCE_error_string],
-        "every code but the last has a text of its own, of at most 45 bytes with its end; others give length 0 and ERROR_INVALID_ERROR_CODE";
+        "every code but the last has a distinct text of at most 45 bytes with its end; others give length 0 and ERROR_INVALID_ERROR_CODE";
     debug_flags: "errors.debug-flags", "RCCE RCCE_debug_set", 1, [RCCE_debug_set, RCCE_debug_unset, RCCE_error_string],
         "errors are printed for the classes that are set, and for no others; wrong flags give ERROR_DEBUG_FLAG";
     debug_barrier: "errors.debug-barrier", "RCCE RCCE_barrier", 2, [RCCE_debug_set, RCCE_barrier],
@@ -261,5 +261,5 @@ fn debug_barrier(ctx: &Ctx) -> Verdict {
     ok!(RCCE_debug_unset(SYNCH));
     let line = format!("UE {} has checked into barrier\n", ctx.rank);
     ensure_eq!(text?, line, "what is printed");
-    equal!(printed(barrier)?, "", "what is printed without the flag")
+    equal!(printed(barrier)?, "", "output without the flag")
 }

@@ -227,7 +227,7 @@ waits! {
         ok!(RCCE_barrier(&mut comm));
         done!(RCCE_comm_free(&mut comm))
     };
-    "lock", [RCCE_acquire_lock], "a wait for a lock of the one that dies", |ctx, victim, _| {
+    "lock", [RCCE_acquire_lock], "a wait for a lock of the dying UE", |ctx, victim, _| {
         let other = i32::from(victim == 0);
         if ctx.rank as i32 == victim {
             ok!(RCCE_acquire_lock(other));

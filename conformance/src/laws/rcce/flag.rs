@@ -15,7 +15,7 @@ laws! {
     as_many: "flag.as-many", "RCCE RCCE_flag_alloc", 1, [RCCE_flag_alloc, iRCCE_flag_alloc, iRCCE_flag_alloc_tagged, RCCE_flag_free],
         "there are flags as long as the MPB has lines; freed ones are given again";
     after_put: "flag.after-put", "RCCE RCCE_flag_write", 2, [RCCE_put, RCCE_flag_write, RCCE_wait_until] + ordering,
-        "what was put before a flag is there when the flag is seen";
+        "data put before a flag is there when the flag is seen";
     test: "flag.test", "RCCE RCCE_wait_until", 2, [RCCE_test_flag, iRCCE_test_flag, RCCE_probe, RCCE_wait_until, RCCE_flag_write],
         "RCCE_test_flag says 1 exactly where RCCE_wait_until would not wait; wrong flags and null results are errors";
     tag_comes_along: "tagged.comes-along", "iRCCE 2.0 §4.4", 2,
@@ -23,7 +23,7 @@ laws! {
         "the tag is there when the flag is seen: never an older one, never half of one";
     tag_length: "tagged.length", "iRCCE 2.0 §4.4", 2,
         [iRCCE_flag_write_tagged, iRCCE_wait_tagged, iRCCE_flag_read_tagged, iRCCE_test_tagged, iRCCE_get_max_tagged_len],
-        "a tag has up to 28 bytes; what is longer is cut, on either side, and nothing beyond is written";
+        "a tag has up to 28 bytes; a longer one is cut, on either side, and nothing beyond is written";
     tag_test: "tagged.test", "iRCCE 2.0 §9.9", 2, [iRCCE_test_tagged, iRCCE_wait_tagged, iRCCE_flag_write_tagged],
         "iRCCE_test_tagged says 1 exactly where iRCCE_wait_tagged would not wait, and only then copies the tag";
     tag_read: "tagged.read", "iRCCE 2.0 §9.9", 2, [iRCCE_flag_read_tagged, iRCCE_flag_write_tagged],

@@ -8,7 +8,7 @@ laws! {
     flood given((|_| Ok(())) as Before): "full-queue.both-sides", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,
         "UEs that flood each other with messages of all lengths, and write to each other's MPBs meanwhile, get all of them in order";
     flood given(last_stops_for_a_while as Before): "full-queue.stopped", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, RCCE_put, RCCE_get],
-        "so do those of which one is stopped meanwhile";
+        "so do UEs of which one is stopped meanwhile";
 }
 
 const MANY: u64 = 60;

@@ -6,7 +6,7 @@ laws! {
     malloc_init: "library.malloc-init", "RCCE 1.0.13 RCCE_lib.h", 2, [RCCE_malloc_init, RCCE_malloc_gory, RC_COMM_BUFFER_START],
         "after RCCE_malloc_init allocations lie in the given lines of the MPB; bytes that are not in the MPB give none";
     windows: "library.windows", "RCCE 1.0.13 RCCE_lib.h", 3, [RC_COMM_BUFFER_START, RCCE_put, RC_cache_invalidate],
-        "what a UE puts is found where RC_COMM_BUFFER_START says, in a loop that only invalidates the cache";
+        "a put is visible at RC_COMM_BUFFER_START in a loop that only invalidates the cache";
     tools: "library.tools", "RCCE 1.0.13 RCCE_lib.h", 3, [RCCE_error_return, RCCE_global_color, RCCE_comm_split, RCCE_comm_size],
         "RCCE_error_return gives the error, RCCE_global_color one colour for all UEs";
     across_hosts: "shared.across-hosts", "RCCE.h RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shmalloc_request],

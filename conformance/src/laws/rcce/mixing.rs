@@ -20,7 +20,7 @@ laws! {
     before_probe: "mixing.probe", "iRCCE 2.0 §7", 2, [iRCCE_isend, iRCCE_probe] + ordering,
         "two sends, then a probe for a message that comes when both have been received";
     before_bcast: "mixing.bcast", "iRCCE 2.0 §7", 2, [iRCCE_isend, RCCE_bcast, iRCCE_bcast, iRCCE_mrecv] + ordering,
-        "two sends, then a broadcast whose root receives both first";
+        "two sends, then a broadcast from a root that receives both first";
     before_bcast_root: "mixing.bcast-root", "iRCCE 2.0 §7", 2, [iRCCE_isend, RCCE_bcast, iRCCE_bcast] + ordering,
         "two sends, then a broadcast to a UE that receives both first, with any length";
     before_reduce: "mixing.reduce", "iRCCE 2.0 §7", 3, [iRCCE_isend, RCCE_reduce, RCCE_allreduce] + ordering,

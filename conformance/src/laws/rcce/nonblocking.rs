@@ -6,13 +6,13 @@ laws! {
     ping_ping given(false): "nonblocking.lengths", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],
         "non-blocking messages of every length arrive both ways at once, and nothing is written behind them (ping-ping, §3.5)";
     ping_ping given(true): "nonblocking.synchronous-lengths", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isrecv, iRCCE_isend_wait, iRCCE_irecv_wait],
-        "so do synchronous ones, those of zero bytes too";
+        "so do synchronous ones, also of zero bytes";
     issend_waits: "nonblocking.issend-waits", "iRCCE 2.0 §3.4", 2, [iRCCE_issend, iRCCE_isend_test, iRCCE_isrecv],
         "a synchronous non-blocking send, of zero bytes too, has not ended before its receive has begun";
     states: "nonblocking.states", "iRCCE 2.0 §9.2, §3.4", 3, [iRCCE_isend, iRCCE_isend_test, iRCCE_get_status, iRCCE_isend_wait],
-        "of several sends the first is pending and the others, to whomever, are reserved; they become pending as they get to the head";
+        "the first of several sends is pending and the others, to any UE, are reserved; each becomes pending at the head";
     receive_states: "nonblocking.receive-states", "iRCCE 2.0 §9.3, §3.4", 3, [iRCCE_irecv, iRCCE_irecv_test, iRCCE_get_status],
-        "of several receives the first from each source is pending, the others are reserved";
+        "the first of several receives from each source is pending, the others are reserved";
     test: "nonblocking.test", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_test, iRCCE_irecv_test],
         "tests do not wait; flag and return value say whether a request has ended, and go on to say so";
     null_flag: "nonblocking.null-flag", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_test, iRCCE_irecv_test],
@@ -28,7 +28,7 @@ laws! {
     push: "nonblocking.push", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_push, iRCCE_irecv_push],
         "a push gives iRCCE_PENDING as long as there are requests, then success";
     wait_pushes: "nonblocking.wait-pushes", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend_wait, iRCCE_irecv_wait],
-        "waiting for one request moves on those before it, and those of the other kind";
+        "a wait for a request makes progress on earlier requests and on the other kind";
     buffers: "nonblocking.buffers", "iRCCE 2.0 §3.4", 2, [iRCCE_isend, iRCCE_isend_wait],
         "after the wait a send buffer can be used again without harm";
     nothing: "nonblocking.nothing", "iRCCE 2.0 §9.2", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_iprobe],
@@ -70,7 +70,7 @@ fn issend_waits(ctx: &Ctx) -> Verdict {
             let (request, length) = (Send::new(), len as isize);
             gives!(PENDING, iRCCE_issend(bytes.ptr(), length, 1, request.0));
             for _ in 0..50 {
-                request.tests((PENDING, 0), format!("{len} bytes that nobody receives"))?;
+                request.tests((PENDING, 0), format!("{len} bytes without a receive"))?;
             }
             ctx.sync();
             request.wait()?;
@@ -160,7 +160,7 @@ fn test(ctx: &Ctx) -> Verdict {
         if ctx.rank == 0 {
             let (request, _) = isend(&bytes, 1)?;
             for _ in 0..30 {
-                ensure_eq!(request.test(), (PENDING, 0), "a send that nobody receives");
+                ensure_eq!(request.test(), (PENDING, 0), "a send without a receive");
             }
             ctx.sync();
             ends("the send", || request.test())?;
@@ -207,7 +207,7 @@ fn test_pushes_one(ctx: &Ctx) -> Verdict {
         for _ in 0..100 {
             second.tests((RESERVED, 0), "the second send, while only it is tested")?;
         }
-        first.has_status(PENDING, "the first send, which nobody has pushed")?;
+        first.has_status(PENDING, "the first send, before any push")?;
         until("an empty queue", || Ok(c!(iRCCE_isend_push()) == SUCCESS))?;
         first.has_status(SUCCESS, "the first send after the push")?;
         second.has_status(SUCCESS, "the second send after the push")?;

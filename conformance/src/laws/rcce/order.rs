@@ -6,9 +6,9 @@ laws! {
     same_pair: "order.same-pair", "iRCCE 2.0 §3.4", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,
         "messages of one UE to another are received in the order of their sending, whatever their lengths";
     one_send_queue: "order.one-send-queue", "iRCCE 2.0 §3.4", 4, [iRCCE_isend, iRCCE_isend_wait, iRCCE_srecv] + ordering,
-        "sends, to whomever, end in the order of their calls: a UE that does not receive holds up those behind it";
+        "sends to any UEs end in the order of their calls: a UE that does not receive delays later sends";
     by_arrival: "order.by-arrival", "iRCCE 2.0 §3.4", 3, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_ssend],
-        "receives are handled as messages arrive: one whose sender waits does not hold up another source's";
+        "receives complete as messages arrive: a receive without a message does not delay one from another source";
     mixed_kinds: "order.mixed-kinds", "iRCCE 2.0 §3.4, §7", 2,
         [iRCCE_isend, RCCE_send, iRCCE_ssend, iRCCE_issend, iRCCE_irecv, RCCE_recv, iRCCE_srecv, iRCCE_isrecv] + ordering,
         "blocking and non-blocking messages of one pair, in any mixture, keep their order";

@@ -11,7 +11,7 @@ laws! {
     one_at_a_time: "power.one-at-a-time", "RCCE RCCE_iset_power", 1, [RCCE_iset_power, RCCE_wait_power],
         "there is one request at a time, and none is waited for twice";
     divider: "power.divider", "RCCE RCCE_set_frequency_divider", 1, [RCCE_set_frequency_divider, RCCE_iset_power],
-        "dividers are 2 to 16; one that the voltage does not allow gives ERROR_FREQUENCY_EXCEEDED";
+        "dividers are 2 to 16; a divider that the voltage does not allow gives ERROR_FREQUENCY_EXCEEDED";
     tiles: "power.tiles", "RCCE print_dividers", 1, [RCCE_set_frequency_divider, print_dividers],
         "the tiles of this UE's domain have its divider, the others what they had at first";
 }

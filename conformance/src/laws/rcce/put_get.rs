@@ -4,7 +4,7 @@ use super::kit::*;
 
 laws! {
     every_size: "mpb.every-size", "iRCCE 2.0 §9.5", 2, [iRCCE_put, iRCCE_get, RCCE_put, RCCE_get, iRCCE_malloc],
-        "what is put is what is got, for every size and offset, and nothing beside it changes";
+        "a get returns the bytes of the put, for every size and offset, and nothing beside them changes";
     gory_checks: "mpb.gory", "RCCE GORY", 2, [RCCE_put_gory, RCCE_get_gory, RCCE_malloc_gory],
         "gory put and get demand whole lines, addresses in the MPB, alignment, a UE, and ranges that do not overlap, each with its code";
     to_itself: "mpb.itself", "iRCCE 2.0 §9.5", 1, [iRCCE_put, iRCCE_get, RCCE_put, RCCE_get],
@@ -19,7 +19,7 @@ laws! {
     ircce_malloc: "mpb.malloc.ircce", "iRCCE 2.0 §9.5", 1, [iRCCE_malloc],
         "iRCCE_malloc gives null unless the size is a multiple of 32 and there is room";
     same_place: "mpb.same-place", "RCCE RCCE_malloc", 3, [iRCCE_malloc, iRCCE_put, RCCE_fence] + ordering,
-        "allocations made alike are the same places everywhere, whoever puts; flags that follow tell of the bytes";
+        "equal allocations are at the same places on all UEs, for puts of each UE; a flag after the bytes announces them";
 }
 
 fn every_size(ctx: &Ctx) -> Verdict {
@@ -166,7 +166,7 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     let rest = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
     ensure!(!rest.is_null() && chunk == MPB / 4, "the rest: {chunk}");
     let none = c!(RCCE_malloc_request_gory(MPB, &mut chunk));
-    ensure!(none.is_null() && chunk == 0, "of a full MPB: {chunk}");
+    ensure!(none.is_null() && chunk == 0, "a full MPB: {chunk}");
     c!(RCCE_free(rest));
     let line = c!(RCCE_malloc_request_gory(1, null_mut()));
     ensure!(!line.is_null(), "without a place for the size");

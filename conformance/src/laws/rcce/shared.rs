@@ -7,17 +7,17 @@ use crate::law::not_offered;
 
 laws! {
     memory: "shared.memory", "RCCE RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shfree, RCCE_shflush, RCCE_DCMflush],
-        "what one UE writes to shared memory the others read; the same calls give the same places";
+        "other UEs read a UE's writes to shared memory; equal calls give equal places";
     allocation: "shared.allocation", "RCCE RCCE_shmalloc", 1, [RCCE_shmalloc, RCCE_shmalloc_request, RCCE_shfree],
-        "64 MiB altogether; nothing for 0 bytes, or without room; what is freed is given again, joined";
+        "64 MiB in total; null for 0 bytes, or without room; freed memory is merged and given again";
     own: "shared.own", "RCCE 1.0.13 RCCE_lib.h", 1, [RCCE_shmalloc_init, RCCE_shmalloc, RCCE_shfree],
         "after RCCE_shmalloc_init allocations lie in the program's memory, as many as there is room for";
     lock: "lock.exclusive", "RCCE RCCE_acquire_lock", 4, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
-        "one UE at a time has a lock; what it wrote is seen by the next";
+        "one UE at a time has a lock; the next holder sees its writes";
     locks_apart: "lock.apart", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
-        "each UE has a lock of its own; any UE may give one back";
+        "each UE has a lock; any UE may release any lock";
     lock_fair: "lock.turns", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock, RCCE_flag_read],
-        "every UE that waits for a lock gets it, also from one that takes it again and again";
+        "every UE that waits for a lock gets it, also from a UE that takes it repeatedly";
     register: "air.register", "iRCCE 2.0 §9.10", 3, [iRCCE_atomic_alloc, iRCCE_atomic_inc, iRCCE_atomic_read, iRCCE_atomic_write],
         "a register is 0 at first, holds what is written, is read unchanged, and an increment gives what was there before";
     registers: "air.96", "iRCCE 2.0 §4.5", 2, [iRCCE_atomic_alloc, iRCCE_atomic_inc],

@@ -19,11 +19,11 @@ laws! {
     copies: "threads.copies", "iRCCE 2.0 §9.5", 2, [iRCCE_put, iRCCE_get, iRCCE_flag_write, iRCCE_wait_until] + ordering,
         "threads put, get and write flags at once, each in its part of the MPB";
     allocations: "threads.allocations", "iRCCE 2.0 §9.5, §9.9", 1, [iRCCE_malloc, iRCCE_flag_alloc, iRCCE_atomic_alloc],
-        "what threads allocate at once does not overlap";
+        "simultaneous allocations of threads do not overlap";
     barriers: "threads.barriers", "iRCCE 2.0 §9.11", 3, [RCCE_barrier, iRCCE_barrier, iRCCE_ssend, iRCCE_srecv] + ordering,
         "one thread is in barriers while another sends; two that come to the same barrier are in it one after the other";
     collectives: "threads.collectives", "iRCCE 2.0 §9.11", 4, [RCCE_comm_split, RCCE_bcast, iRCCE_bcast, RCCE_barrier] + ordering,
-        "threads do something together with other UEs, each in a communicator of its own, at once";
+        "threads run collectives with other UEs at the same time, each in a separate communicator";
     registers: "threads.registers", "iRCCE 2.0 §9.10", 2, [iRCCE_atomic_inc, iRCCE_atomic_read] + ordering,
         "increments of threads are lost by none";
     locks: "threads.locks", "RCCE RCCE_acquire_lock", 2, [RCCE_acquire_lock, RCCE_release_lock] + ordering,

@@ -11,7 +11,7 @@ laws! {
     test_all: "wait-list.test-all", "iRCCE 2.0 §9.7", 2, [iRCCE_test_all, iRCCE_add_to_wait_list] + ordering,
         "iRCCE_test_all does not wait, and says 1 when all have ended and not before; without a place for the flag, too";
     any: "wait-list.any", "iRCCE 2.0 §9.7", 3, [iRCCE_wait_any, iRCCE_get_source, iRCCE_get_dest] + ordering,
-        "iRCCE_wait_any names one that has ended, a send or a receive, the other pointer null, each once";
+        "iRCCE_wait_any returns each ended request once, a send or a receive, with a null pointer for the other";
     test_any: "wait-list.test-any", "iRCCE 2.0 §9.7", 2, [iRCCE_test_any] + ordering,
         "iRCCE_test_any does not wait, gives null twice while none has ended, and each once";
     adders: "wait-list.adders", "iRCCE 2.0 §9.7", 2,
@@ -22,9 +22,9 @@ laws! {
     empty: "wait-list.empty", "iRCCE 2.0 §9.7", 1, [iRCCE_wait_all, iRCCE_test_all, iRCCE_test_any, iRCCE_wait_any],
         "an empty list has nothing to wait for";
     out_of_order: "wait-list.out-of-order", "iRCCE 2.0 §4.3", 3, [iRCCE_wait_any, iRCCE_test_any],
-        "what ends first is given first, wherever it stands in the list";
+        "the request that ends first is returned first, at any place in the list";
     too_long: "wait-list.longer-messages", "iRCCE 2.0 §9.7", 2, [iRCCE_wait_any, iRCCE_wait_all, iRCCE_test_all],
-        "a message longer than its buffer is told by the list's calls";
+        "the list's calls report a message longer than its buffer";
 }
 
 struct List(*mut iRCCE_WAIT_LIST);
@@ -106,7 +106,7 @@ fn test_all(ctx: &Ctx) -> Verdict {
     list.receives(&room, other)?;
     let mut flag = -7;
     gives!(PENDING, iRCCE_test_all(list.0, &mut flag));
-    ensure_eq!(flag, 0, "with one that has not ended");
+    ensure_eq!(flag, 0, "with a request that has not ended");
     gives!(PENDING, iRCCE_test_all(list.0, null_mut()));
     ctx.sync();
     list.add(Some(isend(&Bytes::filled(10, 5), other)?.0), None);
@@ -143,7 +143,7 @@ fn one_by_one(
             }
         } else {
             let none = send.0.is_null() && receive.0.is_null();
-            ensure!(none, "one that has not ended was given");
+            ensure!(none, "a request that has not ended was returned");
         }
         Ok(sent + received.len() == total)
     })?;

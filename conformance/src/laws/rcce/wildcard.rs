@@ -6,23 +6,23 @@ laws! {
     any_length: "wildcard.any-length", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv, iRCCE_irecv, iRCCE_isrecv, iRCCE_get_length, iRCCE_get_size],
         "a receive of any length takes a message of every length, and says how long it was";
     any_source: "wildcard.any-source", "iRCCE 2.0 §6.2", 4, [iRCCE_srecv, iRCCE_get_source] + ordering,
-        "a receive from any source takes one message of someone, says whose, and each UE's messages in their order";
+        "a receive from any source takes one message and returns its source; each UE's messages come in order";
     any_source_request: "wildcard.any-source-request", "iRCCE 2.0 §6.2", 4, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_get_source] + ordering,
         "non-blocking receives from any source find their sources, each message once";
     precedence: "wildcard.precedence", "iRCCE 2.0 §6.2", 2, [iRCCE_irecv, iRCCE_irecv_test],
         "a receive that names its source takes a message before one from any source, even if that was begun first";
     found: "wildcard.found", "iRCCE 2.0 §6.2", 2, [iRCCE_irecv, iRCCE_get_status],
-        "where a message is there already, a receive from any source takes it at once";
+        "a receive from any source takes an available message at once";
     master_worker: "wildcard.master-worker", "iRCCE 2.0 §6.3", 5, [iRCCE_srecv, iRCCE_ssend, iRCCE_get_source, iRCCE_get_length] + ordering,
         "a master takes strings of any length from any worker";
     known_size: "wildcard.known-size", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv_within, iRCCE_irecv_within, iRCCE_isrecv_within],
-        "where the buffer's size is known, a message that any length lets in is never written behind it";
+        "with a known buffer size, a message of any length is never written behind it";
     unknown_size: "wildcard.unknown-size", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv_within, iRCCE_irecv_within],
-        "a size of (size_t)-1 means that nobody knows: everything is written";
+        "a size of (size_t)-1 means an unknown size: everything is written";
     requests_by_length: "wildcard.longer-requests", "iRCCE 2.0 §9.3", 2, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_irecv_test, iRCCE_get_status],
-        "a request whose message is longer than its buffer ends with ERROR_MESSAGE_LENGTH, everywhere, and writes nothing behind it";
+        "a request with a message longer than its buffer ends with ERROR_MESSAGE_LENGTH, in all calls, and writes nothing behind it";
     last: "wildcard.last-message", "iRCCE 2.0 §9.8", 3, [iRCCE_get_source, iRCCE_get_length, iRCCE_irecv_wait],
-        "source and length of the last message are those of the last one that came in, by whatever call";
+        "source and length of the last message are known after a receive by any call";
 }
 
 fn any_length(ctx: &Ctx) -> Verdict {
@@ -129,11 +129,11 @@ fn precedence(ctx: &Ctx) -> Verdict {
     gives!(PENDING, iRCCE_irecv(named_room.ptr(), 20, 1, named.0));
     ctx.sync();
     named.wait()?;
-    named_room.holds(&[1; 20], 0, "what the named one took")?;
+    named_room.holds(&[1; 20], 0, "the message of the receive with a source")?;
     ensure_eq!(any.test(), (RESERVED, 0), "the other one");
     ctx.sync();
     any.wait()?;
-    any_room.holds(&[2; 20], 0, "what the other one took")?;
+    any_room.holds(&[2; 20], 0, "the message of the other receive")?;
     equal!(any.source(), 1, "its source")
 }
 

@@ -7,7 +7,7 @@ use crate::law::Random;
 
 laws! {
     anything with(8192): "bad.random", "§3.1.2.1", 2, [put, get, post_toq, set_vbg, barrier, reg_mem, dereg_mem, query_vcq_info] + ordering,
-        "thousands of calls with arguments from a heap of strange numbers: codes are those of the guide, foreign memory stays as it was";
+        "thousands of calls with strange numbers as arguments: codes agree with the guide, foreign memory stays unchanged";
 }
 
 /// A random number. Some are valid, or close to a valid one.
@@ -166,8 +166,8 @@ fn anything(job: &Job<'_>) -> Verdict {
     pause(20);
     while job.queue.poll_mrq().0 != NOT_FOUND {}
     job.meet();
-    canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
-    canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
+    canary.all(0, 4096, 0xc5, "unregistered memory")?;
+    canary.all(4352, 8192 - 4352, 0xc5, "unregistered memory")?;
     session.free()?;
     free_gates(&ids)?;
     job.queue.deregister(registered)

@@ -8,7 +8,7 @@ use super::kit::*;
 laws! {
     all_have_started circuits(shapes(8)): "barrier.circuits", "§2.3.2", 8,
         [alloc_vbg, set_vbg, barrier, poll_barrier, free_vbg] + ordering,
-        "in butterflies of 2, 4, 8 and of 10 as in figure 2.17, in rings and trees: who has completed a barrier knows that all have started it";
+        "in butterflies of 2, 4, 8 and of 10 as in figure 2.17, in rings and trees: a process completes a barrier after all have started it";
     many_rounds circuits(of_four()): "barrier.rounds", "§3.4", 4, [barrier, poll_barrier],
         "a circuit that has been built is used any number of times";
     several_at_once with(TABLE + 8): "barrier.several", "§2.3.3", 4, [alloc_vbg, barrier, reduce_uint64, poll_barrier, poll_reduce_uint64] + ordering,

@@ -6,7 +6,7 @@ use super::kit::*;
 
 laws! {
     busy circuit(butterfly(2)): "barrier.busy", "§3.8.1.1", 2, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
-        "a circuit that is in use cannot be started again, and one that has not been started cannot be polled: BUSY";
+        "a circuit in use cannot be started again, and a circuit before its start cannot be polled: BUSY";
     set_again with(TABLE + 8): "barrier.set_again", "§3.4.2.1", 4, [set_vbg, barrier, poll_barrier],
         "set_vbg on VBGs that are set: the last call takes effect, in any order of VBGs and for a part of them";
     info with(TABLE + 8): "barrier.query_vbg_info", "§3.4.3.1", 2, [alloc_vbg, query_vbg_info],

@@ -4,11 +4,11 @@ use super::kit::*;
 
 laws! {
     by_the_next with(1024): "delay.next", "§3.7.9.1", 2, [put_piggyback8, put, armw8] + ordering,
-        "the next command without the flag starts those that were delayed, in order";
+        "the next command without the flag starts the delayed ones, in order";
     by_post_toq with(1024): "delay.post", "§3.7.3.1, §3.7.9.1", 2, [post_toq, put_piggyback8] + ordering,
-        "post_toq of nothing starts those that were delayed; its cbdata is ignored";
+        "post_toq of nothing starts the delayed descriptors; its cbdata is ignored";
     by_a_batch with(1024): "delay.batch", "§3.7.3.1", 2, [post_toq, prepare_put_piggyback8] + ordering,
-        "post_toq of descriptors starts those that were delayed before, in order";
+        "post_toq of descriptors starts earlier delayed ones, in order";
     full with(256): "delay.full", "§3.7.9.1", 2, [put_piggyback8, armw8, poll_tcq],
         "delaying more than the queue holds loses nothing";
     no_effect_prepared with(256): "delay.prepared", "§3.7.9.1", 2, [prepare_put_piggyback8, post_toq],

@@ -7,7 +7,7 @@ use crate::library::{library, offered};
 
 laws! {
     send_errors with(LEN): "errors.tcq", "§3.1.2.1", 2, [put, poll_tcq],
-        "a local STADD that is unknown, past the end, or whose range is, comes out of the TCQ by its code with cbdata, asked for or not";
+        "a local STADD that is unknown, or reaches past the end, gives its code in the TCQ with cbdata, with or without the flag";
     remote_errors with(LEN): "errors.mrq.remote", "§3.1.2.1", 2, [put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8, poll_mrq],
         "a remote STADD that is unknown, past the end, read-only or misaligned comes out of the local MRQ by its code; the target notices nothing";
     local_errors with(LEN): "errors.mrq.local", "§3.1.2.1", 2, [get, poll_mrq],
@@ -15,7 +15,7 @@ laws! {
     after_deregistration with(LEN): "errors.deregistered", "§3.6.1.4", 2, [dereg_mem, put, get, armw8, poll_mrq, poll_tcq],
         "a STADD that has been deregistered is refused as local and as remote one, at once";
     last_error with(LEN): "errors.last", "beside the guide", 2, [get_last_error, put, poll_tcq, free_vcq],
-        "the text of a thread's last error names function, code and meaning, and ends within 256 bytes; polls in vain do not count";
+        "the text of a thread's last error names function, code and meaning, and ends within 256 bytes; unsuccessful polls do not count";
 }
 
 const LEN: usize = 1024;
@@ -58,7 +58,7 @@ fn send_errors(job: &Job<'_>) -> Verdict {
     let readable = got!(utofu_reg_mem(job.hdl, fixed.base.cast(), 256, 1));
     post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).noticed(1, 0)?;
     job.meet();
-    ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
+    ensure_eq!(job.memory.get(0), 77, "a put from read-only memory");
     job.memory.all(512, 512, 0, "memory after failed puts")?;
     job.queue.deregister(readable)?;
     job.queue.mrq_is_empty()
@@ -256,7 +256,11 @@ fn last_error(job: &Job<'_>) -> Verdict {
     let none = || {
         ensure_eq!(text_of_last_error()?, "no error", "without an error");
         job.queue.tcq_is_empty()?;
-        equal!(text_of_last_error()?, "no error", "after a poll in vain")
+        equal!(
+            text_of_last_error()?,
+            "no error",
+            "after an unsuccessful poll"
+        )
     };
     threads(1, |_| none())?;
     post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;

@@ -6,11 +6,11 @@ use super::kit::*;
 laws! {
     peer_dies with(4096): "failure.peer", "§3.1.2.1", 3,
         [put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap8, poll_mrq] + needs_kill,
-        "what is sent to a killed process gives MRQ_PEER within two seconds, with the peer's VCQ id and EDATA; other peers are not concerned";
+        "a command to a killed process gives MRQ_PEER within two seconds, with the peer's VCQ id and EDATA; other peers are not affected";
     killed_in_session with(1024): "failure.session", "§2.2.8", 3, [put, post_toq, poll_mrq] + needs_kill,
         "a put to a session mode VCQ of a killed process, and what it would have forwarded, ends with MRQ_PEER";
     before_the_peer with(1024): "failure.no-peer", "§3.1.2.1", 2, [put, get, armw8, poll_mrq],
-        "a put to a VCQ that nobody has created gives MRQ_PEER, and works as soon as it is there";
+        "a put to a VCQ before its creation gives MRQ_PEER, and works afterwards";
 }
 
 pub(super) const PEER: i32 = UTOFU_ERR_MRQ_PEER;

@@ -9,7 +9,7 @@ laws! {
     barrier_ends with_a_death(): "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
         "polling a barrier ends with an error within two seconds when a participant is killed";
     barrier_ends_far_away circuit(tree(4)): "failure.barrier.far", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
-        "polling ends with an error also where nobody who is connected with the killed one calls anything";
+        "polling ends with an error also while no process connected with the killed one makes a call";
     reduction_ends with_a_death(): "failure.reduce", "§3.8.2", 4, [reduce_uint64, poll_reduce_uint64] + needs_kill,
         "a reduction that a killed participant has not started never succeeds";
     killed_in_rounds with_a_death(): "failure.any-moment", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, alloc_vbg] + needs_kill + ordering,

@@ -12,7 +12,7 @@ laws! {
          poll_tcq, poll_mrq, reg_mem, dereg_mem, query_num_unread_tcq, query_num_unread_mrq, query_vcq_id],
         "a VCQ is freed while threads are in calls with it: each call ends as for a VCQ that is there, or with UTOFU_ERR_INVALID_VCQ_HDL";
     session: "freed.session", "§3.3.1.3, §2.2.8", 2, [free_vcq, create_vcq, put, put_piggyback8, poll_tcq, poll_mrq],
-        "the same of a session mode VCQ, whose commands wait or are being started";
+        "the same for a session mode VCQ with commands that wait or start";
     alone: "freed.alone", "§3.3.1.3, §2.5", 2, [free_vcq, create_vcq_with_cmp_id, put, get, armw8, poll_tcq, poll_mrq],
         "the same of a VCQ that one other thread uses, without the flag THREAD_SAFE";
     vbg: "freed.vbg", "§3.4.1.2, §2.5", 1,

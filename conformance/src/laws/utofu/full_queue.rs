@@ -8,7 +8,7 @@ laws! {
     flood given((|_| Ok(())) as Before): "full-queue.both-sides", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq] + ordering,
         "two processes that flood each other until BUSY, again and again, get every entry of the TCQ once, and every command is done once";
     flood given(last_stops_for_a_while as Before): "full-queue.stopped", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq],
-        "so do those of which one is stopped meanwhile: BUSY, never an error";
+        "so do processes of which one is stopped meanwhile: BUSY, never an error";
     death with(4096): "full-queue.death", "§3.7, §3.1.2.1", 3, [put, poll_tcq, poll_mrq] + needs_kill,
         "a process dies to which a queue is full: each command ends, with MRQ_PEER at last, and those to others go on";
 }

@@ -18,7 +18,7 @@ laws! {
     peers: "growth.peers", "§3.1.2.1, §3.3.1.3", 2, [create_vcq_with_cmp_id, put_piggyback8, get] + bare,
         "a process that puts to the VCQs of programs that follow each other at one place does not grow, and each of them gets its words";
     peers_gates: "growth.peers-gates", "§3.1.2.1, §3.4.2.1", 2, [alloc_vbg, set_vbg, barrier, poll_barrier] + bare,
-        "a process whose gates are connected with those of programs that follow each other at one place keeps nothing of those that have ended";
+        "a process with gates connected to successive programs at one place keeps nothing of ended ones";
     own_gates: "growth.own-gates", "§3.4.1.2", 1, [alloc_vbg, free_vbg, set_vbg, barrier, poll_barrier],
         "a process that allocates gates, uses and frees them, a thousand times, does not grow";
     meanwhile: "growth.meanwhile", "§2.5, §3.3.1.3, §3.6.1.4", 2,

@@ -7,7 +7,7 @@ laws! {
     no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
         "without descriptors of files memory can be registered all the same or gives OUT_OF_RESOURCE; with them again it can";
     no_memory: "resources.out-of-memory", "§3.1.2.1", 1, [create_vcq, free_vcq, put, poll_mrq] + bare,
-        "where there is no memory for a VCQ, creating it gives OUT_OF_MEMORY; with memory again it can be created, and what there was works";
+        "without memory for a VCQ, its creation gives OUT_OF_MEMORY; with memory again it can be created, and earlier objects still work";
     room_again: "mrq.room", "§3.7", 1, [poll_mrq, put_piggyback8, get] + bare,
         "polling until nothing is found makes room in the MRQ for as many notices again, local and remote";
 }

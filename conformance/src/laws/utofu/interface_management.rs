@@ -10,11 +10,11 @@ use crate::kit::Child;
 laws! {
     shares: "tni.shares", "§3.2.1.1, §3.2.1.3", 1,
         [get_onesided_tnis, query_onesided_caps, create_vcq, create_vcq_with_cmp_id, get_barrier_tnis, alloc_vbg] + bare,
-        "a process that shares its node is told of the TNIs on which it can create VCQs; of others it has neither VCQs nor capabilities";
+        "a process that shares its node gets the TNIs on which it can create VCQs; on others it has neither VCQs nor capabilities";
     handles: "vcq.handles", "§3.1.1.1, §3.3.3.1", 1, [create_vcq, create_vcq_with_cmp_id, query_vcq_id, query_vcq_info],
         "VCQs of all kinds that live at the same time have handles, ids and queues of their own, on the TNI that was asked for";
     all_different: "vcq.path.embedded", "§3.3.2.1 to §3.3.2.3", 2, [set_vcq_id_path, query_vcq_id, construct_vcq_id],
-        "an id says which path is embedded: of twelve paths there are twelve ids, and its own A, B, C make the one that was given";
+        "an id contains its path: twelve paths give twelve ids, and the path's A, B, C construct the same id";
     two_paths with(256): "path.of-embedded", "§3.5.1.1, §3.7", 2, [get_path_id, get_path_coords, set_vcq_id_path, put],
         "a path id can be made for an id with any embedded path, and both together lead to the VCQ";
 }

@@ -4,7 +4,7 @@ use super::kit::*;
 
 laws! {
     sources_of_puts with(ROUNDS * LEN): "memory.release.put", "§3.6", 2, [dereg_mem, put, poll_tcq, poll_mrq] + ordering,
-        "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: what arrives is what it was";
+        "the source of a put may be deregistered and unmapped after its TCQ entry, or after its local notice: its bytes arrive";
     targets_of_gets with(LEN): "memory.release.get", "§3.6", 2, [dereg_mem, get, poll_mrq] + ordering,
         "the target of a get may be deregistered after the local notice: the data are there, and nothing is written afterwards";
     takes_away given(REMOTE): "memory.release.remote", "§3.6", 2, [dereg_mem, put, get, armw8, poll_mrq] + ordering,
@@ -47,7 +47,7 @@ fn sources_of_puts(job: &Job<'_>) -> Verdict {
     post::put_piggyback8(job.hdl, vcq, 1, to, 1).noticed(0, STRONG_ORDER)?;
     job.meet();
     for round in 0..ROUNDS {
-        let what = format!("put {round}, whose source is gone");
+        let what = format!("put {round}, from a freed source");
         job.memory.all(round * LEN, LEN, round as u8 + 1, &what)?;
     }
     Ok(())
@@ -63,7 +63,7 @@ fn targets_of_gets(job: &Job<'_>) -> Verdict {
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
         post::get(job.hdl, vcq, stadd, from, LEN).noticed(0, 0)?;
         job.queue.deregister(stadd)?;
-        let (value, what) = (1 + job.right() as u8, "a get whose target is gone");
+        let (value, what) = (1 + job.right() as u8, "a get to a freed target");
         target.all(0, LEN, value, what)?;
         target.fill(0x77);
         taken.push(target);
@@ -121,7 +121,7 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
             job.meet();
             if job.rank == 0 && kind == 1 {
                 job.await_byte(LEN - 1, round as u8)?;
-                let what = "a get whose source is gone";
+                let what = "a get from a freed source";
                 job.memory.all(8, LEN - 8, round as u8, what)?;
             }
             job.meet();
@@ -160,7 +160,7 @@ fn at_the_same_time(job: &Job<'_>) -> Verdict {
     job.meet();
     ensure_eq!(all.get(8000), (EACH * others) as u64, "additions");
     for peer in (0..job.size as usize).filter(|peer| *peer != job.rank as usize) {
-        let what = format!("what rank {peer} has put");
+        let what = format!("the put of rank {peer}");
         all.all(4096 + 512 * peer, 512, 0x40 + peer as u8, &what)?;
     }
     ensure!(all.load(6144, 1)[0] >= 0x40, "nothing was got");

@@ -8,7 +8,7 @@ use super::session::{Session, session};
 laws! {
     no_others: "session.refused", "§3.1.2.1", 2,
         [get, put_piggyback, put_piggyback8, armw4, armw8, cswap4, cswap8, post_toq],
-        "what a session mode VCQ cannot start gives NOT_SUPPORTED, posted or prepared, and is not posted";
+        "a command that a session mode VCQ cannot start gives NOT_SUPPORTED at post and prepare, and is not posted";
     prepared_steps session(1024): "session.prepared-steps", "§3.7.9.3", 2, [prepare_put, post_toq, put],
         "the SPS of a prepared put is that of its flags, 0 without one";
 }
@@ -50,7 +50,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
         ensure_eq!(count, 2 * (3 + 2 * BLOCKS), "commands of the session VCQ");
         job.meet();
         job.queue.mrq_is_empty()?;
-        job.memory.all(0, 1024, 0, "what nothing was written to")?;
+        job.memory.all(0, 1024, 0, "memory without writes")?;
         job.meet();
         queue.close(local)
     })

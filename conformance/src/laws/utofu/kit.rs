@@ -396,7 +396,7 @@ impl Queue {
         let (code, cbdata) = self.poll_tcq();
         ensure!(
             code == NOT_FOUND,
-            "an entry of the TCQ that nobody asked for: {}, cbdata {cbdata:#x}",
+            "an unrequested entry of the TCQ: {}, cbdata {cbdata:#x}",
             code_name(code)
         );
         Ok(())
@@ -407,7 +407,7 @@ impl Queue {
         let (code, notice) = self.poll_mrq();
         ensure!(
             code == NOT_FOUND,
-            "a notice in the MRQ that nobody asked for: {}, {notice:?}",
+            "an unrequested notice in the MRQ: {}, {notice:?}",
             code_name(code)
         );
         Ok(())

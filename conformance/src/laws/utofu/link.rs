@@ -10,7 +10,7 @@ use crate::kit::{Lose, Sides};
 laws! {
     commands_lose given(Sides::cut as Lose): "link.commands", "§3.1.2.1", 4,
         [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + needs_cut,
-        "of each kind of command across a link that goes down every one ends, at last with MRQ_PEER; those between processes of one host go on";
+        "every command of each kind across a link that goes down ends, finally with MRQ_PEER; commands between processes of one host go on";
     session with(WORD + 8): "link.session", "§2.2.8, §3.1.2.1", 4, [put, post_toq, poll_mrq] + needs_kill + needs_cut,
         "a put to a session mode VCQ, and what one forwards, ends with MRQ_PEER when it has to cross a link that is down";
     barriers_lose given(Sides::cut as Lose):
@@ -18,7 +18,7 @@ laws! {
         "polling a barrier ends with an error when the link between its participants goes down; a circuit of one side's processes works";
     commands_lose given(Sides::kill_launcher as Lose): "link.launcher.commands", "§3.1.2.1", 4,
         [put, put_piggyback8, get, armw8, cswap8, poll_mrq, dereg_mem, free_vcq] + needs_kill + kills_launcher,
-        "commands to processes whose launcher is killed end with MRQ_PEER, each kind; those of the other host go on, and nothing is left behind";
+        "commands of each kind to processes of a killed launcher end with MRQ_PEER; processes of the other host go on, and nothing is left behind";
     barriers_lose given(Sides::kill_launcher as Lose):
         "link.launcher.barrier", "§3.8.2", 4, [barrier, poll_barrier, set_vbg, free_vbg] + needs_kill + kills_launcher,
         "polling a barrier ends with an error when the launcher of some participants is killed; a circuit of the others works";

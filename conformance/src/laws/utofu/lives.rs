@@ -10,17 +10,17 @@ use crate::kit::{Child, shared_words};
 
 laws! {
     carrier_dies: "lives.carrier-dies", "§2.2.8", 3, [put, poll_mrq, poll_tcq] + needs_kill + ordering,
-        "a process is killed while its put makes another's session commands start: all of them are done, in order, and those that they start";
+        "a process is killed while its put starts another's session commands: all of them, and the commands that they start, are done in order";
     forked: "lives.fork", "§4.1.2, §6.1.4.1", 2, [create_vcq, put, poll_mrq, reg_mem, dereg_mem, barrier, alloc_vbg],
         "the child of a fork cannot use uTofu, has the memory that is not registered as its own, and its end leaves the parent's communication alone";
     exits: "lives.exit", "§3.1.2.1", 2, [put, poll_mrq] + bare,
-        "what is sent to a program that has ended gives MRQ_PEER within seconds, and reaches the next one that starts in its place";
+        "a command to an ended program gives MRQ_PEER within seconds, and reaches the next program in its place";
     by_hand: "lives.by-hand", "§4.3.1", 1, [query_my_coords, construct_vcq_id, put] + bare,
         "processes that no launcher started find each other by the name of their job, at coordinates of their own, and leave no file";
     all_killed: "lives.all-killed", "§4.3.1", 1, [query_my_coords, put] + bare + ordering,
         "all processes of a job are killed at any moment: its next start works, and leaves nothing behind";
     circuits: "lives.circuit", "§2.3.2, §3.4.2.1", 1, [alloc_vbg, set_vbg, barrier, poll_barrier, construct_vcq_id, put_piggyback8] + bare,
-        "a program starts in the place of one that has ended, with the same VBG and VCQ: a circuit that is set again, and a VCQ id that is made again, reach it at once";
+        "a program starts in the place of an ended one, with the same VBG and VCQ: a circuit set again, and a VCQ id constructed again, reach it at once";
     launchers: "lives.launchers", "§4.3.1", 1, [query_my_coords, put] + bare,
         "with the variables that launchers leave, a process's rank says where it is";
 }
@@ -106,7 +106,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
             post::put_piggyback8(plain.hdl, end, 1 + seen, to, 8).ok(0, 0, 0)?;
             for nth in 0..seen {
                 let at = words + 1024 + 8 * nth as usize;
-                memory.shows(at, nth + 1, format!("what command {nth} has brought"))?;
+                memory.shows(at, nth + 1, format!("the data of command {nth}"))?;
             }
         }
         _ => {
@@ -176,7 +176,7 @@ fn forked(ctx: &Ctx) -> Verdict {
         was_registered.all(0, 1 << 16, 5, "memory that a child has written to")?;
         ctx.sync();
         // The parent's queues, memory and gates are as before; peers do not consider it dead.
-        ensure_eq!(memory.get(8), round, "what the peer has put");
+        ensure_eq!(memory.get(8), round, "the put of the peer");
         let notice = queue.notice(RMT_PUT)?;
         ensure_eq!(notice.edata, round, "the peer's notice");
         queue.mrq_is_empty()?;

@@ -7,11 +7,11 @@ use crate::kit::child;
 
 laws! {
     runs_ahead given((0, Wrong::TooMany)): "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
-        "a gate whose peer runs ahead too far ends its program with the guide's message; the peer gets BARRIER_OTHER";
+        "a gate with a peer that runs too far ahead ends its program with the guide's message; the peer gets BARRIER_OTHER";
     runs_ahead given((1, Wrong::TooMany)): "barrier.overrun.relay", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
         "the message names the gate, also if it is a relay";
     runs_ahead given((0, Wrong::Source)): "barrier.wrong-source", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
-        "a packet from another gate than the one that is set ends the program too";
+        "a packet from another gate than the set one also ends the program";
 }
 
 /// In each rank's memory: bytes 0 to 7 hold a VBG ID of the other rank plus 1, then the ready word of the other rank.

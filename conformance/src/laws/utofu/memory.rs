@@ -12,7 +12,7 @@ laws! {
     offsets with(256): "memory.offset", "§3.6", 2, [reg_mem, put, get],
         "a STADD plus an offset is the byte there; local and remote";
     predictable: "memory.stag", "§3.6.1.3", 3, [reg_mem_with_stag, query_stadd],
-        "every reserved STag's STADD is known to everybody without an exchange, before and after it is registered";
+        "all processes know every reserved STag's STADD without an exchange, before and after its registration";
     used with(256): "memory.stag.used", "§3.6.1.2", 1, [reg_mem_with_stag, dereg_mem],
         "a STag is USED until it is deregistered, and can be registered with other memory then";
     aligned with(256): "memory.stag.alignment", "§3.6.1.2", 1, [reg_mem_with_stag],
@@ -28,7 +28,7 @@ laws! {
     unique with(256): "memory.unique-in-cq", "§2.2.2", 2, [reg_mem, reg_mem_with_stag, query_stadd, put],
         "STADDs of the VCQs of one CQ are all different, with a reserved STag as without, and each leads to its own memory";
     many with(256): "memory.many", "§3.6.1.1", 1, [reg_mem, dereg_mem],
-        "thousands of regions can be registered, each with a STADD of its own";
+        "thousands of regions can be registered, each with a unique STADD";
     stale with(256): "memory.stale", "§3.6.1.4", 2, [dereg_mem, put_piggyback8, get] + ordering,
         "a STADD that was deregistered is an error of the communication, and memory is left alone";
     one_byte with(256): "memory.small", "§3.6.1.1", 2, [reg_mem, put_piggyback8],
@@ -280,7 +280,7 @@ fn two_vcqs(job: &Job<'_>) -> Verdict {
     puts(job, other, theirs, 3, 8, "a put when the other has gone")?;
     let first = job.vcq(job.right());
     let theirs = stadd_of(first, 30)?;
-    refuses(job, first, theirs, 4, 8, "a put to the one that has gone")?;
+    refuses(job, first, theirs, 4, 8, "a put to the ended process")?;
     job.meet();
     ensure_eq!(memory.get(0), 3, "the memory");
     second.close(two)
@@ -333,7 +333,7 @@ fn many(job: &Job<'_>) -> Verdict {
     for i in [0usize, 1, 999, 4095] {
         let code = put_code(job, job.queue.id, stadds[i] + 8, i as u64 + 1, 8)?;
         ensure_eq!(code, SUCCESS, "a put to region {i}");
-        memory.shows(64 * i + 8, i as u64 + 1, "what was put to a region")?;
+        memory.shows(64 * i + 8, i as u64 + 1, "a put to a region")?;
     }
     for stadd in &stadds {
         job.queue.deregister(*stadd)?;

@@ -154,7 +154,7 @@ fn tokens(job: &Job<'_>) -> Verdict {
         let sum: u64 = (1..=3u64)
             .flat_map(|rank| (1..=count).map(move |nth| rank << 20 | nth))
             .sum();
-        ensure_eq!(all, (0, 2 * sum), "what has come out, and what is left");
+        ensure_eq!(all, (0, 2 * sum), "completed entries, and remaining ones");
     }
     Ok(())
 }

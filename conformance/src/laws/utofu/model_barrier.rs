@@ -14,7 +14,7 @@ laws! {
     signals with(256): "barrier.signals", "§2.3.1, §2.3.2", 2, [alloc_vbg, set_vbg],
         "a signal to or from a VBG of another TNI or node is refused; a packet may have any";
     same_bits with(TABLE + 256): "barrier.reduce_double.same-bits", "§2.3.4", 4, [reduce_double, poll_reduce_double] + ordering,
-        "BFPSUM gives the same bits at everybody, whoever contributes what, in whatever circuit and order of starts";
+        "BFPSUM gives the same bits at all processes, for each assignment of values, circuit and order of starts";
     elements circuit(butterfly(4)): "barrier.elements", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],
         "elements are reduced with those at the same place alone, for every number of elements; pairs with the pair";
     returns circuit(butterfly(2)): "barrier.returns", "§2.3.3", 2, [barrier, poll_barrier, reduce_uint64, put_piggyback8],

@@ -84,5 +84,5 @@ fn foreign(job: &Job<'_>) -> Verdict {
     let code = set_code(&[setting(vbg, [NULL; 2], [NULL; 2])]);
     code_is(code, UTOFU_ERR_INVALID_VBG_ID, "setting a foreign gate")?;
     job.meet();
-    equal!(job.memory.get(256), 0, "what was put from foreign memory")
+    equal!(job.memory.get(256), 0, "a put from foreign memory")
 }

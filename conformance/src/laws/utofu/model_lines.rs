@@ -8,13 +8,13 @@ use super::session::{Session, session};
 
 laws! {
     of_put with(65_536): "order.lines", "§2.2.10", 2, [put] + ordering,
-        "who sees the end of a cache line of a longer put, without strong order, sees all of that line";
+        "a process that sees the end of a cache line of a longer put, without strong order, sees all of that line";
     of_stride with(65_536): "order.lines.stride", "§2.2.10, §3.7.1.3", 2, [put_stride] + ordering,
         "so it is for each block of a strided put";
     of_get with(131_072): "order.lines.get", "§2.2.10", 2, [get] + ordering,
         "a thread that sees the end of a cache line of a longer get, without strong order, sees all of that line";
     of_relay session(65_536): "order.lines.session", "§2.2.8, §2.2.10", 3, [put] + ordering,
-        "who sees the end of a cache line of a longer put that is relayed sees all of that line";
+        "a process that sees the end of a cache line of a longer relayed put sees all of that line";
 }
 
 const LINE: usize = 256;

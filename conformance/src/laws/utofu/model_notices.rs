@@ -108,7 +108,7 @@ fn of_armw(job: &Job<'_>) -> Verdict {
             ensure_eq!(notice.rmt_value, before, "the value before");
             // The write is complete: each later read sees it.
             job.get(1, 128, 64, 8).noticed(0, 0)?;
-            ensure_eq!(job.memory.get(128), round, "what is there by then");
+            ensure_eq!(job.memory.get(128), round, "the data at that time");
         } else {
             let notice = job.queue.notice(RMT_ARMW)?;
             ensure_eq!(notice.edata, round % 256, "edata");
@@ -140,7 +140,7 @@ fn local_of_put(job: &Job<'_>) -> Verdict {
         if job.rank == 2 {
             job.get(1, 0, 5, LENGTH).noticed(0, 0)?;
             job.memory
-                .all(0, LENGTH, round, "what a third process reads")?;
+                .all(0, LENGTH, round, "the data that a third process reads")?;
         }
         job.meet();
     }

@@ -96,7 +96,7 @@ fn other_thread(job: &Job<'_>) -> Verdict {
         until("the end of the get", || {
             (0..3000).any(|_| end.load(Ordering::Acquire) == value)
         })?;
-        let what = "a get whose end was seen";
+        let what = "a get with a seen end";
         job.memory.all(to, len, value, what)
     })
 }

@@ -5,11 +5,11 @@ use super::session::{Session, session};
 
 laws! {
     round_and_round session(1024): "session.ring", "§2.2.8", 3, [put, poll_mrq] + ordering,
-        "one put sets off puts that go round three session mode VCQs, each in its turn, while nobody calls anything";
+        "one put starts puts around three session mode VCQs, each in its turn, without a call of any process";
     crowd session(4096): "session.crowd", "§2.2.8.1", 4, [put, nop, poll_tcq] + ordering,
         "several processes raise steps while the owner posts: exactly as many start as were asked for, in order";
     last_byte session(65_536): "session.strong", "§2.2.8.1, §2.2.10, §6.1.3.1", 3, [put] + ordering,
-        "who polls the last byte of a strongly ordered put that is relayed, or of one within a cache line, sees all of it";
+        "a process that polls the last byte of a strongly ordered put that is relayed, or within a cache line, sees all of it";
     both_modes session(1024): "session.both-modes", "§2.2.7", 2, [create_vcq, put, poll_tcq],
         "VCQs of both modes live beside each other on a TNI: without the flag a VCQ starts at once, with it it waits";
 }
@@ -112,7 +112,7 @@ fn last_byte(job: &Job<'_>, session: &Session) -> Verdict {
         }
         if job.rank == 2 {
             job.await_byte(to + length - 1, value)?;
-            let what = format!("a relayed put of {length} whose last byte was seen");
+            let what = format!("a relayed put of {length} with a seen last byte");
             job.memory.all(to, length, value, &what)?;
         }
         job.meet();
@@ -129,7 +129,7 @@ fn both_modes(job: &Job<'_>, session: &Session) -> Verdict {
         let (to, peer) = (job.at(job.right(), 512), job.right());
         session.relay(job.vcq(peer), 0, to, 8, TCQ)?;
         post::put(job.hdl, job.vcq(peer), job.stadd, to + 8, 8).ok(0, TCQ, 2)?;
-        ensure_eq!(job.queue.tcq()?, 2, "the one that does not wait");
+        ensure_eq!(job.queue.tcq()?, 2, "the command that does not wait");
         job.await_word(520, round)?;
         session.queue.tcq_is_empty()?;
         ensure_eq!(job.memory.get(512), round - 1, "the one that waits");

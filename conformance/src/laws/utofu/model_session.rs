@@ -12,7 +12,7 @@ laws! {
     nops session(1024): "session.nop", "§2.2.6, §2.2.8.1", 2, [nop, put, poll_tcq, poll_mrq],
         "a NOP takes a step, and its TCQ entry comes with it and not before, in its turn";
     bad_source session(1024): "session.errors.local", "§2.2.8.1, §2.2.12", 2, [put, poll_tcq, poll_mrq],
-        "a command whose source is wrong takes its step, gives the TCQ error then, and the next one goes on";
+        "a command with a wrong source takes its step and then gives the TCQ error; the next command goes on";
     bad_target session(1024): "session.errors.chain", "§2.2.8.1, §2.2.12", 3, [put, poll_mrq],
         "a relayed put that fails gives its owner the MRQ error and starts nothing further on; the next one does";
 }

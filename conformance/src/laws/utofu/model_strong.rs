@@ -6,11 +6,11 @@ laws! {
     get_then_put with(16_384): "order.strong.get-put", "§2.2.10", 2, [get, put_piggyback8, put] + ordering,
         "a strongly ordered put writes when the get before it has read and written: then the source can be overwritten";
     put_then_get with(16_384): "order.strong.put-get", "§2.2.10", 2, [put, get] + ordering,
-        "a strongly ordered get writes when the put before it has written: who sees its end here knows the put is there";
+        "a strongly ordered get writes after the put before it: its end here shows that the put is there";
     armw_then_put with(256): "order.strong.armw-put", "§2.2.10", 2, [armw8, armw4, put_piggyback8] + ordering,
         "a strongly ordered put writes when the ARMWs before it have written";
     chain with(32_768): "order.strong.chain", "§2.2.10", 2, [put, put_stride, post_toq, prepare_put] + ordering,
-        "of strongly ordered puts, posted one by one, as blocks and as a batch, whoever sees one sees all before it";
+        "strongly ordered puts, posted one by one, as blocks and as a batch: a process that sees one sees all before it";
 }
 
 const LENGTH: usize = 3000;

@@ -8,7 +8,7 @@ use crate::kit::Child;
 
 laws! {
     for_another circuit(butterfly(2)): "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
-        "what one thread has started another one finds completed: TCQ, MRQ and barriers, without a thread-safe flag";
+        "a thread finds another thread's operations completed: TCQ, MRQ and barriers, without a thread-safe flag";
     several_cqs with(256): "threads.several-cqs", "§2.5", 2, [create_vcq_with_cmp_id, put, armw8, reg_mem, dereg_mem] + ordering,
         "threads use VCQs without flags, on a CQ each, at the same time: they communicate, and register the same memory";
     managing with(512): "threads.managing", "§2.5", 2,
@@ -126,7 +126,7 @@ fn first(_: &Ctx) -> Verdict {
                 let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
                 post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).noticed(0, 0)?;
-                ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
+                ensure_eq!(memory.get(0), 7, "the put of thread {nth}");
                 if let Some([vbg]) = vbg {
                     free_gate(vbg)?;
                 }

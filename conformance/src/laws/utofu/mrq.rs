@@ -7,7 +7,7 @@ laws! {
     fields with(256): "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
         "type, peer, EDATA, the STADD of the data's end and the value before, for each kind and both sides";
     blocks with(8192): "mrq.stride", "§3.7", 2, [put_stride, get_stride, poll_mrq],
-        "each block has its notices, with the end of its own data";
+        "each block has its notices, at the end of its data";
     edata with(256): "mrq.edata", "§3.7.1.1, table 6.4", 2, [put, get, armw8, put_piggyback8],
         "EDATA is any byte, and comes back on both sides; more than a byte is refused";
     wanted with(256): "mrq.wanted", "§3.7.9.1", 2, [poll_mrq, put_piggyback8] + ordering,

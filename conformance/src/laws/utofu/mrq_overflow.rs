@@ -10,7 +10,7 @@ laws! {
     overflow_by_others: "failure.mrq-overflow.remote", "chapter 7", 2, [poll_mrq, put_piggyback8] + bare,
         "an MRQ that others overflow ends its owner's program, and not theirs, which get MRQ_PEER from then on";
     overflow_of_session: "failure.mrq-overflow.session", "chapter 7, §4.3.2.4", 1, [poll_mrq, create_vcq, put] + bare,
-        "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
+        "an overflow of a session mode VCQ, at the number of entries of its variable, is reported with its CQ";
 }
 
 /// Fails unless a program has ended by itself with this status, a failure.

@@ -42,7 +42,7 @@ fn read_all(job: &Job<'_>) -> Verdict {
                 other => return Err(format!("a notice of type {other}")),
             }
         }
-        let what = "the data of a get whose source was overwritten";
+        let what = "the data of a get with an overwritten source";
         job.memory.all(8192, LENGTH, round, what)?;
         job.meet();
     }

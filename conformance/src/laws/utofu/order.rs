@@ -8,7 +8,7 @@ laws! {
     several_peers with(256): "order.peers", "§2.2.10", 3, [poll_mrq, put_piggyback8] + ordering,
         "for each of several remote VCQs, notices come in the order of posting";
     strong_writes with(16_384): "order.strong", "§2.2.10, §3.7.9.1", 2, [put, put_piggyback8] + ordering,
-        "a strongly ordered put writes after the writes of those before it: who polls it sees theirs";
+        "a strongly ordered put writes after the puts before it: a poller of it sees them";
     last_byte with(65_536): "order.strong.last-byte", "§6.1.3.1", 2, [put] + ordering,
         "when the last byte of a strongly ordered put is seen, the whole put is there";
     last_byte_of_get with(65_536): "order.strong.get.last-byte", "§6.1.3.1", 2, [get] + ordering,
@@ -84,7 +84,7 @@ fn strong_writes(job: &Job<'_>) -> Verdict {
     };
     job.rounds(40, send, |round| {
         job.await_word(0, round)?;
-        let what = "a put before the one that was seen";
+        let what = "a put before the seen one";
         job.memory.all(64, LENGTH, round as u8, what)?;
         for_all(0..20, |block| {
             let what = "a block before the put that was seen";
@@ -103,7 +103,7 @@ fn last_byte(job: &Job<'_>) -> Verdict {
     job.rounds(40, send, |round| {
         let (length, value) = (length(round), round as u8);
         job.await_byte(256 + length - 1, value)?;
-        let what = "a put whose last byte was seen";
+        let what = "a put with a seen last byte";
         job.memory.all(256, length, value, what)?;
         job.memory.fill(0);
         Ok(())
@@ -122,7 +122,7 @@ fn last_byte_of_get(job: &Job<'_>) -> Verdict {
             .ok(0, STRONG_ORDER, 0)?;
         job.await_byte(at + length - 1, theirs)?;
         job.memory
-            .all(at, length, theirs, "a get whose last byte was seen")?;
+            .all(at, length, theirs, "a get with a seen last byte")?;
     }
     Ok(())
 }

@@ -7,9 +7,9 @@ use super::kit::*;
 
 laws! {
     round_trip: "path", "§3.5.1.1, §3.5.1.2", 2, [get_path_id, get_path_coords],
-        "the coordinates of a path id are those that it was made from, for each remote VCQ";
+        "a path id contains the coordinates that it was made from, for each remote VCQ";
     at_most_twelve: "path.twelve", "§2.4", 2, [get_path_id],
-        "there are at most 12 paths: every coordinate is refused or gives one of so many ids";
+        "there are at most 12 paths: every coordinate is refused or gives one of 12 ids";
     chosen: "path.null", "§3.5.1.1", 2, [get_path_id, get_path_coords],
         "without coordinates a path of the network is chosen";
     any_path_delivers with(256): "path.put", "§3.7.9.2", 2, [put, get, armw8, get_path_id],

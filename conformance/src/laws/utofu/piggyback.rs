@@ -9,11 +9,11 @@ laws! {
     reusable: "piggyback.reuse", "§3.7.1.5", 2, [put_piggyback] + ordering,
         "the memory of the data can be reused when the function returns";
     eight with(256): "piggyback8", "§3.7.1.6", 2, [put_piggyback8] + ordering,
-        "of 0 to 8 bytes the less significant bits go";
+        "the less significant bits of 0 to 8 bytes are sent";
     padded with(1024): "piggyback.padding", "§2.2.11, §3.7.9.1", 2, [put_piggyback8, put_piggyback],
         "with padding and cache injection the data arrive; only their cache line may have changed beside them";
     polled with(256): "piggyback.polled", "§2.2.10", 2, [put_piggyback8] + ordering,
-        "who polls a word in memory sees a piggyback of 8 bytes whole";
+        "a process that polls a word in memory sees a piggyback of 8 bytes whole";
     too_long with(256): "piggyback.too-long", "§3.7.1.5, §3.7.1.6", 2, [put_piggyback, put_piggyback8, prepare_put_piggyback, prepare_put_piggyback8],
         "more than 32 bytes, and more than 8, are refused and nothing goes";
 }
@@ -54,7 +54,7 @@ fn reusable(ctx: &Ctx) -> Verdict {
         job.queue.notices(0..PUTS, LCL_PUT)?;
         job.meet();
         for_all(0..PUTS, |i| {
-            let what = "a piggyback whose source was overwritten";
+            let what = "a piggyback with an overwritten source";
             job.memory.all(32 * i, 32, i as u8, what)
         })
     })

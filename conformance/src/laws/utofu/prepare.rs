@@ -19,7 +19,7 @@ laws! {
     busy with(256): "post.busy", "§3.7.3.1", 2, [post_toq, prepare_armw8, poll_tcq],
         "a batch for which there is no room is BUSY and nothing of it starts";
     sizes with(1024): "prepare.size", "§3.7.2", 1, [prepare_put_stride, prepare_put, prepare_nop],
-        "descriptors are as long as is said, at most 64 bytes a command, and nothing behind them is written";
+        "descriptors have the returned length, at most 64 bytes a command, and nothing behind them is written";
 }
 
 const BLOCKS: usize = 5;
@@ -68,7 +68,7 @@ fn every_kind(job: &Job<'_>) -> Verdict {
         job.queue.has_nothing()?;
         job.meet();
         job.memory
-            .all(at, 256, 0, "what is prepared, before it is posted")?;
+            .all(at, 256, 0, "a prepared command, before its post")?;
         job.meet();
         post::toq(job.hdl, desc, size, kind + 1)?;
         job.queue
@@ -128,7 +128,7 @@ fn batch(job: &Job<'_>) -> Verdict {
         for edata in [1, 2, 3, 3, 3, 4] {
             ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
         }
-        ensure_eq!(job.memory.get(256), round as u64, "what the get has read");
+        ensure_eq!(job.memory.get(256), round as u64, "the data of the get");
         job.meet();
         ensure_eq!(job.memory.get(520), round as u64, "additions");
     }

@@ -25,7 +25,7 @@ laws! {
     own_vcq with(512): "put-get.self", "§2.1, §3.7.1.1", 2, [put, get],
         "the remote VCQ may be the own one: both notices come to it";
     all_pairs with(4096): "put.everybody", "§3.3", 5, [put] + ordering,
-        "a VCQ communicates with any other VCQs any number of times: everybody puts to everybody";
+        "a VCQ communicates with any other VCQs any number of times: all put to all";
 }
 
 const LENGTHS: [usize; 27] = [

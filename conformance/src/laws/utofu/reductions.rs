@@ -9,7 +9,7 @@ laws! {
     integers circuits(shapes(4)): "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,
         "BAND, BOR, BXOR, MAX, MAXLOC and SUM of 1 to 6 integers give the same right values everywhere and change no element more";
     ties circuits(of_four()): "barrier.maxloc", "§2.3.4", 4, [reduce_uint64, poll_reduce_uint64],
-        "MAXLOC takes pairs: of equal values the smaller location wins, whoever has it";
+        "MAXLOC takes pairs: the smallest location of equal values wins, on any process";
     doubles circuits(shapes(4)): "barrier.reduce_double", "§3.8.1.3", 4, [reduce_double, poll_reduce_double] + ordering,
         "BFPSUM of 1 to 3 doubles is the exact sum rounded once, the same bits everywhere and in every circuit";
     special_doubles circuits(of_four()): "barrier.reduce_double.special", "§2.3.4", 4, [reduce_double, poll_reduce_double],

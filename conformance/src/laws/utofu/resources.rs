@@ -7,11 +7,11 @@ use super::kit::*;
 
 laws! {
     vcqs_end: "resources.vcqs", "table 6.3", 1, [create_vcq, free_vcq, query_vcq_info],
-        "6 TNIs have 6 free mode CQs of 8 VCQs each; the next VCQ gives FULL, and one that was freed can be created again";
+        "6 TNIs have 6 free mode CQs of 8 VCQs each; the next VCQ gives FULL, and a freed VCQ can be created again";
     components_are_used: "resources.components", "§3.3.1.2", 1, [create_vcq_with_cmp_id, create_vcq, free_vcq],
         "a component id that is in use gives USED, on its TNI alone, until its VCQ is freed";
     exclusive_ends: "resources.exclusive", "§3.3.4.1", 1, [create_vcq, query_vcq_info],
-        "CQ-exclusive VCQs share their CQ with nobody; when no CQ is left NOT_AVAILABLE is given";
+        "CQ-exclusive VCQs share their CQ with no other VCQ; without a free CQ the call gives NOT_AVAILABLE";
     session_ends: "resources.session", "§4.3.2.2", 1, [create_vcq, query_vcq_info],
         "session mode VCQs have 3 CQs a TNI; then NOT_AVAILABLE is given";
     vbgs_end: "resources.vbgs", "table 6.3", 1, [alloc_vbg, free_vbg],

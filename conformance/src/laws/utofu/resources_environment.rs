@@ -11,13 +11,13 @@ laws! {
     environment: "resources.environment", "§4.3.2.1", 1, [create_vcq] + bare,
         "UTOFU_NUM_EXCLUSIVE_CQS and UTOFU_NUM_SESSION_MODE_CQS keep CQs, the first one with priority";
     mrq_entries: "resources.mrq-entries", "§4.3.2.3", 1, [poll_mrq] + bare,
-        "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; so many notices fit";
+        "UTOFU_NUM_MRQ_ENTRIES takes the nearest of the allowed numbers, and the numbers' names in any case; that number of notices fits";
     swap_protect: "resources.swap-protect", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
-        "with UTOFU_SWAP_PROTECT memory is locked as long as a registration covers it; by default, or with 0, it is not";
+        "with UTOFU_SWAP_PROTECT memory is locked while a registration covers it; by default, or with 0, it is not";
     own_locks: "resources.own-locks", "§4.3.2.5", 1, [reg_mem, dereg_mem] + bare,
         "with UTOFU_SWAP_PROTECT, what the program has locked before stays locked when its registrations have ended";
     no_locks: "resources.no-locks", "§4.3.2.5", 1, [reg_mem, put_piggyback8] + bare,
-        "where memory may not be locked, registrations succeed with UTOFU_SWAP_PROTECT, and one line says so";
+        "without the right to lock memory, registrations succeed with UTOFU_SWAP_PROTECT, and one line reports it";
     wrong_environment: "resources.wrong-environment", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,
         "a variable that means nothing is named in one line, and every function that needs the network gives an error";
     shape: "resources.shape", "§2.4", 4, [query_my_coords, construct_vcq_id, put_piggyback8] + bare,
@@ -157,10 +157,10 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         };
         more(24, "by the program")?;
         let all = queue.register(memory)?;
-        more(64, "by the program and a registration around that")?;
+        more(64, "by the program and a registration around it")?;
         let third = queue.register(part(32, 16))?;
         queue.deregister(all)?;
-        let middle = "by the program and a registration that begins in the middle of that";
+        let middle = "by the program and a registration that begins in the middle of it";
         more(32, middle)?;
         queue.deregister(third)?;
         more(24, "after the last deregistration")?;
@@ -172,7 +172,10 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         let code = unsafe { libc::munlock(own.base.cast(), own.len) };
         ensure_eq!(code, 0, "munlock");
         let all = queue.register(memory)?;
-        more(64, "by a registration of what the program has unlocked")?;
+        more(
+            64,
+            "by a registration of memory that the program has unlocked",
+        )?;
         queue.deregister(all)?;
         more(0, "after that")?;
         queue.free()

@@ -4,7 +4,7 @@ use super::kit::*;
 
 laws! {
     waits session(1024): "session.waits", "§2.2.8", 2, [create_vcq, put, put_stride] + ordering,
-        "what is posted to a session mode VCQ starts when a put arrives: as many as its SPS, in order";
+        "commands posted to a session mode VCQ start when a put arrives: as many as its SPS, in order";
     steps session(1024): "session.steps", "§2.2.8.1, §3.7.9.3", 2, [put],
         "an SPS is 0 to 15; without one it is 0 and nothing starts";
     forks session(2048): "session.fork", "§2.2.8.2", 4, [put] + ordering,
@@ -14,7 +14,7 @@ laws! {
     pipeline: "session.pipeline", "§2.2.8.4", 4, [put, put_stride] + ordering,
         "parts go through two relays that call nothing, each exactly as it arrived";
     afterwards session(1024): "session.afterwards", "§2.2.8.1", 2, [put, post_toq, prepare_put] + ordering,
-        "steps that were lacking start the descriptors that are posted later, by whichever function";
+        "missing steps start descriptors that are posted later, by each function";
     lacking session(1024): "session.lacking", "§2.2.8.1", 2, [put],
         "2000 steps may be lacking";
     free_mode with(256): "session.free-mode", "§3.7.9.3", 2, [put],
@@ -22,7 +22,7 @@ laws! {
     errors session(1024): "session.errors", "§2.2.8.1", 2, [put, poll_mrq],
         "a put with an error starts nothing";
     completions session(1024): "session.completions", "§2.2.8.1", 2, [put, poll_tcq, poll_mrq] + ordering,
-        "completions of what was started by an arrival are those of free mode";
+        "commands that an arrival starts complete as in free mode";
     flags: "session.flags", "§3.3.4.1", 1, [create_vcq, create_vcq_with_cmp_id],
         "session mode goes neither with EXCLUSIVE nor with a component id";
 }
@@ -194,7 +194,7 @@ fn joins(job: &Job<'_>, session: &Session) -> Verdict {
             2 => {
                 job.queue.notice(RMT_PUT)?;
                 let words = job.memory.words([0, 8, 16]);
-                ensure_eq!(words, [round; 3], "what three puts have brought");
+                ensure_eq!(words, [round; 3], "the data of three puts");
                 job.queue.mrq_is_empty()?;
             }
             _ => {}

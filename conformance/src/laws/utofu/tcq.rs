@@ -107,7 +107,7 @@ fn overwritable(ctx: &Ctx) -> Verdict {
         job.queue.notices(0..ROUNDS, LCL_PUT)?;
         job.meet();
         for round in 0..ROUNDS {
-            let what = "a put whose source was overwritten";
+            let what = "a put with an overwritten source";
             let value = round as u8 + 1;
             job.memory.all(round * 4096, LENGTH, value, what)?;
         }

@@ -9,15 +9,15 @@ laws! {
     barrier_tnis: "tni.barrier", "§3.2.1.2", 2, [get_barrier_tnis, query_barrier_caps, alloc_vbg],
         "every TNI that is returned has capabilities and gives a VBG; the array is freed by free()";
     onesided_caps: "tni.onesided.caps", "§3.2.2.1, table 6.4", 1, [query_onesided_caps],
-        "the capabilities of one-sided communication are those of the table, for each TNI";
+        "the capabilities of one-sided communication agree with the table, for each TNI";
     barrier_caps: "tni.barrier.caps", "§3.2.2.2, table 6.5", 1, [query_barrier_caps],
-        "the capabilities of barrier communication are those of the table, for each TNI";
+        "the capabilities of barrier communication agree with the table, for each TNI";
     managed: "tni.caps.managed", "§3.2.1.3, §3.2.1.4", 1, [query_onesided_caps, query_barrier_caps],
         "capabilities are memory of the implementation: asking again gives the same place";
     versions: "version", "§3.9.1, table 6.1", 1, [query_tofu_version, query_utofu_version],
-        "versions are those of the system and of the header, and either pointer may come first";
+        "versions agree with the system and the header, and either pointer may come first";
     own_coordinates: "coordinates", "§3.9.2.1", 4, [query_my_coords, construct_vcq_id, query_vcq_info],
-        "each process is at coordinates of its own, which the ids of its VCQs name";
+        "each process has unique coordinates, which the ids of its VCQs contain";
 }
 
 /// The TNIs. Frees the array.

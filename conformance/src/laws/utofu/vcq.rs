@@ -4,13 +4,13 @@ use super::kit::*;
 
 laws! {
     first_is_computable: "vcq.construct", "§3.3.2.2", 3, [construct_vcq_id, query_vcq_id, create_vcq_with_cmp_id],
-        "the id of a VCQ with a component id is the one that is computed, on every TNI, here and for peers";
+        "the id of a VCQ with a component id equals the computed one, on every TNI, here and for peers";
     taken_apart: "vcq.info", "§3.3.3.1", 3, [query_vcq_info, construct_vcq_id],
         "an id is taken apart to the coordinates, TNI and CQ, whether or not there is such a VCQ, here or remote";
     unique with(8192): "vcq.unique", "§3.3.2.1", 4, [create_vcq, query_vcq_id],
         "ids of VCQs that live at the same time differ, in the process and in the job";
     components: "vcq.component", "§3.3.1.2", 2, [create_vcq_with_cmp_id, create_vcq, free_vcq],
-        "a component id is USED until its VCQ is freed, and create_vcq takes one that nobody has";
+        "a component id is USED until its VCQ is freed, and create_vcq takes a free one";
     path_is_local: "vcq.path.local", "§3.3.2.3", 2, [set_vcq_id_path, query_vcq_id, construct_vcq_id],
         "a default path changes in the variable alone; the last call counts; coordinates, TNI and CQ stay";
     path_chosen with(256): "vcq.path.null", "§3.3.2.3", 2, [set_vcq_id_path, put],
@@ -118,7 +118,7 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
         }
         let mut last = id;
         set_path(&mut last, &[0u8, 2, 1])?;
-        ensure_eq!(two, last, "an id whose path was set four times");
+        ensure_eq!(two, last, "an id with its path set four times");
         ensure_eq!(one, id, "the other variable");
         // The node's own coordinates are the ID's original path.
         let at = info(id)?.0;
@@ -190,7 +190,7 @@ fn again(ctx: &Ctx) -> Verdict {
             }
             got != 0
         })?;
-        ensure_eq!(got, round, "what the get has read");
+        ensure_eq!(got, round, "the data of the get");
         ctx.sync();
         queue.close(stadd)?;
         ctx.sync();

@@ -360,7 +360,7 @@ mod tests {
         };
         assert_eq!(read.queues, [queue]);
         assert_eq!((read.operations, read.bytes), (407, 518));
-        account.rename("what is longer than a name may be");
+        account.rename("longer than a name may be");
         assert_eq!(ledger.read().queues[0].name, "what is longer t");
         drop(account);
         assert_eq!(ledger.read().queues, []);

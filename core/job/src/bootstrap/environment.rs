@@ -59,7 +59,7 @@ impl Environment {
 
     fn one_host<T>() -> Result<T> {
         Err(Error::Unreachable(
-            "the launcher has told of one host only".into(),
+            "the launcher has named only one host".into(),
         ))
     }
 }

@@ -179,7 +179,7 @@ impl Bootstrap for Launched {
             return interrupt(&self.host.board, rank);
         }
         Err(Error::Unreachable(format!(
-            "rank {rank} is on another host: its process is told by its peers, not from here"
+            "rank {rank} is on another host: its peers inform it, not this process"
         )))
     }
 

@@ -69,7 +69,7 @@ pub fn choose(
     }
     Err(stranger.unwrap_or_else(|| {
         "no launcher for several hosts is here (srun in an allocation of Slurm, prterun, mpirun, mpiexec, or ssh): install ssh, or one \
-         of the others on all hosts, as Debian's openmpi-bin or mpich"
+         of the other processes on all hosts, as Debian's openmpi-bin or mpich"
             .into()
     }))
 }

@@ -81,7 +81,7 @@ fn progress(jobs: &[JobLayout], bytes: u64) -> ProgressBar {
 
 fn text(sizes: &[Size], bytes: u64) -> String {
     let mut text = String::from(
-        "Simulated by a model of TofuD, not measured. The best schedule of the engine's\ngroups, the one that they take where nothing is known of the network, and, where\nthere is one, that of barrier gates\n",
+        "Simulated by a model of TofuD, not measured. The best schedule of the engine's\ngroups, their choice without knowledge of the network, and, if there is one, the\nschedule of barrier gates\n",
     );
     for (nth, operation) in CollectiveOperation::ALL.into_iter().enumerate() {
         let of = match operation {

@@ -169,5 +169,5 @@ pub fn figures(figures: &Figures) -> String {
     for (source, values) in published {
         let _ = writeln!(text, "Published ({source}):\n  {}", values.join(", "));
     }
-    text + "Assumed, for want of published figures; --set NAME=VALUE takes others:\n" + &assumed
+    text + "Assumed, without published figures; --set NAME=VALUE takes others:\n" + &assumed
 }

@@ -53,7 +53,7 @@ pub fn tofu() -> &'static UtofuFunctions {
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let function = crate::kit::tofu().$name;
-        #[allow(unused_unsafe, reason = "where an argument is an expression of its own")]
+        #[allow(unused_unsafe, reason = "where an argument is a separate expression")]
         // SAFETY:
         // - arguments of a test: places are valid, and the rest is the double's to refuse.
         unsafe { function($($argument),*) }

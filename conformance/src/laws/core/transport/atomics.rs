@@ -12,7 +12,7 @@ use crate::{ensure, ensure_eq};
 
 laws! {
     "core.transport.atomic.table", "unipgas core: Channel::atomic; Limits::atomics", 2,
-        "every operation on every type does what it does here, on one element and on several; what is not defined is refused" => table;
+        "every operation on every type gives the result of the local operation, on one element and on several; undefined ones are refused" => table;
     "core.transport.atomic.distinct", "unipgas core: Channel::atomic", 4 + ordering,
         "numbers that all processes fetch by adding 1 are each given once" => distinct;
 }

@@ -13,7 +13,7 @@ laws! {
     "core.transport.name", "unipgas core: Transport::name", 1,
         "a backend has the name by which it was asked for" => name;
     "core.transport.direct", "unipgas core: Capabilities::maps, direct, asynchronous", 2,
-        "what was imported is mapped here if the backend says so; of a direct one operations end in the call; likewise what is not asynchronous" => direct;
+        "an imported region is mapped here if the backend says so; operations on a direct region end in the call, as do synchronous ones" => direct;
     "core.transport.user-memory", "unipgas core: Transport::register, expose; Capabilities::registers_user_memory", 2,
         "memory of the user is reached by peers where the backend registers it, and refused where it does not" => user_memory;
 }

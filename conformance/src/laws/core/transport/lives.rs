@@ -13,7 +13,7 @@ laws! {
     "core.transport.leaves", "unipgas core: Transport::leave, Peer::life", 3,
         "a process that has left has not died, and the others go on" => leaves;
     "core.transport.dies", "unipgas core: Peer::life; Error::PeerDead", 3 + needs_kill,
-        "of a process that was killed all operations end, and what was imported is refused; the others go on" => dies;
+        "all operations to a killed process end, and its regions are refused; the other processes go on" => dies;
 }
 
 fn life(node: &Node<'_>, rank: usize) -> Life {

@@ -18,9 +18,9 @@ laws! {
     "core.transport.message", "unipgas core: Channel::active_message; Flags::ORDERED", 3 + ordering,
         "messages come once each, to a process that calls nothing; ordered ones in their order, after earlier data of their channel" => messages;
     "core.transport.message.refused", "unipgas core: Channel::active_message; Error::Refused, Unsupported", 2,
-        "what a handler refuses, and what nobody handles, comes back to the sender" => refused;
+        "a record that a handler refuses, or that has no handler, comes back to the sender" => refused;
     "core.transport.message.answered", "unipgas core: Channel::active_message; op::ReplyBuffer", 2,
-        "what the handler answers is there when the message has ended: as much of it as has room, and not a byte more" => answered;
+        "the handler's answer is there when the message has ended: the bytes that fit, and not a byte more" => answered;
     "core.transport.message.released", "unipgas core: Channel::active_message; Error::StaleRegion", 2,
         "once its owner has released a region, its handler is called no more" => released;
     "core.transport.message.dies", "unipgas core: Channel::active_message; Error::PeerDead", 3 + needs_kill,

@@ -19,15 +19,15 @@ laws! {
     "core.transport.put-notify", "unipgas core: Channel::put_notify", 2 + ordering,
         "a notice never overtakes the data of its own operation" => put_notify;
     "core.transport.ordered", "unipgas core: Flags::ORDERED", 3 + ordering,
-        "what is ordered comes after all earlier operations of its channel to the same peer" => ordered;
+        "an ordered operation comes after all earlier operations of its channel to the same peer" => ordered;
     "core.transport.deliver", "unipgas core: Channel::deliver", 3 + ordering,
-        "records of all peers come once each, those of one peer that are ordered in their order; a full inbox refuses and loses nothing" => deliver;
+        "records of all peers come once each, ordered records of a peer in order; a full inbox refuses and loses nothing" => deliver;
     "core.transport.deliver.ordered", "unipgas core: Channel::deliver; Flags::ORDERED", 2 + ordering,
         "ordered records that are under way together come in their order, after earlier data of their channel" => deliver_ordered;
     "core.transport.full", "unipgas core: Channel::deliver; Error::InboxFull", 2,
         "an inbox takes as many records as it has places, and more when some have been taken" => full;
     "core.transport.wake", "unipgas core: Flags::WAKE, Transport::bell", 2,
-        "who sleeps at the bell is woken by notices, and by what is flagged so" => wake;
+        "notices and flagged operations wake a sleeper at the bell" => wake;
 }
 
 fn word(node: &Node<'_>, at: usize) -> u32 {

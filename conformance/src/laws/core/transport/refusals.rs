@@ -12,9 +12,9 @@ use crate::{ensure, ensure_eq};
 
 laws! {
     "core.transport.bounds", "unipgas core: Error::OutOfBounds, Misaligned", 2,
-        "what leaves its region, or is not aligned, is refused, and nothing is written" => bounds;
+        "an operation beyond its region, or not aligned, is refused, and nothing is written" => bounds;
     "core.transport.rights", "unipgas core: Rights; Error::AccessDenied", 2,
-        "what a region does not grant is refused, what it grants is done" => rights;
+        "operations without the region's right are refused, others are done" => rights;
     "core.transport.stale", "unipgas core: Error::StaleRegion", 2,
         "once its owner has released a region nothing is done to it, and its key leads nowhere" => stale;
     "core.transport.garbage", "unipgas core: Transport::connect, Peer::import", 2,

@@ -12,7 +12,7 @@ use crate::law::{Ctx, Verdict};
 
 laws! {
     "core.transport.registered", "unipgas core: Limits::registered; Error::NotRegistered", 2,
-        "where local memory has to be registered, operations on memory that is not, is no more or is not as long are refused, and nothing is done; else any memory does" => registered;
+        "where local memory must be registered, operations on memory that is not registered, no longer registered, or too short are refused without effect; elsewhere any memory is permitted" => registered;
 }
 
 fn registered(ctx: &Ctx) -> Verdict {
