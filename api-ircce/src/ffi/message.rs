@@ -9,7 +9,7 @@ use super::{functions, others, put, put_if_wanted};
 use crate::environment::current;
 use crate::message::{Buffer, Length, MessageSource, POINT_TO_POINT};
 use crate::request::{
-    Common, Handle, NOT_ENQUEUED, RecvRequest, SendRequest, State, size as request_size,
+    Common, Handle, NOT_ENQUEUED, RecvRequest, SendRequest, size as request_size,
 };
 use crate::status::{ErrorCode, Result, SUCCESS};
 use crate::through_mpb::Channel;
@@ -124,16 +124,55 @@ unsafe fn irecv(buffer: Buffer, from: MessageSource, request: *mut RecvRequest) 
     }
 }
 
-/// The return code of a test. Sets `flag` if the request has ended.
+/// Tests the request, or makes progress on all of its kind if it is null. Sets `flag` if it has ended, or if none is open.
 ///
 /// # Safety
-/// `flag` is null or valid for a write.
-unsafe fn tell(state: State, flag: *mut c_int) -> c_int {
-    let (code, ended) = state.answer();
+/// Each pointer is null or valid.
+unsafe fn test(request: Handle, flag: *mut c_int) -> Result<c_int> {
+    let ue = current()?;
     // SAFETY:
-    // - contract of this call: `flag` is null or valid for a write.
-    unsafe { put_if_wanted(flag, c_int::from(ended)) };
-    code
+    // - contract of this call: each pointer is null or valid.
+    unsafe {
+        let state = match request.is_null() {
+            true => ue.push_all(request.is_send())?,
+            false => ue.test(request)?,
+        };
+        let (code, ended) = state.answer();
+        put_if_wanted(flag, c_int::from(ended));
+        Ok(code)
+    }
+}
+
+/// Waits for the request, or for all of its kind if it is null.
+///
+/// # Safety
+/// The request is null or valid.
+unsafe fn wait(request: Handle) -> Result<c_int> {
+    let ue = current()?;
+    if request.is_null() {
+        return ue.wait_all(request.is_send()).map(|()| SUCCESS);
+    }
+    // SAFETY:
+    // - contract of this call: the request is valid, since it is not null.
+    unsafe { ue.wait_for(request) }
+}
+
+/// Cancels the request, and sets `flag` if it is cancelled.
+///
+/// # Safety
+/// Each pointer is null or valid.
+unsafe fn cancel(request: Handle, flag: *mut c_int) -> Result<c_int> {
+    // SAFETY:
+    // - contract of this call: each pointer is null or valid.
+    unsafe {
+        put_if_wanted(flag, 0);
+        if request.is_null() {
+            return Ok(NOT_ENQUEUED);
+        }
+        let (code, gone) = current()?.cancel(request);
+        put_if_wanted(flag, c_int::from(gone));
+        Ok(code)
+    }
 }
 
 functions! {
@@ -157,27 +196,15 @@ functions! {
     }
 
     fn [Comm] iRCCE_isend_test(request: *mut SendRequest, flag: *mut c_int) {
-        let ue = current()?;
         // SAFETY:
         // - C contract: each pointer is null or valid.
-        unsafe {
-            let state = if request.is_null() {
-                ue.push_all(true)?
-            } else {
-                ue.test(Handle::Send(request))?
-            };
-            Ok(tell(state, flag))
-        }
+        unsafe { test(Handle::Send(request), flag) }
     }
 
     fn [Comm] iRCCE_isend_wait(request: *mut SendRequest) {
-        let ue = current()?;
-        if request.is_null() {
-            return ue.wait_all(true).map(|()| SUCCESS);
-        }
         // SAFETY:
-        // - C contract: the request is valid, since it is not null.
-        unsafe { ue.wait_for(Handle::Send(request)) }
+        // - C contract: each pointer is null or valid.
+        unsafe { wait(Handle::Send(request)) }
     }
 
     fn [Comm] iRCCE_isend_push() {
@@ -187,15 +214,7 @@ functions! {
     fn [Comm] iRCCE_isend_cancel(request: *mut SendRequest, flag: *mut c_int) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
-        unsafe {
-            put_if_wanted(flag, 0);
-            if request.is_null() {
-                return Ok(NOT_ENQUEUED);
-            }
-            let (code, gone) = current()?.cancel(Handle::Send(request));
-            put_if_wanted(flag, c_int::from(gone));
-            Ok(code)
-        }
+        unsafe { cancel(Handle::Send(request), flag) }
     }
 
     fn [Comm] iRCCE_irecv_within(
@@ -238,27 +257,15 @@ functions! {
     }
 
     fn [Comm] iRCCE_irecv_test(request: *mut RecvRequest, flag: *mut c_int) {
-        let ue = current()?;
         // SAFETY:
         // - C contract: each pointer is null or valid.
-        unsafe {
-            let state = if request.is_null() {
-                ue.push_all(false)?
-            } else {
-                ue.test(Handle::Receive(request))?
-            };
-            Ok(tell(state, flag))
-        }
+        unsafe { test(Handle::Receive(request), flag) }
     }
 
     fn [Comm] iRCCE_irecv_wait(request: *mut RecvRequest) {
-        let ue = current()?;
-        if request.is_null() {
-            return ue.wait_all(false).map(|()| SUCCESS);
-        }
         // SAFETY:
-        // - C contract: the request is valid, since it is not null.
-        unsafe { ue.wait_for(Handle::Receive(request)) }
+        // - C contract: each pointer is null or valid.
+        unsafe { wait(Handle::Receive(request)) }
     }
 
     fn [Comm] iRCCE_irecv_push() {
@@ -268,15 +275,7 @@ functions! {
     fn [Comm] iRCCE_irecv_cancel(request: *mut RecvRequest, flag: *mut c_int) {
         // SAFETY:
         // - C contract: each pointer is null or valid.
-        unsafe {
-            put_if_wanted(flag, 0);
-            if request.is_null() {
-                return Ok(NOT_ENQUEUED);
-            }
-            let (code, gone) = current()?.cancel(Handle::Receive(request));
-            put_if_wanted(flag, c_int::from(gone));
-            Ok(code)
-        }
+        unsafe { cancel(Handle::Receive(request), flag) }
     }
 
     fn [Comm] iRCCE_ssend(data: *mut c_char, len: ssize_t, dest: c_int) {

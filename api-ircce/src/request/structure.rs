@@ -149,6 +149,17 @@ impl RecvRequest {
 }
 
 impl Handle {
+    pub(crate) fn is_send(self) -> bool {
+        matches!(self, Handle::Send(_))
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        match self {
+            Handle::Send(request) => request.is_null(),
+            Handle::Receive(request) => request.is_null(),
+        }
+    }
+
     /// # Safety
     /// The pointer is valid, and not null.
     pub(crate) unsafe fn common(self) -> *mut Common {
