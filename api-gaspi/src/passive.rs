@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::message::{
-    Envelope, Inbox, InboxMessage, Lane, Mailbox, Messenger, Mode, Needs, Precedence, Received,
-    SendTicket,
+    Envelope, InboxMessage, Lane, Mailbox, MessageInbox, Messenger, Mode, Needs, Precedence,
+    Received, SendTicket,
 };
 use unipgas_core::transport::{Handler, Life};
 use unipgas_core::{Deadline, Error, Local, World};
@@ -60,7 +60,7 @@ struct Messages {
     messenger: Messenger,
     /// Locked after the mailbox. The payload of a message goes to memory of the inbox: only the call that returns the message may write to a segment
     /// (§9.2.2).
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<MessageInbox>,
     /// The inbox has a complete message, and no further line arrives for it.
     put_back: AtomicBool,
     driver: Arc<Driver>,
@@ -126,7 +126,7 @@ impl Passive {
             // SAFETY:
             // - `Messages` has one mailbox, and drops it first.
             inbox: Mutex::new(unsafe {
-                Inbox::new(CONTEXT, config.passive_transfer_size_max as usize)
+                MessageInbox::new(CONTEXT, config.passive_transfer_size_max as usize)
             }),
             put_back: AtomicBool::new(false),
             driver: driver.clone(),

@@ -1,6 +1,6 @@
 //! Requests (manual §3.4, §4.2, §6.2). Sends run one after the other. Receives match by source.
 //!
-//! The program owns the C structure of a request. An open request has an entry in [`Requests`], and the structure has the entry's id. When the request ends, its status
+//! The program owns the C structure of a request. An open request has an entry in [`OpenRequests`], and the structure has the entry's id. When the request ends, its status
 //! is in the structure.
 
 mod ending;
@@ -8,7 +8,7 @@ mod structure;
 
 use std::sync::atomic::Ordering;
 
-use unipgas_core::message::{Mailbox, Needs, RequestEnd, Requests};
+use unipgas_core::message::{Mailbox, Needs, OpenRequests, RequestEnd};
 
 use crate::message::{Buffer, MessageSource, POINT_TO_POINT};
 use crate::process::Ue;
@@ -39,7 +39,7 @@ pub(crate) enum Handle {
 unsafe impl Send for Handle {}
 
 /// The open requests.
-pub(crate) type Pending = Requests<Handle>;
+pub(crate) type Pending = OpenRequests<Handle>;
 
 /// The status of an open request. `None`: the request has ended, or never existed.
 fn open_status(pending: &Pending, mailbox: &Mailbox, id: u64) -> Option<i32> {

@@ -71,10 +71,10 @@ pub use world::World;
 pub mod message {
     pub use unipgas_message::{
         ANY_TAG, APART, Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser,
-        Collectives, Drawn, Envelope, GroupCalls, GroupMember, Inbox, InboxMessage, MARK, Mailbox,
-        Mode, Multicast, Pattern, PeerMailbox, Peers, Pool, PoolTicket, Precedence, ReceiveTicket,
-        Received, RequestEnd, RequestResult, RequestTicket, Requests, SendTicket, Shape, Share,
-        Wanted,
+        Collectives, Drawn, Envelope, GroupCalls, GroupMember, InboxMessage, MARK, Mailbox,
+        MessageInbox, Mode, Multicast, OpenRequestResult, OpenRequests, Pattern, PeerMailbox,
+        Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received, RequestEnd, RequestTicket,
+        SendTicket, Shape, Share, Wanted,
     };
     pub use unipgas_world::{Lane, Messenger, Needs};
 }

@@ -35,7 +35,7 @@ impl Incoming {
 }
 
 /// Posted receives, for all calls.
-pub struct Inbox {
+pub struct MessageInbox {
     context: u8,
     size: usize,
     /// In the order of posting. A message that is put back comes first.
@@ -45,13 +45,13 @@ pub struct Inbox {
     spare: Vec<Box<[u8]>>,
 }
 
-impl Inbox {
+impl MessageInbox {
     /// An inbox for messages of `context`, with buffers of `size` bytes.
     ///
     /// # Safety
     /// All calls have the same mailbox. The mailbox is dropped before the inbox.
     pub unsafe fn new(context: u8, size: usize) -> Self {
-        Inbox {
+        MessageInbox {
             context,
             size,
             incoming: Vec::new(),
@@ -60,7 +60,7 @@ impl Inbox {
         }
     }
 
-    /// A call starts to wait for a message. [`Inbox::leave`] ends its wait.
+    /// A call starts to wait for a message. [`MessageInbox::leave`] ends its wait.
     pub fn enter(&mut self) {
         self.calls += 1;
     }

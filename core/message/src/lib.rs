@@ -6,8 +6,8 @@
 //!
 //! The receiver matches. It takes messages of one peer and context in the order of their sending. A mailbox never waits.
 //!
-//! [`Collectives`] are operations of groups of peers, by messages of a mailbox. [`Requests`] are open sends and receives of a caller; sends run in order. An
-//! [`Inbox`] has receives for several calls that take any message.
+//! [`Collectives`] are operations of groups of peers, by messages of a mailbox. [`OpenRequests`] are open sends and receives of a caller; sends run in order. An
+//! [`MessageInbox`] has receives for several calls that take any message.
 //!
 //! It depends on `unipgas-base`, `unipgas-engine` and `unipgas-schedule`, and knows no rank and no interface.
 
@@ -33,11 +33,11 @@ pub use collective::{
     Collective, CollectiveEnd, CollectiveGroup, CollectivePlan, CollectiveUser, Collectives,
     GroupCalls, GroupMember,
 };
-pub use inbox::{Inbox, InboxMessage};
+pub use inbox::{InboxMessage, MessageInbox};
 pub use layout::Shape;
 pub use mailbox::{Mailbox, PeerMailbox, Peers};
 pub use pool::{Drawn, Pool, PoolTicket, Wanted};
-pub use requests::{RequestEnd, RequestResult, RequestTicket, Requests};
+pub use requests::{OpenRequestResult, OpenRequests, RequestEnd, RequestTicket};
 pub use sending::Multicast;
 pub use state::{
     ANY_TAG, APART, Envelope, MARK, Mode, Pattern, Precedence, ReceiveTicket, Received, SendTicket,

@@ -25,7 +25,7 @@ pub struct RequestEnd<T> {
 }
 
 /// Errors: the failure of a request, with its peer (`None`: a receive from any peer).
-pub type RequestResult<T = ()> = std::result::Result<T, (Option<u32>, Error)>;
+pub type OpenRequestResult<T = ()> = std::result::Result<T, (Option<u32>, Error)>;
 
 /// The mailbox's ticket of a request.
 #[derive(Debug, Clone, Copy)]
@@ -61,19 +61,19 @@ struct OpenReceive<T> {
 }
 
 // SAFETY:
-// - contract of `Requests::send`: the bytes are valid on each thread until the request has ended.
+// - contract of `OpenRequests::send`: the bytes are valid on each thread until the request has ended.
 unsafe impl<T: Send> Send for OpenSend<T> {}
 
 /// The open requests, in the order of posting. An id is used once.
-pub struct Requests<T> {
+pub struct OpenRequests<T> {
     sends: VecDeque<OpenSend<T>>,
     receives: VecDeque<OpenReceive<T>>,
     last: u64,
 }
 
-impl<T> Default for Requests<T> {
+impl<T> Default for OpenRequests<T> {
     fn default() -> Self {
-        Requests {
+        OpenRequests {
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             last: NONE,
@@ -81,13 +81,13 @@ impl<T> Default for Requests<T> {
     }
 }
 
-impl<T: Copy> Requests<T> {
+impl<T: Copy> OpenRequests<T> {
     fn id(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Posts a send of `len` bytes at `data`, and returns its id. It starts when the sends before it have ended, or by [`Requests::begin_all`].
+    /// Posts a send of `len` bytes at `data`, and returns its id. It starts when the sends before it have ended, or by [`OpenRequests::begin_all`].
     ///
     /// # Safety
     /// The bytes are valid on each thread, and unchanged, until the request has ended.
@@ -168,7 +168,7 @@ impl<T: Copy> Requests<T> {
         engine: &Engine,
         mailbox: &mut Mailbox,
         ended: impl Fn(&RequestEnd<T>),
-    ) -> RequestResult {
+    ) -> OpenRequestResult {
         while !self.sends.is_empty() {
             self.begin(engine, mailbox, 0)?;
             if !self.end_send(mailbox, 0, &ended)? {
@@ -191,7 +191,7 @@ impl<T: Copy> Requests<T> {
         mailbox: &mut Mailbox,
         id: u64,
         ended: impl Fn(&RequestEnd<T>),
-    ) -> RequestResult {
+    ) -> OpenRequestResult {
         if let Some(at) = self.find_send(id) {
             if at == 0 {
                 self.begin(engine, mailbox, at)?;
@@ -209,7 +209,7 @@ impl<T: Copy> Requests<T> {
         engine: &Engine,
         mailbox: &mut Mailbox,
         dest: u32,
-    ) -> RequestResult {
+    ) -> OpenRequestResult {
         for at in 0..self.sends.len() {
             if self.sends[at].dest == dest {
                 self.begin(engine, mailbox, at)?;
@@ -218,7 +218,7 @@ impl<T: Copy> Requests<T> {
         Ok(())
     }
 
-    fn begin(&mut self, engine: &Engine, mailbox: &mut Mailbox, at: usize) -> RequestResult {
+    fn begin(&mut self, engine: &Engine, mailbox: &mut Mailbox, at: usize) -> OpenRequestResult {
         let send = &mut self.sends[at];
         if !matches!(send.stage, Stage::Waiting) {
             return Ok(());
@@ -242,7 +242,7 @@ impl<T: Copy> Requests<T> {
         mailbox: &mut Mailbox,
         at: usize,
         ended: &impl Fn(&RequestEnd<T>),
-    ) -> RequestResult<bool> {
+    ) -> OpenRequestResult<bool> {
         let result = match self.sends[at].stage {
             Stage::Waiting => return Ok(false),
             Stage::Ended => Ok(()),
@@ -271,7 +271,7 @@ impl<T: Copy> Requests<T> {
         mailbox: &mut Mailbox,
         at: usize,
         ended: &impl Fn(&RequestEnd<T>),
-    ) -> RequestResult<bool> {
+    ) -> OpenRequestResult<bool> {
         let Some(result) = mailbox.test_receive(self.receives[at].ticket) else {
             return Ok(false);
         };
