@@ -15,7 +15,7 @@ const ORDINARY: &str = "UNIPGAS_TEST_ORDINARY";
 /// The machine is emulated.
 const SLOW: &str = "UNIPGAS_TEST_SLOW";
 
-/// So many, or fewer where each has to wait until all threads have come to a core.
+/// Number of rounds: `rounds`, or fewer if each swap stops all threads or the machine is emulated.
 fn rounds_of(rounds: usize) -> usize {
     if adopt::way() == Ok(adopt::AdoptionMethod::Halt) || std::env::var_os(SLOW).is_some() {
         (rounds / 100).max(2)
@@ -24,7 +24,7 @@ fn rounds_of(rounds: usize) -> usize {
     }
 }
 
-/// Answers userfaultfd by EPERM from now on, in this process and what it starts.
+/// Makes userfaultfd fail by EPERM, in this process and in processes that it starts.
 fn deny_userfaultfd() -> std::io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,

@@ -167,11 +167,11 @@ macro_rules! table {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// All functions, each found by `symbol`, which gives null for a name that is not there.
+            /// Finds all functions by `symbol`, which returns null for an unknown name.
             /// Errors: the first name that is missing.
             ///
             /// # Safety
-            /// What `symbol` gives for a name is null, or the function of that name, which stays loaded.
+            /// `symbol` returns null, or the function of that name, which stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Result<Self, &'static str> {
                 $(
                     let name = const {
@@ -188,7 +188,7 @@ macro_rules! table {
                 Ok(UtofuFunctions {
                     $($name: {
                         // SAFETY:
-                        // - not null, so the function of this name by the caller's word; its type is that of the header.
+                        // - not null, so the function of this name (contract of this call); the header declares this type.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $result>($name) }
                     },)*
                 })
