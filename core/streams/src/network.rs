@@ -28,7 +28,7 @@ pub enum TransitState {
 }
 
 impl TransitState {
-    /// The state of a stream whose peer lives. `waits`: bytes are in transit, or a caller asks for a later look.
+    /// The state of a stream to a living peer. `waits`: bytes are in transit, or a caller asks for a later look.
     pub fn of_living(waits: bool) -> Self {
         match waits {
             true => TransitState::Waits,

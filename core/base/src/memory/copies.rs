@@ -1,4 +1,4 @@
-//! What each copy must do, for tests.
+//! Checks that all copy functions must pass, for tests.
 
 /// Copies of these lengths move exactly their bytes, whatever the alignment of both ends.
 pub(crate) fn are_exact(
