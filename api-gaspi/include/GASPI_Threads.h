@@ -18,8 +18,8 @@ gaspi_return_t gaspi_threads_init_user (const unsigned int use_nr_of_threads);
 gaspi_return_t gaspi_threads_init (gaspi_int *const num);
 
 /**
- * Ends the use of the threads. Then gaspi_threads_init_user() may set another number. Threads that wait for other threads return: from gaspi_threads_sync_all()
- * with GASPI_ERROR.
+ * Ends the use of the threads. Then gaspi_threads_init_user() may set another number. Threads that wait for other threads return:
+ * gaspi_threads_sync_all() gives GASPI_ERROR.
  */
 gaspi_return_t gaspi_threads_term (void);
 

@@ -104,7 +104,7 @@ extern "C" {
 /* ---------------------------------------------------------------- types */
 
 typedef volatile unsigned char *t_vcharp;
-typedef volatile int *RCCE_FLAG; /* a line of the MPB whose first word is the flag's value */
+typedef volatile int *RCCE_FLAG; /* a line of the MPB; its first word is the flag's value */
 typedef int RCCE_FLAG_STATUS;
 
 /** A communicator. size, my_rank and member may be read; everything may be copied. */

@@ -494,8 +494,8 @@ int utofu_post_toq (utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void 
 /* ---------------------------------------------------------------- one-sided communication: completion (§3.7.4, §3.7.5) */
 
 /**
- * Takes the next notice, in the order of the requests: of a request with UTOFU_ONESIDED_FLAG_TCQ_NOTICE, or of a failed request. Sets
- * *cbdata to its cbdata. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
+ * Takes the next notice, in the order of the requests. Requests with UTOFU_ONESIDED_FLAG_TCQ_NOTICE and failed requests have notices. Sets
+ * *cbdata to the cbdata of the request. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
  */
 int utofu_poll_tcq (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void **cbdata);
 

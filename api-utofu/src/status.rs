@@ -39,7 +39,7 @@ codes! {
     NotProcessed = UTOFU_ERR_NOT_PROCESSED,
     /// The queue is full, or the circuit is in use: try again later.
     Busy = UTOFU_ERR_BUSY,
-    /// Somebody else has the resource.
+    /// Another user holds the resource.
     Used = UTOFU_ERR_USED,
     /// No more of the resource.
     Full = UTOFU_ERR_FULL,
