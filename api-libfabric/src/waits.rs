@@ -113,7 +113,7 @@ impl Waits {
         })
     }
 
-    /// Makes progress: of the endpoints, and of deferred work.
+    /// Makes progress on the endpoints and on deferred work.
     #[inline]
     pub fn progress(&self) {
         self.attached.progress();
