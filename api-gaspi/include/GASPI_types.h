@@ -42,7 +42,7 @@ typedef unsigned long gaspi_timeout_t;
 typedef unsigned long gaspi_atomic_value_t;
 /** Number of a notification of a segment: 0 to gaspi_notification_num() - 1. */
 typedef unsigned int gaspi_notification_id_t;
-/** Value of a notification; 0 means that there is none. */
+/** Value of a notification; 0 means no notification. */
 typedef unsigned int gaspi_notification_t;
 /** A time in milliseconds. */
 typedef float gaspi_time_t;
@@ -173,7 +173,7 @@ enum
   GASPI_TOPOLOGY_DYNAMIC = 2 /**< by the first use */
 };
 
-/** Settings of network devices; kept and read back, whatever the transport is. */
+/** Settings of network devices. They are stored and can be read back, for any transport. */
 typedef struct
 {
   gaspi_network_t network_type;

@@ -1,5 +1,5 @@
-//! The Fortran modules: they compile as Fortran 2003, bind every procedure of GASPI, and agree with the C headers on layouts and constants. Without gfortran the
-//! tests print a line and are skipped.
+//! The Fortran modules compile as Fortran 2003, bind all procedures of GASPI, and agree with the C headers on layouts and constants.
+//! Without gfortran the tests print a line and are skipped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ fn modules() -> PathBuf {
     crate_dir().join("fortran/gaspi.f90")
 }
 
-/// An empty folder.
+/// An empty directory.
 fn scratch(name: &str) -> PathBuf {
     let path = c::scratch(name);
     let _ = fs::remove_dir_all(&path);

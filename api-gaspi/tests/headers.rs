@@ -1,5 +1,5 @@
-//! The C headers as a contract: each compiles alone as C and C++, source of release 1.6 and source of the 17.1 text both compile,
-//! layout and values are what compiled programs expect, and symbols.txt lists exactly what is declared.
+//! The C headers as a contract. Each compiles alone as C and C++. Source for release 1.6 and source for the 17.1 text both compile.
+//! Layout and values agree with compiled programs. symbols.txt lists exactly the declared symbols.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Waits for completion queues and counters, and the endpoints that make progress meanwhile.
+//! Waits for completion queues and counters, and the endpoints that make progress during a wait.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 /*
  * A token goes round. All UEs wait for it in a loop of nonblocking calls: copies of the neighbour's line (g) or of the own line (o), tests
- * of flags (f), reads of registers (a), tests of requests (r). If UEs share cores, these calls must let others run. UE 0 prints the number
+ * of flags (f), reads of registers (a), tests of requests (r). If UEs share cores, these calls must yield the core. UE 0 prints the number
  * of calls for each hop of the token.
  *
  * token WAY ROUNDS

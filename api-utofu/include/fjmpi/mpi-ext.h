@@ -26,7 +26,7 @@
 #define FJMPI_ERR_TOPOLOGY_INVALID_COMM     1001 /* not of processes of MPI_COMM_WORLD, or that has no place in the network */
 #define FJMPI_ERR_TOPOLOGY_NODE_SHARED_JOB  1002 /* never here */
 #define FJMPI_ERR_TOPOLOGY_INVALID_RANK     1003
-#define FJMPI_ERR_TOPOLOGY_INVALID_VIEW     1004 /* none of the three below */
+#define FJMPI_ERR_TOPOLOGY_INVALID_VIEW     1004 /* not one of the three below */
 #define FJMPI_ERR_TOPOLOGY_INVALID_DIMS     1005 /* fewer or other dimensions than there are */
 #define FJMPI_ERR_TOPOLOGY_INVALID_COORDS   1006 /* no such node */
 #define FJMPI_ERR_TOPOLOGY_INVALID_POINTER  1007
@@ -178,7 +178,7 @@ unipgas_fjmpi_to_rank (int dimensions, const int coords[3], int *rank)
   return code;
 }
 
-/** Logical coordinates of a rank, where there is one dimension. */
+/** Logical coordinates of a rank, with one dimension. */
 static __inline__ int
 FJMPI_Topology_rank2x (int rank, int *x)
 {
@@ -190,7 +190,7 @@ FJMPI_Topology_rank2x (int rank, int *x)
   return code;
 }
 
-/** The same, where there are two. */
+/** The same, with two. */
 static __inline__ int
 FJMPI_Topology_rank2xy (int rank, int *x, int *y)
 {
@@ -205,7 +205,7 @@ FJMPI_Topology_rank2xy (int rank, int *x, int *y)
   return code;
 }
 
-/** The same, where there are three. */
+/** The same, with three. */
 static __inline__ int
 FJMPI_Topology_rank2xyz (int rank, int *x, int *y, int *z)
 {
@@ -221,7 +221,7 @@ FJMPI_Topology_rank2xyz (int rank, int *x, int *y, int *z)
   return code;
 }
 
-/** The (lowest) rank at logical coordinates, where there is one dimension. */
+/** The (lowest) rank at logical coordinates, with one dimension. */
 static __inline__ int
 FJMPI_Topology_x2rank (int x, int *rank)
 {
@@ -230,7 +230,7 @@ FJMPI_Topology_x2rank (int x, int *rank)
   return unipgas_fjmpi_to_rank (1, at, rank);
 }
 
-/** The same, where there are two. */
+/** The same, with two. */
 static __inline__ int
 FJMPI_Topology_xy2rank (int x, int y, int *rank)
 {
@@ -240,7 +240,7 @@ FJMPI_Topology_xy2rank (int x, int y, int *rank)
   return unipgas_fjmpi_to_rank (2, at, rank);
 }
 
-/** The same, where there are three. */
+/** The same, with three. */
 static __inline__ int
 FJMPI_Topology_xyz2rank (int x, int y, int z, int *rank)
 {

@@ -71,7 +71,7 @@ pub enum Refusal {
     ThreadControl,
     /// The range to be released is not that part of that file.
     NotAdopted,
-    /// The process may not, or the machine cannot; the text says why.
+    /// Not permitted, or not possible on this machine; the text has the reason.
     NotPermitted(String),
     /// The operating system refused; the text names the step and its error.
     Os(String),
@@ -117,8 +117,8 @@ struct Tools {
     uffd: Result<Uffd, String>,
 }
 
-// A holder of this lock never waits for a thread that a swap blocks: the swap blocks threads only inside the
-// window, and depends on none of them there.
+// A holder of this lock never waits for a thread that a swap blocks. A swap blocks threads only inside the
+// window, and depends on no other thread there.
 static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
 
 type Locked = MutexGuard<'static, Option<Tools>>;
@@ -149,7 +149,7 @@ fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
     locked.as_ref().ok_or(Refusal::Unmapped)
 }
 
-/// Whether memory of a process with several threads can be adopted; if not, what is missing.
+/// Whether memory of a process with several threads can be adopted. The error names the missing feature.
 ///
 /// # Errors
 /// One line with the reason. A process of one thread may still be able to adopt.
@@ -192,7 +192,7 @@ pub fn way() -> Result<AdoptionMethod, String> {
             }
         });
         // SAFETY:
-        // - a page and a file of this call's own; the other thread does nothing with them
+        // - a page and a file that only this call uses; the other thread does not access them
         let adopted = unsafe { adopt(file.as_fd(), 0, page.start as *mut u8, len) };
         over.store(true, Ordering::Release);
         other.thread().unpark();
@@ -465,7 +465,7 @@ impl Drop for Fresh {
 
 /// # Safety
 /// - `range` is mapped as `direction` says
-/// - `guard` is what [`guard`] gave
+/// - `guard` is a result of [`guard`]
 unsafe fn swap(
     tools: &Tools,
     direction: Direction,
@@ -548,7 +548,7 @@ unsafe fn swap(
 /// Runs the swap with its helpers. `None`: the helpers cannot start, and the memory is as before.
 ///
 /// # Safety
-/// - as of [`window::run`]
+/// - contract of [`window::run`]
 unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Failure>> {
     let board = stage.board();
     board.reset();

@@ -19,7 +19,7 @@ use crate::transport::PeerTable;
 /// An issue context. Only [awaited](Flags::AWAITED) operations are ever pending. Program order satisfies all other flags.
 pub(crate) struct ShmChannel {
     peers: Arc<PeerTable>,
-    /// Process whose requests this process executes while it waits for another agent.
+    /// The registrations of this process. While it waits for another agent, it executes requests to these registrations.
     home: Arc<RegistrationState>,
     late: Late,
 }

@@ -97,7 +97,7 @@ impl<'a> Patch<'a> {
         })
     }
 
-    /// Writes what lies within the `len` bytes at `base`.
+    /// Writes the part of the patch within the `len` bytes at `base`.
     ///
     /// # Safety
     ///

@@ -100,15 +100,15 @@ fn exact_after_head() -> Option<usize> {
         .checked_sub(robust_list_head(0)?)
 }
 
-/// Bytes of the control block from the thread pointer on. On x86-64 the area's end says more; on aarch64 the block ends with two words there, and the thread's own
-/// variables follow.
+/// Bytes of the control block from the thread pointer on. On x86-64 the end of the area shows more; on aarch64 the block ends with two words
+/// there, and thread-local variables follow.
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     target_env = "gnu"
 ))]
 const BEHIND_POINTER: usize = if cfg!(target_arch = "aarch64") { 16 } else { 0 };
 
-/// What the offset of the area counts from.
+/// The base of the offset of the area.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn thread_pointer() -> usize {
     // SAFETY:
@@ -135,11 +135,11 @@ fn exact_after_head() -> Option<usize> {
     None
 }
 
-/// Has the kernel read 8 bytes at `at`, which lets a stack grow down to there; does nothing where nothing is mapped.
+/// Makes the kernel read 8 bytes at `at`, so that a stack grows down to there. No effect on unmapped addresses.
 pub(super) fn touch(at: usize) {
     const NO_SUCH_CHANGE: i32 = 99;
     // SAFETY:
-    // - the kernel checks the address; it reads a signal set from it, then refuses the kind of change asked for
+    // - the kernel checks the address; it reads a signal set from it, then refuses the requested kind of change
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -151,7 +151,7 @@ pub(super) fn touch(at: usize) {
     }
 }
 
-/// All signals of this thread blocked until dropped, the C library's internal ones too.
+/// Blocks all signals of this thread until dropped, also the C library's internal ones.
 pub(super) struct SignalsBlocked {
     before: u64,
 }

@@ -1,4 +1,4 @@
-//! Adoption in place, with other threads at work on the same pages.
+//! Adoption in place, while other threads use the same pages.
 
 mod content;
 mod memory;
@@ -24,7 +24,7 @@ fn rounds_of(rounds: usize) -> usize {
     }
 }
 
-/// Makes userfaultfd fail by EPERM, in this process and in processes that it starts.
+/// Makes userfaultfd fail with EPERM, in this process and in processes that it starts.
 fn deny_userfaultfd() -> std::io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,
@@ -103,7 +103,7 @@ fn ordinary(filter: &str, denied: bool) {
     let drop_rights = move || {
         const NOBODY: u32 = 65534;
         // SAFETY:
-        // - numbers; of the process that is going to be the other program
+        // - takes numbers; runs in the child before it executes the program
         unsafe {
             if libc::geteuid() == 0
                 && (libc::setgroups(0, ptr::null()) != 0

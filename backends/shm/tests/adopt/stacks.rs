@@ -145,7 +145,7 @@ fn the_page_behind_a_threads_control_block_is_adopted() {
     }
     let at = map(STACK + PAGE, MapFlags::PRIVATE);
     // SAFETY:
-    // - the thread has the mapping's first pages as its stack, and is joined before anything goes
+    // - the thread's stack is the first pages of the mapping; the thread is joined before the mapping is dropped
     // - all attributes are initialised before they are read
     unsafe {
         let mut attributes = std::mem::MaybeUninit::uninit();

@@ -1,11 +1,11 @@
-//! The list of all functions, and the table of them that who loads the library calls.
+//! The list of all functions, and their table for callers that load the library.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
 
 use crate::types::*;
 
-/// Gives `$callback!` the declarations of all 65 functions: `fn name(parameter: type, ...) -> result;`, where the result is `c_int`, or
-/// `()` for the two that return nothing. The caller has the types by `use unipgas_utofu_sys::*`.
+/// Passes to `$callback!` the declarations of all 65 functions: `fn name(parameter: type, ...) -> result;`. The result is `c_int`. The two
+/// functions without a result have `()`. The caller needs the types, by `use unipgas_utofu_sys::*`.
 #[macro_export]
 macro_rules! utofu_functions {
     // A start function and its twin that prepares differ in their last parameters.
