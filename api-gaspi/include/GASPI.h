@@ -139,7 +139,7 @@ gaspi_return_t gaspi_segment_use (gaspi_segment_id_t segment_id, gaspi_pointer_t
 
 /**
  * Deletes a segment of this process; peers cannot access it any more. Calls of other threads end with an error if they wait for a
- * notification in it or for a message, or send from it. A call that creates it meanwhile gives INV_SEG when all members have called. §7.3.1. Errors: INV_SEG.
+ * notification in it or for a message, or send from it. A concurrent call that creates the segment gives INV_SEG when all members have called. §7.3.1. Errors: INV_SEG.
  */
 gaspi_return_t gaspi_segment_delete (gaspi_segment_id_t segment_id);
 
@@ -261,7 +261,7 @@ gaspi_return_t pgaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeo
  */
 
 /**
- * Sends size bytes to a rank, and returns when its gaspi_passive_receive() has taken them. §9.2.1. After GASPI_TIMEOUT the same call goes on with the
+ * Sends size bytes to a rank, and returns when its gaspi_passive_receive() has taken them. §9.2.1. After GASPI_TIMEOUT the same call continues the
  * request. Errors: INV_RANK; ERROR: passive_queue_size_max requests have run into their time-outs.
  */
 gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t rank,
@@ -293,7 +293,7 @@ gaspi_return_t gaspi_atomic_compare_swap (gaspi_segment_id_t segment_id, gaspi_o
                                           gaspi_atomic_value_t *value_old, gaspi_timeout_t timeout);
 
 /* ---------------------------------------------------------------- collective communication
- * Errors: INV_GROUP, ACTIVE_COLL. After GASPI_TIMEOUT call the same operation again to go on.
+ * Errors: INV_GROUP, ACTIVE_COLL. After GASPI_TIMEOUT call the same operation again to continue.
  */
 
 /** Waits until all members of the group are here. §11.2.1. */

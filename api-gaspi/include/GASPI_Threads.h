@@ -38,7 +38,7 @@ gaspi_return_t gaspi_threads_get_total (gaspi_int *const num);
 /** Processors that the calling thread may run on. At any time. */
 gaspi_return_t gaspi_threads_get_num_cores (gaspi_int *const cores);
 
-/** Returns when all registered threads of this process have called it. Sleeps meanwhile. */
+/** Returns when all registered threads of this process have called it. Sleeps during the wait. */
 void gaspi_threads_sync (void);
 
 /**

@@ -63,7 +63,7 @@ typedef void *gaspi_reduce_state_t;
 
 /** Waits as long as the operation needs. */
 static const gaspi_timeout_t GASPI_BLOCK = 0xffffffffffffffffUL;
-/** Does what can be done without waiting. */
+/** Does not wait. */
 static const gaspi_timeout_t GASPI_TEST = 0UL;
 /** The group of all processes. */
 static const gaspi_group_t GASPI_GROUP_ALL = 0;
@@ -73,7 +73,7 @@ typedef enum
 {
   GASPI_ERROR = -1,             /**< an error without another code */
   GASPI_SUCCESS = 0,            /**< done */
-  GASPI_TIMEOUT = 1,            /**< not yet done: call again with the same arguments to go on */
+  GASPI_TIMEOUT = 1,            /**< not yet done: call again with the same arguments to continue */
   GASPI_ERR_EMFILE = 2,         /**< too many open files */
   GASPI_ERR_ENV = 3,            /**< the environment of the job is missing or wrong */
   GASPI_ERR_SN_PORT = 4,        /**< sn_port of the configuration is out of range */

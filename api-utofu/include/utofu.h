@@ -337,8 +337,8 @@ struct utofu_mrq_notice
 
 /* ---------------------------------------------------------------- one-sided communication: start (§3.7.1)
  * rmt_vcq_id is the peer's VCQ, lcl_stadd and rmt_stadd are addresses in memory registered for the own and for the peer's VCQ.
- * edata, of at most max_edata_size bytes, comes with MRQ notices; cbdata comes with the TCQ notice. Whatever the flags, both queues
- * have to be polled: for errors, and to make room. Error of all of them: BUSY (no room: poll the TCQ).
+ * edata, of at most max_edata_size bytes, comes with MRQ notices; cbdata comes with the TCQ notice. With any flags, poll both
+ * queues, for errors and to make room. Error of all of these functions: BUSY (no room: poll the TCQ).
  */
 
 /** Writes length bytes from lcl_stadd to rmt_stadd, at most max_putget_size. §3.7.1.1. */
@@ -513,7 +513,7 @@ int utofu_query_num_unread_mrq (utofu_vcq_hdl_t vcq_hdl, size_t *count);
 
 /* ---------------------------------------------------------------- barrier communication (§3.8)
  * vbg_id is the start/end gate, which names the circuit. All processes of a circuit start the same operation; one at a time, found
- * complete by the poll of the same name. Errors when starting: BUSY (one is under way). Errors of the polls: NOT_COMPLETED, BUSY
+ * complete by the poll of the same name. Errors when starting: BUSY (one is in progress). Errors of the polls: NOT_COMPLETED, BUSY
  * (none was started), BARRIER_MISMATCH, BARRIER_OTHER.
  */
 

@@ -33,7 +33,7 @@ macro_rules! codes {
 codes! {
     /// No new entry in the queue.
     NotFound = UTOFU_ERR_NOT_FOUND,
-    /// The barrier communication is under way.
+    /// The barrier communication is in progress.
     NotCompleted = UTOFU_ERR_NOT_COMPLETED,
     /// The operation has not been processed.
     NotProcessed = UTOFU_ERR_NOT_PROCESSED,

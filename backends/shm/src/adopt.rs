@@ -214,7 +214,7 @@ pub fn way() -> Result<AdoptionMethod, String> {
 /// # Safety
 /// - no thread unmaps, remaps or shrinks the range or the file during the call
 /// - until [`release`], no thread discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
-/// - none of the transfers that the module's description excludes is under way
+/// - none of the transfers that the module's description excludes is in progress
 pub unsafe fn adopt(
     fd: BorrowedFd<'_>,
     file_offset: u64,
@@ -282,7 +282,7 @@ pub unsafe fn adopt(
 /// # Safety
 /// - no thread unmaps, remaps or shrinks the range or the file during the call
 /// - no peer writes to that part of the file any more: its stores would be lost
-/// - none of the transfers that the module's description excludes is under way
+/// - none of the transfers that the module's description excludes is in progress
 pub unsafe fn release(
     fd: BorrowedFd<'_>,
     file_offset: u64,

@@ -17,7 +17,7 @@ use unipgas_job::rendezvous::{JobName, Rendezvous};
 /// Resource words that the killed processes compete for, all in group 0.
 const WORDS: u32 = 24;
 
-/// Not a test by itself: the roles of the processes that the tests start.
+/// Not a test: the roles of the processes that the tests start.
 #[test]
 fn helper() {
     let Some((role, arguments)) = role() else {

@@ -69,7 +69,7 @@ fn deny_userfaultfd() -> std::io::Result<()> {
     Ok(())
 }
 
-/// All of that once more in a process that may not have a userfaultfd, of an ordinary user: other threads are stopped there.
+/// Repeats all tests in a process of an ordinary user without userfaultfd: the swap stops the other threads there.
 #[test]
 fn as_an_ordinary_user() {
     if std::env::var_os(ORDINARY).is_some() {

@@ -15,7 +15,7 @@ fn the_callers_own_stack() {
     fn deep(fd: &OwnedFd, round: u8) {
         let mut here = [round; 100];
         let at = std::hint::black_box(here.as_mut_ptr());
-        // The page of the variable, and those below where the calls from here live.
+        // The page of the variable, and the pages below, with the frames of the calls from here.
         let (first, len) = pages_of(at.wrapping_sub(4 * PAGE), 4 * PAGE + 100);
         adopt(fd, 0, first, len).expect("adopt");
         let peer = map_file(fd, 0, len);
