@@ -1,21 +1,21 @@
-//! Heat in a plate: Jacobi steps on a grid whose rows are distributed over the processes. `examples/gaspi/heat2d.c` in Rust.
+//! Heat in a plate: Jacobi steps on a grid. The rows of the grid are distributed over the processes. `examples/gaspi/heat2d.c` in Rust.
 //!
 //! heat [ROWS [COLUMNS [STEPS]]]
 //!
-//! In each step a process writes its first and last row to its neighbours, computes the rows that need none of theirs, and waits for theirs. At the
-//! end rank 0 does the same work alone: residual and checksum must agree to the last bit, with any number of processes.
+//! In each step a process writes its first and last row to its neighbours. Then it computes its inner rows, which need no row of a neighbour, and
+//! waits for the neighbours' rows. At the end rank 0 repeats the work alone: residual and checksum must agree to the last bit, with any number of processes.
 
 use std::ops::Range;
 
 use unipgas::gaspi::ReductionOperation;
 use unipgas::gaspi::safe::{Gaspi, Notification, Result, Timeout};
 
-/// How large it is, and how often it is relaxed.
+/// Size of the grid, and number of steps.
 #[derive(Clone, Copy)]
 pub struct Problem {
-    /// From the upper edge to the lower one.
+    /// Rows from the upper to the lower edge.
     pub rows: usize,
-    /// From the left to the right.
+    /// Columns from left to right.
     pub columns: usize,
     /// Jacobi steps.
     pub steps: usize,
@@ -29,13 +29,13 @@ struct Outcome {
     checksum: u64,
 }
 
-/// Which rows a process has; the parts differ by one at the most.
+/// The rows of a process. The numbers of rows of two processes differ by at most one.
 fn part(problem: Problem, rank: u16, size: u16) -> Range<usize> {
     let first = |rank: usize| problem.rows * rank / usize::from(size);
     first(rank.into())..first(usize::from(rank) + 1)
 }
 
-/// A row below the upper edge of the plate, which is warm; the other edges are at 0.
+/// The warm upper edge of the plate. The other edges are at 0.
 fn warm_edge(columns: usize) -> Vec<f64> {
     let at = |column| (column + 1) as f64 / (columns + 1) as f64;
     (0..columns)
@@ -43,7 +43,7 @@ fn warm_edge(columns: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The next values of a row, from its own ones and those of the rows above and below. Gives the largest change.
+/// Computes the next values of a row from this row and the rows above and below. Returns the largest change.
 fn relax(above: &[f64], row: &[f64], below: &[f64], next: &mut [f64]) -> f64 {
     let mut largest: f64 = 0.0;
     for column in 0..row.len() {
@@ -55,7 +55,7 @@ fn relax(above: &[f64], row: &[f64], below: &[f64], next: &mut [f64]) -> f64 {
     largest
 }
 
-/// The rows `which` of a part, whose neighbours are `above` and `below`.
+/// Computes the rows `which` of a part. `above` and `below` are the neighbouring rows of the part.
 fn relax_rows(
     which: Range<usize>,
     (above, below): (&[f64], &[f64]),
@@ -94,7 +94,7 @@ fn alone(problem: Problem) -> Outcome {
     }
 }
 
-/// Notifications, and rows of the halo: of even and of odd steps, as a neighbour may be a step ahead.
+/// Indices of notifications and halo rows. Even and odd steps have different ones, since a neighbour may be a step ahead.
 const FROM_ABOVE: usize = 0;
 const FROM_BELOW: usize = 1;
 const SIDES: usize = 2;
@@ -108,7 +108,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
     let mut now = gaspi.buffer::<f64>(rows * columns)?;
     let mut next = gaspi.buffer::<f64>(rows * columns)?;
     let mut queue = gaspi.queue()?;
-    // The edges of the plate, where there is no neighbour.
+    // The edges of the plate, for sides without a neighbour.
     let mut above = warm_edge(columns);
     let mut below = vec![0.0; columns];
     let mut residual: f64 = 0.0;
@@ -131,7 +131,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
             if rank + 1 < size {
                 write(rows - 1, rank + 1, at(FROM_ABOVE))?;
             }
-            // Rows that need no neighbour's.
+            // The inner rows, which need no row of a neighbour.
             let edges = (&above[..], &below[..]);
             let inner = relax_rows(1..rows.max(2) - 1, edges, &now, &mut next);
             if rank > 0 {
@@ -149,7 +149,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
     }
     let residual = all.allreduce(&[residual], ReductionOperation::Max)?[0];
     let sums = all.allreduce_by(&[checksum(&now)], u64::wrapping_add)?;
-    // Nobody leaves while others still write here.
+    // Neighbours may still write to the halo, so all processes leave together.
     all.barrier()?;
     Ok(Outcome {
         residual,
@@ -157,7 +157,7 @@ fn together(gaspi: &Gaspi, problem: Problem) -> Result<Outcome> {
     })
 }
 
-/// By all processes, and by rank 0 alone.
+/// Solves the problem with all processes, and on rank 0 alone, and compares the results.
 pub fn compare(problem: Problem) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let gaspi = Gaspi::init()?;
     if problem.rows < gaspi.size().into() || problem.columns == 0 {

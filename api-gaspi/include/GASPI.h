@@ -3,11 +3,11 @@
  *
  * Sizes and offsets are in bytes, timeouts in milliseconds. Every procedure returns a gaspi_return_t:
  *   GASPI_SUCCESS       done;
- *   GASPI_TIMEOUT       not done within the timeout: call again with the same arguments to go on (§3.9);
- *   GASPI_ERR_NOINIT    gaspi_proc_init() is missing, where it is needed;
+ *   GASPI_TIMEOUT       not done within the timeout: call again with the same arguments to continue (§3.9);
+ *   GASPI_ERR_NOINIT    the procedure needs gaspi_proc_init() first;
  *   GASPI_ERR_NULLPTR   a pointer is null that must not be;
- *   GASPI_ERROR         a peer that is (or, for notifications and queues in use, may be) needed has died, until the program has
- *                       asked gaspi_state_vec_get(); or something else went wrong (gaspi_print_error() tells).
+ *   GASPI_ERROR         a needed peer has died (for notifications and queues in use: a peer that may be needed), until the program
+ *                       calls gaspi_state_vec_get(); or another failure (gaspi_print_error() describes it).
  * The comments below name the other errors that a procedure may return. After an error the output arguments
  * are undefined.
  *
@@ -32,15 +32,15 @@ gaspi_return_t gaspi_config_get (gaspi_config_t *config);
 
 /**
  * Sets the configuration, before gaspi_proc_init(). §5.2.3.
- * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). Accepted values are in force. Ranges: queue_num
+ * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; no value is set then). Accepted values are in force. Ranges: queue_num
  * 1 to 16, queue_size_max 1 to 4096, group_max and segment_max 1 to 255, transfer_size_max up to 2^30, notification_num up to 2^24,
- * rw_list_elem_max 1 to 255, allreduce_buf_size up to 2040 bytes, allreduce_elem_max any. Memory is taken as it is used.
+ * rw_list_elem_max 1 to 255, allreduce_buf_size up to 2040 bytes, allreduce_elem_max any. Memory is allocated on use.
  */
 gaspi_return_t gaspi_config_set (gaspi_config_t config);
 
 /**
- * Joins the job and makes this process known to all others. §5.3.1. The group GASPI_GROUP_ALL is committed as well, unless the
- * configuration asks for no infrastructure (build_infrastructure 0, GASPI_TOPOLOGY_NONE).
+ * Joins the job and makes this process known to all others. §5.3.1. Also commits the group GASPI_GROUP_ALL, unless the
+ * configuration excludes the infrastructure (build_infrastructure 0, GASPI_TOPOLOGY_NONE).
  * Errors: INITED, ENV (no usable job in the environment), MEMALLOC, EMFILE.
  */
 gaspi_return_t gaspi_proc_init (gaspi_timeout_t timeout);
@@ -52,13 +52,13 @@ gaspi_return_t gaspi_proc_num (gaspi_rank_t *proc_num);
 gaspi_return_t gaspi_proc_rank (gaspi_rank_t *rank);
 
 /**
- * Leaves the job and gives everything back: segments, queues, groups. §5.3.4. Procedures in which other threads wait end with GASPI_ERROR before that; within a
+ * Leaves the job and releases all segments, queues and groups. §5.3.4. Procedures in which other threads wait end with GASPI_ERROR before that; within a
  * procedure (the operation of a reduction, a signal handler) it gives GASPI_ERROR itself.
  */
 gaspi_return_t gaspi_proc_term (gaspi_timeout_t timeout);
 
 /**
- * Ends another process of the job by a signal. §5.3.5. To its launcher that end is no failure. Errors: INV_RANK (also: the own rank).
+ * Ends another process of the job by a signal. §5.3.5. The launcher does not count this end as a failure. Errors: INV_RANK (also: the own rank).
  */
 gaspi_return_t gaspi_proc_kill (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
@@ -66,8 +66,8 @@ gaspi_return_t gaspi_proc_kill (gaspi_rank_t rank, gaspi_timeout_t timeout);
 gaspi_return_t gaspi_connect (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
 /**
- * Closes the connection to a rank on both sides, after the requests that are under way: communication with it is GASPI_ERROR until one of both calls
- * gaspi_connect(). Groups of which both are members go on. §5.4.2. Errors: INV_RANK.
+ * Closes the connection to a rank on both sides, after the requests in progress. Then communication with it is GASPI_ERROR until one of both calls
+ * gaspi_connect(). Groups with both as members still work. §5.4.2. Errors: INV_RANK.
  */
 gaspi_return_t gaspi_disconnect (gaspi_rank_t rank, gaspi_timeout_t timeout);
 
@@ -139,7 +139,7 @@ gaspi_return_t gaspi_segment_use (gaspi_segment_id_t segment_id, gaspi_pointer_t
 
 /**
  * Deletes a segment of this process; peers cannot access it any more. Calls of other threads end with an error if they wait for a
- * notification in it or for a message, or send from it. A call that creates it meanwhile gives INV_SEG when all members have called. §7.3.1. Errors: INV_SEG.
+ * notification in it or for a message, or send from it. A concurrent call that creates the segment gives INV_SEG when all members have called. §7.3.1. Errors: INV_SEG.
  */
 gaspi_return_t gaspi_segment_delete (gaspi_segment_id_t segment_id);
 
@@ -168,8 +168,8 @@ gaspi_return_t gaspi_read (gaspi_segment_id_t segment_id_local, gaspi_offset_t o
                            gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
 /**
- * Waits until all requests in a queue are complete; local buffers may be reused then. GASPI_ERROR where one of them has failed, until
- * gaspi_queue_purge(); the end of a rank that none of them goes to is no error here. §3.6, §8.2.3. Errors: INV_QUEUE.
+ * Waits until all requests in a queue are complete; local buffers may be reused then. GASPI_ERROR if a request has failed, until
+ * gaspi_queue_purge(). The end of a rank that is not the target of a request is no error here. §3.6, §8.2.3. Errors: INV_QUEUE.
  */
 gaspi_return_t gaspi_wait (gaspi_queue_id_t queue, gaspi_timeout_t timeout);
 
@@ -190,7 +190,7 @@ gaspi_return_t gaspi_notify_waitsome (gaspi_segment_id_t segment_id_local, gaspi
                                       gaspi_timeout_t timeout);
 
 /**
- * Sets a notification of a local segment to 0 and returns what it was, in one atomic step; old_notification_val may be NULL. §8.3.4.
+ * Sets a notification of a local segment to 0 and returns the previous value, in one atomic step; old_notification_val may be NULL. §8.3.4.
  * Errors: INV_SEG, INV_NOTIF_ID.
  */
 gaspi_return_t gaspi_notify_reset (gaspi_segment_id_t segment_id_local, gaspi_notification_id_t notification_id,
@@ -261,7 +261,7 @@ gaspi_return_t pgaspi_queue_purge (gaspi_queue_id_t queue, gaspi_timeout_t timeo
  */
 
 /**
- * Sends size bytes to a rank, and returns when its gaspi_passive_receive() has taken them. §9.2.1. After GASPI_TIMEOUT the same call goes on with the
+ * Sends size bytes to a rank, and returns when its gaspi_passive_receive() has taken them. §9.2.1. After GASPI_TIMEOUT the same call continues the
  * request. Errors: INV_RANK; ERROR: passive_queue_size_max requests have run into their time-outs.
  */
 gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t rank,
@@ -282,18 +282,18 @@ gaspi_return_t gaspi_passive_queue_purge (gaspi_timeout_t timeout);
  * On 8 bytes at an offset that is a multiple of 8. Errors: INV_SEG, INV_REM_OFF, INV_RANK, UNALIGN_OFF.
  */
 
-/** Adds value_add to the value at offset, and returns what it was. §10.2.1. */
+/** Adds value_add to the value at offset, and returns the previous value. §10.2.1. */
 gaspi_return_t gaspi_atomic_fetch_add (gaspi_segment_id_t segment_id, gaspi_offset_t offset, gaspi_rank_t rank,
                                        gaspi_atomic_value_t value_add, gaspi_atomic_value_t *value_old,
                                        gaspi_timeout_t timeout);
 
-/** Sets the value at offset to value_new if it is comparator, and returns what it was. §10.2.2. */
+/** Sets the value at offset to value_new if it equals comparator, and returns the previous value. §10.2.2. */
 gaspi_return_t gaspi_atomic_compare_swap (gaspi_segment_id_t segment_id, gaspi_offset_t offset, gaspi_rank_t rank,
                                           gaspi_atomic_value_t comparator, gaspi_atomic_value_t value_new,
                                           gaspi_atomic_value_t *value_old, gaspi_timeout_t timeout);
 
 /* ---------------------------------------------------------------- collective communication
- * Errors: INV_GROUP, ACTIVE_COLL. After GASPI_TIMEOUT call the same operation again to go on.
+ * Errors: INV_GROUP, ACTIVE_COLL. After GASPI_TIMEOUT call the same operation again to continue.
  */
 
 /** Waits until all members of the group are here. §11.2.1. */
@@ -396,10 +396,10 @@ gaspi_return_t gaspi_pcontrol (gaspi_pointer_t argument);
  * gaspi_statistic_verbosity_level() is as high. Level 1: calls of procedures, and the bytes that they move. Level 2: their times, and bytes by ranks.
  * UNIPGAS_STATS=LEVEL in the environment sets the level of a start, and lets gaspi_proc_term() print the counters. */
 
-/** Sets the level, 0 at first: nothing is counted. §14.1.3. */
+/** Sets the level. Level 0, the initial one, counts no events. §14.1.3. */
 gaspi_return_t gaspi_statistic_verbosity_level (gaspi_number_t verbosity_level);
 
-/** How many counters there are. §14.1.1. */
+/** Number of counters. §14.1.1. */
 gaspi_return_t gaspi_statistic_counter_max (gaspi_number_t *counter_max);
 
 /** Name, description, verbosity level and argument of a counter; the texts belong to the library. §14.1.2. Errors: ERROR (no such counter). */
@@ -408,7 +408,7 @@ gaspi_return_t gaspi_statistic_counter_info (gaspi_statistic_counter_t counter, 
                                              gaspi_number_t *verbosity_level);
 
 /**
- * The value of a counter. §14.1.4. argument is a rank, where gaspi_statistic_counter_info() says so. With a gaspi_number_t * this is
+ * The value of a counter. §14.1.4. argument is a rank if gaspi_statistic_counter_info() says so. With a gaspi_number_t * this is
  * gaspi_statistic_counter_get_17(). Errors: ERROR (no such counter), INV_RANK.
  */
 gaspi_return_t gaspi_statistic_counter_get (gaspi_statistic_counter_t counter, gaspi_number_t argument, unsigned long *value);

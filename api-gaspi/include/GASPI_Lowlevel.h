@@ -69,10 +69,10 @@ gaspi_return_t gaspi_operation_list_submit (gaspi_lowlevel_operation_t operation
                                             gaspi_timeout_t timeout);
 
 /**
- * Waits until an operation of the queue has ended, and stores the tags of up to max_requests that have, with their statuses and how many there are. Each tag is
- * reported once. GASPI_SUCCESS with 0: no operation with a tag is under way. GASPI_TIMEOUT: none has ended; 0 is stored. Several threads may call it for one queue.
+ * Waits until an operation of the queue has ended. Stores the tags and statuses of up to max_requests ended operations, and their number. Each tag is
+ * reported once. GASPI_SUCCESS with 0: no operation with a tag is in progress. GASPI_TIMEOUT: none has ended; 0 is stored. Several threads may call it for one queue.
  *
- * gaspi_wait() waits for operations with tags, too, and takes no report. gaspi_queue_size() counts what is not reported. gaspi_queue_purge() and
+ * gaspi_wait() waits for operations with tags, too, and takes no report. gaspi_queue_size() counts the operations that are not reported. gaspi_queue_purge() and
  * gaspi_queue_delete() drop reports. An operation to a process that dies ends with GASPI_ERROR.
  */
 gaspi_return_t gaspi_request_wait (gaspi_queue_id_t queue, gaspi_number_t max_requests, gaspi_number_t *num_completed,

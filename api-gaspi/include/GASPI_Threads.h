@@ -18,8 +18,8 @@ gaspi_return_t gaspi_threads_init_user (const unsigned int use_nr_of_threads);
 gaspi_return_t gaspi_threads_init (gaspi_int *const num);
 
 /**
- * Ends the use of the threads. Then gaspi_threads_init_user() may set another number. Threads that wait for other threads return: from gaspi_threads_sync_all()
- * with GASPI_ERROR.
+ * Ends the use of the threads. Then gaspi_threads_init_user() may set another number. Threads that wait for other threads return:
+ * gaspi_threads_sync_all() gives GASPI_ERROR.
  */
 gaspi_return_t gaspi_threads_term (void);
 
@@ -38,7 +38,7 @@ gaspi_return_t gaspi_threads_get_total (gaspi_int *const num);
 /** Processors that the calling thread may run on. At any time. */
 gaspi_return_t gaspi_threads_get_num_cores (gaspi_int *const cores);
 
-/** Returns when all registered threads of this process have called it. Sleeps meanwhile. */
+/** Returns when all registered threads of this process have called it. Sleeps during the wait. */
 void gaspi_threads_sync (void);
 
 /**

@@ -42,7 +42,7 @@ typedef unsigned long gaspi_timeout_t;
 typedef unsigned long gaspi_atomic_value_t;
 /** Number of a notification of a segment: 0 to gaspi_notification_num() - 1. */
 typedef unsigned int gaspi_notification_id_t;
-/** Value of a notification; 0 means that there is none. */
+/** Value of a notification; 0 means no notification. */
 typedef unsigned int gaspi_notification_t;
 /** A time in milliseconds. */
 typedef float gaspi_time_t;
@@ -63,7 +63,7 @@ typedef void *gaspi_reduce_state_t;
 
 /** Waits as long as the operation needs. */
 static const gaspi_timeout_t GASPI_BLOCK = 0xffffffffffffffffUL;
-/** Does what can be done without waiting. */
+/** Does not wait. */
 static const gaspi_timeout_t GASPI_TEST = 0UL;
 /** The group of all processes. */
 static const gaspi_group_t GASPI_GROUP_ALL = 0;
@@ -73,7 +73,7 @@ typedef enum
 {
   GASPI_ERROR = -1,             /**< an error without another code */
   GASPI_SUCCESS = 0,            /**< done */
-  GASPI_TIMEOUT = 1,            /**< not yet done: call again with the same arguments to go on */
+  GASPI_TIMEOUT = 1,            /**< not yet done: call again with the same arguments to continue */
   GASPI_ERR_EMFILE = 2,         /**< too many open files */
   GASPI_ERR_ENV = 3,            /**< the environment of the job is missing or wrong */
   GASPI_ERR_SN_PORT = 4,        /**< sn_port of the configuration is out of range */
@@ -173,7 +173,7 @@ enum
   GASPI_TOPOLOGY_DYNAMIC = 2 /**< by the first use */
 };
 
-/** Settings of network devices; kept and read back, whatever the transport is. */
+/** Settings of network devices. They are stored and can be read back, for any transport. */
 typedef struct
 {
   gaspi_network_t network_type;

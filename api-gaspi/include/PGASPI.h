@@ -1,5 +1,5 @@
 /*
- * The name-shifted entry points of the profiling interface (GASPI 17.1 §14.2): pgaspi_x does what gaspi_x does. A tool defines
+ * The name-shifted entry points of the profiling interface (GASPI 17.1 §14.2): pgaspi_x has the effect of gaspi_x. A tool defines
  * gaspi_x and calls pgaspi_x. GASPI.h and GASPI_Ext.h describe the procedures.
  */
 #ifndef UNIPGAS_PGASPI_H

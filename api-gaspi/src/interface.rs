@@ -2,7 +2,7 @@
 
 use unipgas_core::interface::Interface;
 
-/// What the engine knows of this interface.
+/// Description of this interface, for the engine.
 pub const INTERFACE: Interface = Interface {
     calls: &["gaspi_", "pgaspi_"],
     crates: &["unipgas_gaspi::"],

@@ -32,7 +32,7 @@
 //! let all = gaspi.group_all();
 //!
 //! // The halo: a value from the left and one from the right, for even and for odd steps, as a neighbour may be a step ahead. The notification
-//! // with the same number says that it is there.
+//! // with the same number announces it.
 //! let halo = all.create_segment::<f64>(0, 4)?;
 //! // The part, twice. Nobody else sees it, so these are plain slices.
 //! let (mut now, mut next) = (gaspi.buffer::<f64>(LEN)?, gaspi.buffer::<f64>(LEN)?);

@@ -1,5 +1,5 @@
-//! The Fortran modules: they compile as Fortran 2003, bind every procedure of GASPI, and agree with the C headers on layouts and constants. Left out, with a
-//! word, where there is no gfortran.
+//! The Fortran modules compile as Fortran 2003, bind all procedures of GASPI, and agree with the C headers on layouts and constants.
+//! Without gfortran the tests print a line and are skipped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 mod c;
 use c::demand;
 
-/// Without an interface of its own: forms for C alone, and threads.
+/// Names without a Fortran interface: forms for C only, and threads.
 const FOR_C: [&str; 7] = [
     "gaspi_allreduce_user_17",
     "gaspi_state_vec_get_17",
@@ -30,7 +30,7 @@ fn modules() -> PathBuf {
     crate_dir().join("fortran/gaspi.f90")
 }
 
-/// An empty folder.
+/// An empty directory.
 fn scratch(name: &str) -> PathBuf {
     let path = c::scratch(name);
     let _ = fs::remove_dir_all(&path);

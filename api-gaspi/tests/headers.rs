@@ -1,5 +1,5 @@
-//! The C headers as a contract: each compiles alone as C and C++, source of release 1.6 and source of the 17.1 text both compile,
-//! layout and values are what compiled programs expect, and symbols.txt lists exactly what is declared.
+//! The C headers as a contract. Each compiles alone as C and C++. Source for release 1.6 and source for the 17.1 text both compile.
+//! Layout and values agree with compiled programs. symbols.txt lists exactly the declared symbols.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,7 +104,7 @@ fn names_of_extensions_are_free() {
     }
 }
 
-/// As some programs do: the choice by type is C++ all the same.
+/// Some programs include the headers within extern "C". The choice by type works there, too: it is C++.
 #[test]
 fn headers_compile_within_extern_c() {
     let calls = fs::read_to_string(source("choice_calls.c")).expect("choice_calls.c");
@@ -117,7 +117,7 @@ fn headers_compile_within_extern_c() {
     );
     let path = write("within-extern-c.in", &text);
     accepted(&mut compiler("c++11"), &path);
-    // Where both compilers are installed, both.
+    // Checks both compilers, if both are installed.
     for other in ["g++", "clang++"] {
         let mut command = Command::new(other);
         command.args(["-std=c++11", "-fsyntax-only", "-x", "c++", "-I"]);
@@ -149,7 +149,7 @@ int f ()
     accepted(&mut compiler("c++11"), &path);
 }
 
-/// The definitions return a number each, so the calls tell which one they reached.
+/// Each definition returns a different number, which shows the called definition.
 #[test]
 fn argument_types_choose_the_function() {
     for standard in STANDARDS {
@@ -165,7 +165,7 @@ fn argument_types_choose_the_function() {
     }
 }
 
-/// The choice by type must not accept what no signature accepts.
+/// The choice by type must refuse arguments that no signature accepts.
 #[test]
 fn wrong_types_do_not_compile() {
     let calls = [
@@ -217,11 +217,11 @@ fn layout_and_values_are_those_of_release_1_6() {
         table.push(((*name).to_owned(), *value));
     }
     table.push(("(int) (GASPI_VERSION * 100.0f + 0.5f)".to_owned(), 160));
-    // Some of the values are no constant expressions in C, so the program compares.
+    // Some values are not constant expressions in C, so the program compares them at run time.
     let mut text = String::from("#include <GASPI.h>\n#include <stdio.h>\n#include <stddef.h>\n");
     text += "int main (void)\n{\n  int wrong = 0;\n";
     for (expression, value) in table {
-        // The suffix is that of GASPI_BLOCK, which no signed type holds.
+        // GASPI_BLOCK needs this suffix: no signed type holds it.
         let suffix = if value > i128::from(i64::MAX) {
             "ul"
         } else {
@@ -234,7 +234,7 @@ fn layout_and_values_are_those_of_release_1_6() {
     for standard in STANDARDS {
         let program = scratch(&format!("values-{standard}"));
         let path = write(&format!("values-{standard}.in"), &text);
-        // Comparing an unsigned value is the point here.
+        // The program compares unsigned values on purpose.
         let mut compiler = compiler(standard);
         compiler.args(["-Wno-type-limits", "-Wno-bool-compare"]);
         demand(compiler.arg(&path).arg("-o").arg(&program));
@@ -281,7 +281,7 @@ fn every_function_has_its_shifted_name_with_the_same_type() {
     let mut text = String::from(
         "#include <PGASPI.h>\n#include <GASPI_Ext.h>\n#include <GASPI_Lowlevel.h>\n#include <GASPI_Queue_Group.h>\n",
     );
-    // Those of threads have none.
+    // Thread functions have no profiling names.
     let threads = |name: &str| name.starts_with("gaspi_threads_");
     let plain = symbols
         .iter()

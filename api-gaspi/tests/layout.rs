@@ -1,4 +1,4 @@
-//! What Rust takes for the C types is what the headers have: the tables are those that the header tests check in C.
+//! The Rust types agree with the C types of the headers. The header tests check the same tables in C.
 
 use std::collections::BTreeSet;
 use std::mem::{align_of, offset_of};
@@ -75,7 +75,7 @@ fn types_have_their_size_and_sign() {
     assert_eq!(rust_type::<DeviceConfig>(), c_type("gaspi_dev_config_t"));
 }
 
-/// A procedure whose arguments have other types does not compile here.
+/// A procedure with other argument types does not compile here.
 const _: () = {
     type Transfer =
         unsafe extern "C" fn(Segment, Offset, Rank, Segment, Offset, Size, Queue, Timeout) -> Code;
@@ -107,7 +107,7 @@ fn configuration_has_its_fields_in_place() {
     fn size<F>(_: fn(&Config) -> &F) -> i128 {
         size_of::<F>() as i128
     }
-    // The name in C (for the device's fields, where Rust has no inner structures, it differs), and the field in Rust.
+    // The name in C, and the field in Rust. They differ for fields of the device, since Rust has no inner structures.
     macro_rules! fields {
         ($($name:literal: $($field:ident).+;)*) => {
             [$((

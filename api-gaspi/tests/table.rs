@@ -1,4 +1,4 @@
-//! The list of procedures of `unipgas-gaspi-sys` has the names and the types of this crate's own functions, and its codes are those of the header.
+//! The list of procedures of `unipgas-gaspi-sys` agrees with the names and types of this crate's functions, and its codes agree with the header.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
@@ -8,7 +8,7 @@ use unipgas_gaspi_sys::*;
 
 macro_rules! types {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
-        /// Does not compile where a type differs.
+        /// Does not compile if a type differs.
         const _: () = {
             $(let _: unsafe extern "C" fn($($ty),*) -> $result = ffi::$name;)*
         };

@@ -8,8 +8,8 @@
  * allocations in the same order. Functions with the result int return RCCE_SUCCESS or one of RCCE_ERROR_*. RCCE has no code for the
  * death of a UE: the other UEs then print a line on stderr and end. UEs that wait sleep.
  *
- * Any thread of a UE may call, and several threads at once. Messages, flags, locks and communicators belong to the UE: threads that
- * receive from the same sender get one message each, and two threads pass the same barrier one after the other. One thread calls
+ * Any thread of a UE may call, and several threads at once. Messages, flags, locks and communicators belong to the UE. Threads that
+ * receive from the same sender get one message each. Two threads pass the same barrier one after the other. One thread calls
  * RCCE_init and RCCE_finalize.
  */
 /* The guard of RCCE's original header. Some programs bring it along: the first of both headers counts. */
@@ -55,7 +55,7 @@ extern "C" {
 #define RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER (RCCE_ERROR_BASE + 10)
 #define RCCE_ERROR_FLAG_STATUS_UNDEFINED (RCCE_ERROR_BASE + 11)
 #define RCCE_ERROR_FLAG_NOT_ALLOCATED (RCCE_ERROR_BASE + 12)
-#define RCCE_ERROR_VAL_UNDEFINED (RCCE_ERROR_BASE + 13)            /* a null pointer where a result goes */
+#define RCCE_ERROR_VAL_UNDEFINED (RCCE_ERROR_BASE + 13)            /* a null pointer for a result */
 #define RCCE_ERROR_INVALID_ERROR_CODE (RCCE_ERROR_BASE + 14)
 #define RCCE_ERROR_RPC_NOT_ALLOCATED (RCCE_ERROR_BASE + 15)
 #define RCCE_ERROR_RPC_INTERNAL (RCCE_ERROR_BASE + 16)
@@ -104,10 +104,10 @@ extern "C" {
 /* ---------------------------------------------------------------- types */
 
 typedef volatile unsigned char *t_vcharp;
-typedef volatile int *RCCE_FLAG; /* a line of the MPB whose first word is the flag's value */
+typedef volatile int *RCCE_FLAG; /* a line of the MPB; its first word is the flag's value */
 typedef int RCCE_FLAG_STATUS;
 
-/** A communicator. size, my_rank and member may be read; everything may be copied. */
+/** A communicator. Programs may read size, my_rank and member, and may copy the structure. */
 typedef struct {
   int size;
   int my_rank;             /* this UE's number among the members */
@@ -124,7 +124,7 @@ extern RCCE_COMM RCCE_COMM_WORLD;
 
 /* ---------------------------------------------------------------- beginning and end */
 
-/** First call of a program. Removes from the arguments what RCCE's own launcher puts there, if it is there. */
+/** First call of a program. Removes the arguments that RCCE's launcher adds, if they are present. */
 int RCCE_init(int *argc, char ***argv);
 /** Last call of a program; waits for the others. Calls in which other threads wait give RCCE_ERROR_ID. Programs may also return from main without it. */
 int RCCE_finalize(void);

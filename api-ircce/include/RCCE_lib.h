@@ -61,7 +61,7 @@ void RCCE_shmalloc_init(t_vcharp memory, size_t size);
 void RCCE_malloc_init(t_vcharp memory, size_t size);
 /** Prints the text of an error on stdout, unless debug or error is 0; returns error. */
 int RCCE_error_return(int debug, int error);
-/** Later reads of MPBs see what is there, as caches are coherent here; as RCCE_shflush() in a loop that waits. */
+/** Makes later reads of MPBs see current data (caches are coherent here). In a loop that waits, as RCCE_shflush(). */
 void RC_cache_invalidate(void);
 /** For RCCE_comm_split(): one colour for all UEs. */
 int RCCE_global_color(int id, void *aux);

@@ -1,7 +1,7 @@
 /*
- * Requests of RCCE.h and iRCCE.h, which include this. privbuf (the buffer that the program has passed), size (bytes), dest or source,
- * and finished may be read; the other members are there to be named, and what is in them means nothing. A request lives until it has
- * been completed.
+ * Requests of RCCE.h and iRCCE.h, which include this. Programs may read privbuf (the buffer that the program has passed), size (bytes), dest or
+ * source, and finished. The other members exist for their names only; their values have no meaning. A request must exist until it is
+ * complete.
  */
 #ifndef UNIPGAS_RCCE_REQUESTS_H
 #define UNIPGAS_RCCE_REQUESTS_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/** A send under way. */
+/** A send in progress. */
 typedef struct _RCCE_SEND_REQUEST {
   char *privbuf;
   volatile unsigned char *combuf;
@@ -34,7 +34,7 @@ typedef struct _RCCE_SEND_REQUEST {
   RCCE_FLAG_STATUS flag_set_value;
 } RCCE_SEND_REQUEST;
 
-/** A receive under way. source is -1 as long as the sender may be anyone. */
+/** A receive in progress. source is -1 while the sender may be any UE. */
 typedef struct _RCCE_RECV_REQUEST {
   char *privbuf;
   volatile unsigned char *combuf;

@@ -3,7 +3,7 @@
 use unipgas_core::interface::Interface;
 use unipgas_core::variables::Variable;
 
-/// What the engine knows of this interface.
+/// Description of this interface, for the engine.
 pub const INTERFACE: Interface = Interface {
     calls: &["RCCE_", "iRCCE_"],
     crates: &["unipgas_ircce::"],

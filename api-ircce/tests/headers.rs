@@ -1,5 +1,5 @@
-//! The C headers as a contract: they compile alone in C and C++, in either interface, and layout and values are those that programs
-//! were compiled with.
+//! The C headers as a contract. They compile alone in C and C++, in either interface. Layout and values agree with compiled
+//! programs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn compiler(standard: &str) -> Command {
     common::c::compiler("api-ircce", standard)
 }
 
-/// The compilers of all standards, each in all ways.
+/// The compilers of all standards, each with all variants of the interface.
 fn compilers() -> impl Iterator<Item = Command> {
     let ways = |standard| WAYS.iter().map(move |way| (standard, way));
     STANDARDS.into_iter().flat_map(ways).map(|(standard, way)| {
@@ -50,7 +50,7 @@ fn layout_and_values() {
     }
 }
 
-/// A contract that accepts anything would pass above: each of these changes must be noticed.
+/// Checks that accept anything would pass the tests above. So each of these changes must fail.
 #[test]
 fn a_changed_header_is_noticed() {
     for (header, from, to) in [
@@ -109,7 +109,7 @@ fn a_changed_header_is_noticed() {
     }
 }
 
-/// What a program calls reaches the library under the name that fits its interface.
+/// The calls of a program reach the library under the names of the program's interface.
 #[test]
 fn names_in_the_library() {
     let symbols = |way: &[&str]| {
@@ -144,7 +144,7 @@ fn names_in_the_library() {
     );
 }
 
-/// A call of the other interface gets one error, with the remedy; own declarations and pointers compile.
+/// A call of the other interface gets one error with the remedy. Declarations by the program and pointers compile.
 #[test]
 fn calls_of_the_other_interface() {
     let simple = "RCCE_send(b, 32, 1); RCCE_recv(b, 32, 1); RCCE_recv_test(b, 32, 1, &n);";
@@ -180,7 +180,7 @@ fn calls_of_the_other_interface() {
     }
 }
 
-/// C++ programs that declare functions of the library themselves mean those of C.
+/// C++ programs that declare functions of the library themselves reach the C functions.
 #[test]
 fn declarations_of_cxx_programs() {
     let path = write(

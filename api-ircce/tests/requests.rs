@@ -1,4 +1,4 @@
-//! Requests of the Rust interface, in a job of one that sends to itself.
+//! Requests of the Rust interface, in a job of one UE that sends to itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ fn start() -> Ue {
     Ue::start(&LaunchSettings::from_env().unwrap(), &[]).unwrap()
 }
 
-/// Nothing of earlier requests is left: a new message gets through, and no old buffer is written.
+/// Checks that no earlier request is open: a new message arrives, and old buffers stay unchanged.
 fn works(ue: &Ue) {
     let mut room = [0; 8];
     ue.scope(|s| {
@@ -40,7 +40,7 @@ fn messages_of_every_length() {
             let message = receive.wait()?;
             assert_eq!((message.source, message.len), (0, len));
             assert!(message.bytes() == data);
-            // The buffer is here again, and may be lent once more.
+            // The buffer is returned, and may be lent again.
             let buffer = message.buffer;
             buffer.fill(9);
             let again = s.irecv(buffer, None)?;
@@ -61,7 +61,7 @@ fn errors_and_panics_end_scopes() {
     let (long, mut rooms) = (vec![1; 100_000], [[7u8; 64]; 3]);
     let [first, second, third] = &mut rooms;
     let failed: Result<(), Failure> = ue.scope(|s| {
-        // No message comes; and of the sends only the first one has begun, whose bytes have gone.
+        // Three receives without a message. The scope fails and cancels them.
         let _ = (s.irecv(first, Some(0))?, s.irecv(second, None)?);
         let _ = s.irecv(third, Some(0))?;
         Err(ErrorCode::Malloc.into())
@@ -78,7 +78,7 @@ fn errors_and_panics_end_scopes() {
         Some(&"on purpose")
     );
     drop(long);
-    // The bytes of the first send had gone; nothing else is there.
+    // Only the first send had begun, and its bytes were sent. No other message exists.
     let mut room = [0; 64];
     let received = ue.receive(&mut room, None).unwrap();
     assert_eq!((received.len, room[0]), (8, 1));
@@ -99,7 +99,7 @@ fn wrong_ids_and_short_buffers() {
         let receive = s.irecv(b, Some(0))?;
         let _ = s.isend(&[4; 9], 0)?;
         assert_eq!(receive.wait().err(), Some(ErrorCode::MessageLength.into()));
-        // Nobody waits for this one: the scope tells it.
+        // No call waits for this receive: the scope reports its error.
         let _ = (s.irecv(c, Some(0))?, s.isend(&[4; 9], 0)?);
         Ok(())
     });

@@ -1,9 +1,9 @@
-//! The shared library exports the functions and variables of the headers, and no other names of theirs.
+//! The shared library exports the functions and variables of the headers, and no other names with their prefixes.
 
 mod common;
 use common::{c, declared};
 
-/// Objects, with their sizes in bytes, which copies in executables depend on.
+/// Objects, with their sizes in bytes. Copy relocations in executables depend on the sizes.
 const VARIABLES: [(&str, usize); 15] = [
     ("RCCE_BUFF_SIZE", 4),
     ("RCCE_COMM_WORLD", 224),

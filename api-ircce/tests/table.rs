@@ -1,4 +1,4 @@
-//! The list of functions of `unipgas-ircce-sys` has the types of this crate's own functions, and its structures and codes are those of the headers.
+//! The list of functions of `unipgas-ircce-sys` agrees with the types of this crate's functions. Its structures and codes agree with the headers.
 
 use std::ffi::{CStr, c_void};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use common::{compiler, declared};
 mod types {
     use unipgas_ircce_sys::*;
 
-    // Programs have larger requests than the library uses, and the library knows what a list leads to.
+    // The requests of programs are larger than the library's. The library's type of a wait list names the targets of its pointers.
     use unipgas_ircce::ffi::CWaitList as iRCCE_WAIT_LIST;
     use unipgas_ircce::request::{
         RecvRequest as iRCCE_RECV_REQUEST, SendRequest as iRCCE_SEND_REQUEST,
@@ -22,7 +22,7 @@ mod types {
 
     macro_rules! types {
         ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
-            /// Does not compile where a type differs.
+            /// Does not compile if a type differs.
             const _: () = {
                 $(let _: unsafe extern "C" fn($($ty),*) -> $result = super::ffi::$name;)*
             };
@@ -31,7 +31,7 @@ mod types {
     ircce_functions!(types);
 }
 
-/// Of a structure: name, size, and members with offsets.
+/// Layout of a structure: name, size, and members with offsets.
 macro_rules! layout {
     ($($name:ident { $($member:ident)* })*) => {
         [$((
@@ -92,7 +92,7 @@ fn structures_and_codes_are_those_of_the_headers() {
 #[test]
 fn all_that_the_headers_declare_is_in_the_list() {
     let mut expected = &declared(false) | &declared(true);
-    // Their names do not begin as the others do.
+    // Names without the common prefixes.
     expected.extend(["print_dividers", "id_compare"].map(str::to_owned));
     let listed = RcceFunctions::NAMES.iter().map(|name| (*name).to_owned());
     assert_eq!(expected, listed.collect());

@@ -236,7 +236,7 @@ impl Endpoint {
     }
 }
 
-/// An operation of [`Endpoint::atomic`], whose contract holds for the lists.
+/// An operation of [`Endpoint::atomic`]. The contract of that call holds for the lists.
 struct Vector<'a> {
     ty: AtomicType,
     op: AtomicOp,

@@ -324,7 +324,7 @@ fn check_transfer(
     Ok((len, inline))
 }
 
-/// A transfer of [`Endpoint::transfer`], whose contract holds for the local memory.
+/// A transfer of [`Endpoint::transfer`]. The contract of that call holds for the local memory.
 struct Transfer<'a> {
     direction: RmaKind,
     local: &'a [LocalRange],

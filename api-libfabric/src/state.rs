@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Whether an operation to the endpoint at `to` is in progress, whatever its address was at the post.
+    /// Whether an operation to the endpoint at `to` is in progress, posted by any address of the endpoint.
     pub fn is_under_way_to(&self, to: u64) -> bool {
         let id = || self.id_of(to);
         !self.operations.is_empty() && id().is_some_and(|id| self.operations.are_under_way_to(id))

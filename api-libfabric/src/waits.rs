@@ -1,4 +1,4 @@
-//! Waits for completion queues and counters, and the endpoints that make progress meanwhile.
+//! Waits for completion queues and counters, and the endpoints that make progress during a wait.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl Waits {
         })
     }
 
-    /// Makes progress: of the endpoints, and of deferred work.
+    /// Makes progress on the endpoints and on deferred work.
     #[inline]
     pub fn progress(&self) {
         self.attached.progress();

@@ -1,4 +1,4 @@
-//! Structures, tables and constants are those of the installed headers. Later versions append members: sizes may be larger there.
+//! Structures, tables and constants agree with the installed headers. Later versions append members, so their sizes may be larger.
 
 use std::fmt::Write;
 

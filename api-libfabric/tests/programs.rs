@@ -1,4 +1,4 @@
-//! C programs against the installed libfabric, with this provider: two processes each, started apart.
+//! C programs with the installed libfabric and this provider. Each test starts two separate processes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use common::c::{self, demand, scratch};
 use common::{compiler, end, providers, under};
 
 const LIMIT: Duration = Duration::from_secs(600);
-/// FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY, and the old names of the two ways.
+/// Modes of memory registration: 0; FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY; and the old FI_MR_BASIC and FI_MR_SCALABLE.
 const MODES: [&str; 4] = ["0", "112", "1", "2"];
 
 fn compiled(name: &str) -> Option<PathBuf> {
@@ -71,7 +71,7 @@ type Environment = &'static [(&'static str, &'static str)];
 
 const BACKENDS: [Environment; 3] = [
     &[],
-    // Memory of the user stays where it is: atomics go to its owner's agent.
+    // No adoption: atomics on memory of the user go to its owner's agent.
     &[("UNIPGAS_SHM_ADOPT", "0")],
     &[("UNIPGAS_BACKEND", "chaos")],
 ];
@@ -120,7 +120,7 @@ fn fi_pingpong() {
         eprintln!("skipped: fi_pingpong is not installed (Debian: libfabric-bin)");
         return;
     }
-    // Below those that the kernel gives away.
+    // Below the kernel's ephemeral ports.
     let first = 20_000 + std::process::id() % 10_000;
     let mut ports = (first..).map(|port| port.to_string());
     for backend in BACKENDS {
@@ -133,11 +133,11 @@ fn fi_pingpong() {
                     .stdout(std::process::Stdio::null())
                     .spawn()
             };
-            // A port may be somebody else's: several are tried.
+            // Another process may use the port, so the test tries several.
             let tried = ports.by_ref().take(5).find_map(|port| {
                 let mut server = start(&["-B", &port]).expect("it is there");
                 let mut done = false;
-                // The client gives up if nobody listens yet.
+                // A client fails if the server does not listen yet, so the test starts several.
                 while !done && server.try_wait().expect("a child").is_none() {
                     std::thread::sleep(Duration::from_millis(100));
                     let mut client = start(&["-P", &port, "127.0.0.1"]).expect("it is there");
@@ -154,7 +154,7 @@ fn fi_pingpong() {
     }
 }
 
-/// An MPI library whose messages, and whose one-sided communication, go over libfabric.
+/// An MPI library with messages and one-sided communication over libfabric.
 #[test]
 fn open_mpi() {
     let program = scratch("mpi");
@@ -170,7 +170,7 @@ fn open_mpi() {
     }
     for processes in ["2", "3"] {
         let mut run = under(&providers(), "mpirun.openmpi");
-        // Programs that insist on processes of other machines, too, get the provider if the user names it.
+        // A program that requires peers of other hosts gets the provider only if the user names it.
         run.env("FI_PROVIDER", "unipgas");
         for (name, value) in [
             ("ALLOW_RUN_AS_ROOT", "1"),
@@ -188,7 +188,7 @@ fn open_mpi() {
     }
 }
 
-/// One symbol is libfabric's business, and libfabric itself is not needed.
+/// The library exports one symbol for libfabric, and does not depend on libfabric.
 #[test]
 fn the_library_exports_one_function() {
     let library = c::library();
@@ -222,7 +222,7 @@ fn first_calls_take_little_stack() {
     let Some(program) = compiled("stack") else {
         return;
     };
-    // What is not optimised keeps each temporary value in a place of its own.
+    // Unoptimised code keeps each temporary value in a separate stack slot.
     let own = cfg!(debug_assertions) && std::env::var_os("UNIPGAS_LIB").is_none();
     let limit = if own { "32768" } else { "8192" };
     for backend in BACKENDS {
@@ -247,7 +247,7 @@ fn many_hands_on_one_element() {
             command.spawn().expect("the program starts")
         };
         let mut hands = ["0", "1", "2"].map(start);
-        // Others are killed while they hold the lock of an element, or anywhere else; nobody waits for them.
+        // The test kills other processes at any point, some with the lock of an element. No process waits for a dead holder.
         for nth in 0..15 {
             let mut doomed = start("doomed");
             std::thread::sleep(Duration::from_millis(60 + nth));

@@ -1,4 +1,4 @@
-//! The same objects from Rust, over the loopback and over chaos: several processes in one.
+//! The objects of the Rust interface, over the loopback and over chaos, with several simulated processes in one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,7 +198,7 @@ fn remote_memory() {
         assert_eq!(mine.failure(), Errno::ACCES);
         assert_eq!(values, fetched);
         assert_eq!(before, [1, 2]);
-        // The write with data, and the atomic write; what was only fetched is a read as well.
+        // The counter counts the write with data and the atomic write. Fetches count as reads.
         yours.remote.wait(2, late()).unwrap();
         let notice = yours.next();
         assert_eq!((notice.data, notice.len), (77, 512));

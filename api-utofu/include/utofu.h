@@ -5,7 +5,7 @@
  * Sizes are in bytes. Coordinates of a node are the six numbers X, Y, Z, A, B, C; coordinates of a path are A, B, C.
  * No function blocks. One function starts an operation, and polls of another find its completion. Functions return
  *   UTOFU_SUCCESS       done, or started;
- *   UTOFU_ERR_*         negative, see enum utofu_return_code; some mean: nothing yet, or no room yet.
+ *   UTOFU_ERR_*         negative, see enum utofu_return_code; some mean: no result yet, or no room yet.
  * A wrong argument gives the UTOFU_ERR_INVALID_* of its kind, a null pointer UTOFU_ERR_INVALID_POINTER. The comments name the other
  * codes of a function. Pass 0 for a parameter "flags" that has no macros in this file.
  *
@@ -45,7 +45,7 @@ enum utofu_return_code
 
   UTOFU_ERR_NOT_FOUND = -1,     /* no notice is waiting */
   UTOFU_ERR_NOT_COMPLETED = -2, /* poll again */
-  UTOFU_ERR_NOT_PROCESSED = -3, /* nothing was done */
+  UTOFU_ERR_NOT_PROCESSED = -3, /* not executed */
   UTOFU_ERR_BUSY = -4,          /* no room, or in use: poll, then try again */
   UTOFU_ERR_USED = -5,          /* in use: try another one */
   UTOFU_ERR_FULL = -6,          /* no more of these */
@@ -161,7 +161,7 @@ int utofu_get_onesided_tnis (utofu_tni_id_t **tni_ids, size_t *num_tnis);
 /** The same for barrier communication. §3.2.1.2. */
 int utofu_get_barrier_tnis (utofu_tni_id_t **tni_ids, size_t *num_tnis);
 
-/** Sets *tni_caps to what an interface can do; the library keeps that, it must not be changed or freed. §3.2.1.3. */
+/** Sets *tni_caps to the capabilities of an interface. The library owns them: do not change or free them. §3.2.1.3. */
 int utofu_query_onesided_caps (utofu_tni_id_t tni_id, struct utofu_onesided_caps **tni_caps);
 
 /** The same for barrier communication. §3.2.1.4. */
@@ -209,7 +209,7 @@ int utofu_query_vcq_info (utofu_vcq_id_t vcq_id, uint8_t coords[], utofu_tni_id_
 /** Flag of utofu_alloc_vbg(). §3.4.5.1. */
 #define UTOFU_VBG_FLAG_THREAD_SAFE (1UL << 0)
 
-/** No gate: nothing comes in or goes out there. §3.4.6.1. */
+/** No gate: this input or output is not used. §3.4.6.1. */
 #define UTOFU_VBG_ID_NULL ((utofu_vbg_id_t) -1)
 
 /** Neighbours of one gate in a barrier circuit, each a gate or UTOFU_VBG_ID_NULL. §3.4.4.1. */
@@ -253,7 +253,7 @@ int utofu_query_vbg_info (utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_
 /** Sets *path_id to the path path_coords[3] (NULL: the library chooses) to vcq_id. It is valid for this vcq_id only. §3.5.1.1. */
 int utofu_get_path_id (utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t *path_id);
 
-/** Sets path_coords[3] to what a path id of vcq_id stands for. §3.5.1.2. */
+/** Sets path_coords[3] to the coordinates of a path id of vcq_id. §3.5.1.2. */
 int utofu_get_path_coords (utofu_vcq_id_t vcq_id, utofu_path_id_t path_id, uint8_t path_coords[]);
 
 /* ---------------------------------------------------------------- memory (§3.6) */
@@ -337,8 +337,8 @@ struct utofu_mrq_notice
 
 /* ---------------------------------------------------------------- one-sided communication: start (§3.7.1)
  * rmt_vcq_id is the peer's VCQ, lcl_stadd and rmt_stadd are addresses in memory registered for the own and for the peer's VCQ.
- * edata, of at most max_edata_size bytes, comes with MRQ notices; cbdata comes with the TCQ notice. Whatever the flags, both queues
- * have to be polled: for errors, and to make room. Error of all of them: BUSY (no room: poll the TCQ).
+ * edata, of at most max_edata_size bytes, comes with MRQ notices; cbdata comes with the TCQ notice. With any flags, poll both
+ * queues, for errors and to make room. Error of all of these functions: BUSY (no room: poll the TCQ).
  */
 
 /** Writes length bytes from lcl_stadd to rmt_stadd, at most max_putget_size. §3.7.1.1. */
@@ -394,7 +394,7 @@ int utofu_armw4 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_
 int utofu_armw8 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, enum utofu_armw_op armw_op, uint64_t op_value,
                  utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void *cbdata);
 
-/** Replaces 4 bytes that equal old_value by new_value, atomically; the local MRQ notice has what was there. §3.7.1.13. */
+/** Replaces 4 bytes that equal old_value by new_value, atomically; the local MRQ notice has the previous value. §3.7.1.13. */
 int utofu_cswap4 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t old_value, uint32_t new_value,
                   utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void *cbdata);
 
@@ -402,12 +402,12 @@ int utofu_cswap4 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint32_t o
 int utofu_cswap8 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, uint64_t old_value, uint64_t new_value,
                   utofu_stadd_t rmt_stadd, uint64_t edata, unsigned long int flags, void *cbdata);
 
-/** Does nothing: a place in the queue, for session mode. No MRQ notice. §3.7.1.15, §2.2.6. */
+/** A request without effect, for session mode. No MRQ notice. §3.7.1.15, §2.2.6. */
 int utofu_nop (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void *cbdata);
 
 /* ---------------------------------------------------------------- one-sided communication: descriptors (§3.7.2, §3.7.3)
- * Each writes what the function of the same name would start to desc, which is aligned to 8 bytes and has room for
- * max_toq_desc_size bytes (times num_blocks with a stride), and sets *desc_size to the bytes that were written.
+ * Each writes to desc the request that the function of the same name would start, and sets *desc_size to its length. desc is aligned
+ * to 8 bytes and has room for max_toq_desc_size bytes (times num_blocks with a stride).
  */
 
 /** §3.7.2.1. */
@@ -486,16 +486,16 @@ int utofu_prepare_cswap8 (utofu_vcq_hdl_t vcq_hdl, utofu_vcq_id_t rmt_vcq_id, ui
 int utofu_prepare_nop (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void *desc, size_t *desc_size);
 
 /**
- * Starts the requests of one or more descriptors, prepared for this VCQ, that lie behind each other; all get the same cbdata. Also
- * starts what was delayed, which is all it does when desc_size is 0. §3.7.3.1. Errors: BUSY.
+ * Starts the requests of one or more contiguous descriptors, prepared for this VCQ; all get the same cbdata. Also starts delayed
+ * requests; with desc_size 0 only these. §3.7.3.1. Errors: BUSY.
  */
 int utofu_post_toq (utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void *cbdata);
 
 /* ---------------------------------------------------------------- one-sided communication: completion (§3.7.4, §3.7.5) */
 
 /**
- * Takes the next notice, in the order of the requests: of a request with UTOFU_ONESIDED_FLAG_TCQ_NOTICE, or of a failed request. Sets
- * *cbdata to its cbdata. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
+ * Takes the next notice, in the order of the requests. Requests with UTOFU_ONESIDED_FLAG_TCQ_NOTICE and failed requests have notices. Sets
+ * *cbdata to the cbdata of the request. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
  */
 int utofu_poll_tcq (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void **cbdata);
 
@@ -513,7 +513,7 @@ int utofu_query_num_unread_mrq (utofu_vcq_hdl_t vcq_hdl, size_t *count);
 
 /* ---------------------------------------------------------------- barrier communication (§3.8)
  * vbg_id is the start/end gate, which names the circuit. All processes of a circuit start the same operation; one at a time, found
- * complete by the poll of the same name. Errors when starting: BUSY (one is under way). Errors of the polls: NOT_COMPLETED, BUSY
+ * complete by the poll of the same name. Errors when starting: BUSY (one is in progress). Errors of the polls: NOT_COMPLETED, BUSY
  * (none was started), BARRIER_MISMATCH, BARRIER_OTHER.
  */
 
@@ -562,9 +562,9 @@ void utofu_query_utofu_version (int *major_ver, int *minor_ver);
 int utofu_query_my_coords (uint8_t coords[]);
 
 /**
- * Writes to message, which has room for 256 bytes, which function has returned the last error in this thread, and what it is, as a
- * line of text. NOT_FOUND, NOT_COMPLETED, NOT_PROCESSED and BUSY do not count. Not in the guide, nor in the systems' header: programs
- * declare it themselves, with this type (it is written to, all the same).
+ * Writes a line of text to message: the function that has returned the last error in this thread, and the error. message has room for
+ * 256 bytes. NOT_FOUND, NOT_COMPLETED, NOT_PROCESSED and BUSY do not count. Neither the guide nor the systems' header has this function:
+ * programs declare it themselves, with this type (the function writes to message in spite of const).
  */
 void utofu_get_last_error (const char *message);
 

@@ -33,13 +33,13 @@ macro_rules! codes {
 codes! {
     /// No new entry in the queue.
     NotFound = UTOFU_ERR_NOT_FOUND,
-    /// The barrier communication is under way.
+    /// The barrier communication is in progress.
     NotCompleted = UTOFU_ERR_NOT_COMPLETED,
     /// The operation has not been processed.
     NotProcessed = UTOFU_ERR_NOT_PROCESSED,
     /// The queue is full, or the circuit is in use: try again later.
     Busy = UTOFU_ERR_BUSY,
-    /// Somebody else has the resource.
+    /// Another user holds the resource.
     Used = UTOFU_ERR_USED,
     /// No more of the resource.
     Full = UTOFU_ERR_FULL,

@@ -1,4 +1,4 @@
-//! Types, constants and functions are those of `utofu.h`.
+//! Types, constants and functions agree with `utofu.h`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -42,11 +42,11 @@ fn in_c(ty: &str) -> String {
     format!("{word} {}", "*".repeat(pointers))
 }
 
-/// Every fact as C: the compiler refuses a declaration that contradicts the header's.
+/// All facts as C source. The compiler refuses a declaration that contradicts the header.
 fn facts() -> String {
     let mut text = String::from("#include <utofu.h>\n#include <stddef.h>\n");
     for (name, value) in constants() {
-        // As a comparison of the widest type there is: numbers below zero stay below it.
+        // Compares in the widest type, so negative numbers stay negative.
         writeln!(
             text,
             "_Static_assert((__int128) {name} == ((__int128) {}LL << 64 | {}ULL), \"{name}\");",
@@ -111,7 +111,7 @@ fn all_facts_are_those_of_the_header() {
     assert_eq!(compiles("facts.c", &facts()), Ok(()));
 }
 
-/// What the compiler accepts whatever it says would pass above.
+/// Facts that the compiler never checks would pass the test above. So each of these changes must fail.
 #[test]
 fn a_wrong_fact_is_noticed() {
     let right = facts();

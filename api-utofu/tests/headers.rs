@@ -1,5 +1,5 @@
-//! The C header as a contract: it compiles alone as C and C++, its layout and values are those that programs were compiled with, and
-//! every function has the type that it must have, by name and in the library.
+//! The C header as a contract. It compiles alone as C and C++. Its layout and values agree with compiled programs. All functions have
+//! their specified type, in the header and in the library.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn layout_and_values() {
     }
 }
 
-/// A contract that accepts anything would pass above: each of these changes must be noticed.
+/// Checks that accept anything would pass the tests above. So each of these changes must fail.
 #[test]
 fn a_changed_header_is_noticed() {
     let text = fs::read_to_string(crate_dir("api-utofu").join("include/utofu.h")).expect("utofu.h");
@@ -90,7 +90,7 @@ fn a_changed_header_is_noticed() {
         } else {
             "c11"
         };
-        // Its guard keeps the right one away.
+        // Its include guard excludes the right header.
         let mut compiler = compiler(standard);
         compiler
             .arg("-fsyntax-only")
@@ -113,7 +113,7 @@ fn declarations_agree_with_the_basic_types() {
 #[test]
 fn the_library_has_every_function() {
     let library = library();
-    // Programs look for the soname, which a file that has just been built does not bear.
+    // Programs look for the soname; the built file has another name.
     let directory = scratch("lib");
     fs::create_dir_all(&directory).expect("scratch directory is writable");
     let named = directory.join("libunipgas.so.0");

@@ -1,5 +1,5 @@
-//! Log lines for programs that have no subscriber of `tracing`: on standard error or in the file of UNIPGAS_LOG_FILE, where UNIPGAS_LOG asks for them;
-//! and for a sink.
+//! Log lines for programs that have no subscriber of `tracing`. UNIPGAS_LOG selects them. They go to standard error or to the file of
+//! UNIPGAS_LOG_FILE, and to a sink of the program.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -21,7 +21,7 @@ use unipgas_core::{Error, Result};
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const MUST: &str = "must be off, error, warn, info, debug or trace, or targets with levels and commas between them: unipgas::route=debug,warn";
 
-/// Has events written from now on. Where the program has a subscriber of its own, all is left to that one. Errors:
+/// Starts the output of events. If the program has already installed a subscriber, this call changes nothing. Errors:
 /// [`Error::InvalidArgument`].
 pub fn listen(wishes: LogSettings) -> Result<()> {
     let lines = wishes.filter.as_deref().map(|filter| {
@@ -45,7 +45,7 @@ pub fn listen(wishes: LogSettings) -> Result<()> {
 
 fn parse(filter: &str) -> Result<Targets> {
     let parts: Vec<&str> = filter.split(',').map(str::trim).collect();
-    // A bare word that is no level would enable all events of a target with that name.
+    // `tracing` takes a bare word that is not a level as a target, and would enable all of its events.
     let known = |part: &&str| {
         let level = LEVELS.contains(&&*part.to_ascii_lowercase());
         level || part.starts_with("unipgas") || part.find('=').is_some_and(|at| at > 0)
@@ -57,17 +57,17 @@ fn parse(filter: &str) -> Result<Targets> {
     parsed.ok_or_else(|| wrong("UNIPGAS_LOG", filter, MUST))
 }
 
-/// Where lines go.
+/// Destination of the lines.
 enum To {
-    /// Standard error, with the seconds since then.
+    /// Standard error. Each line has the seconds since this instant.
     Error(Instant),
-    /// A file, with the time of day first: lines of several processes can be sorted.
+    /// A file. Each line begins with the time of day, so the lines of several processes can be sorted.
     File(File),
 }
 
 /// `unipgas: rank 2 on node1: 0.001523 DEBUG unipgas::route: rank 0 is reached by shm`; the time in seconds. In a file
 /// `2026-11-28T18:27:21.001523Z rank 2 on node1: DEBUG unipgas::route: rank 0 is reached by shm`.
-/// The layer of `tracing_subscriber::fmt` panics in exit handlers: they run after a thread's memory is gone.
+/// The layer of `tracing_subscriber::fmt` panics in exit handlers, since they run after the thread-local memory is freed.
 struct Lines {
     who: String,
     to: To,
@@ -129,7 +129,7 @@ impl Visit for Text {
 mod tests {
     use super::*;
 
-    /// Logs where its thread's memory goes.
+    /// Logs when thread-local memory is freed.
     struct Last;
 
     impl Drop for Last {
@@ -150,7 +150,7 @@ mod tests {
         listen(wishes).expect("a filter");
         thread_local!(static LAST: Last = const { Last });
         let thread = std::thread::spawn(|| {
-            // What is made first goes last.
+            // `LAST` exists before the layer's own thread-local values, so it is dropped after them.
             LAST.with(|_| tracing::info!("the first word"));
         });
         thread.join().expect("no panic");

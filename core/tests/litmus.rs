@@ -1,8 +1,8 @@
-//! The shapes of memory order that the engine relies on, run between two threads that play processes: in every round both begin at about the
-//! same time, at random, and the outcome that may never come does not. What runs are the engine's own functions.
+//! Litmus tests of the memory orderings that the engine relies on. Two threads play processes and run the engine's functions. In each round
+//! both begin at about the same random time, and a forbidden outcome must never occur.
 //!
-//! A processor that reorders little, as x86-64 does, or an emulator on one, can fail a round only where the engine would be wrong on every
-//! machine. For the others the orderings are derived where they stand, and models of loom go through what C11 allows.
+//! x86-64 and emulators on it reorder little: a failed round there means that the engine is wrong on all machines. For other processors,
+//! comments in the code derive the orderings, and loom models explore the executions that C11 allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -20,10 +20,10 @@ use unipgas_core::{
 
 const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
 const LEN: usize = 8192;
-/// Where the word is that says that something else has been written.
+/// Offset of the word that announces other data.
 const TOLD: usize = 4096;
 
-/// Where two threads begin each round.
+/// A barrier at which two threads begin each round.
 #[derive(Default)]
 struct Meeting([AtomicU64; 2]);
 
@@ -47,7 +47,7 @@ impl Meeting {
     }
 }
 
-/// Runs both sides of all rounds. In a round that has begun the other side may still be at the end of the one before.
+/// Runs both sides of all rounds. When one side begins a round, the other may still be at the end of the round before.
 fn race(first: impl Fn(u64) + Sync, second: impl Fn(u64) + Sync) {
     let meeting = Meeting::default();
     let play = |me: usize, side: &(dyn Fn(u64) + Sync)| {
@@ -63,13 +63,13 @@ fn race(first: impl Fn(u64) + Sync, second: impl Fn(u64) + Sync) {
     });
 }
 
-/// A process that another one writes to, and reads from.
+/// Two processes: one accesses the memory of the other.
 struct Pair {
-    /// The one that acts.
+    /// The endpoint of the accessing process.
     endpoint: Endpoint,
     there: RemoteRegion,
     _actor: Arc<Engine>,
-    /// The one whose memory it is.
+    /// The accessed region, of the owner.
     memory: Region,
     _owner: Arc<Engine>,
 }
@@ -104,7 +104,7 @@ impl Pair {
 
     fn put(&self, offset: usize, words: &[u64], flags: Flags) {
         // SAFETY:
-        // - the words are there during the call, which is over when it returns.
+        // - the words are locals, and the operation ends within the call (asserted below).
         let put = unsafe {
             let len = size_of_val(words);
             self.endpoint
@@ -113,7 +113,7 @@ impl Pair {
         assert_eq!(put, Ok(Outcome::Complete));
     }
 
-    /// The owner's words at `offset`.
+    /// The words at `offset` in the owner's region.
     fn words(&self, offset: usize, len: usize) -> &[AtomicU64] {
         assert!(offset + len <= LEN && offset.is_multiple_of(8));
         // SAFETY:
@@ -136,7 +136,7 @@ fn local(words: &[u64]) -> Local {
     Local::unregistered(words.as_ptr().cast_mut().cast())
 }
 
-/// Whoever has seen a round's number has what came before it.
+/// Checks that a reader of a round's number also reads the data written before it.
 fn assert_since(words: &[AtomicU64], round: u64, shape: &str) {
     let old = words
         .iter()
@@ -144,8 +144,8 @@ fn assert_since(words: &[AtomicU64], round: u64, shape: &str) {
     assert_eq!(old, None, "{shape}: a word is older than round {round}");
 }
 
-/// A shape of message passing: what the writer does in a round, to memory whose words it all makes the round's number; and what the
-/// reader, who finds a number, has to find then.
+/// A shape of message passing. `write`: the writer's actions in a round; it stores the round's number to all words of `data`. `read`: the reader's
+/// actions; it returns a number, and the words of `data` must then have this number at least.
 struct Shape {
     name: &'static str,
     write: fn(&Pair, u64),
@@ -155,14 +155,14 @@ struct Shape {
 
 const DATA: [u64; 128] = [0; 128];
 
-/// Words that travel in line, and some that memmove copies.
+/// Some shapes send their words inline, others copy them by memmove.
 const SHAPES: &[Shape] = &[
     Shape {
         name: "a put with its notice",
         write: |pair, round| {
             let words = [round; 5];
             // SAFETY:
-            // - the words are there during the call, which is over when it returns.
+            // - the words are locals, and the operation ends within the call (asserted below).
             let put = unsafe {
                 let (src, dst, notice) = (local(&words), pair.at(0), pair.notice(round));
                 pair.endpoint.fast_path().put_notify(src, dst, 40, notice)
@@ -187,7 +187,7 @@ const SHAPES: &[Shape] = &[
             pair.put(0, &[round; 6], Flags::empty());
             pair.put(2048, &[round; 6], Flags::ORDERED);
         },
-        // Whichever word of the second one is there.
+        // Any word of the second put may arrive first.
         read: |pair| {
             let words = pair.words(2048, 48).iter();
             let last = words.map(|word| word.load(Ordering::Relaxed)).max();
@@ -202,7 +202,7 @@ const SHAPES: &[Shape] = &[
             let words = [round; 6];
             let fast = pair.endpoint.fast_path();
             // SAFETY:
-            // - the words are there during the calls, which are over when they return.
+            // - the words are locals, and the operations end within the calls (asserted below).
             let put = unsafe {
                 fast.put(local(&words), pair.at(0), 48)
                     && fast.put_in_order(local(&words), pair.at(2048), 48)
@@ -245,7 +245,7 @@ fn whoever_sees_what_comes_last_has_what_came_before() {
         race(
             |round| (shape.write)(&pair, round),
             |round| {
-                // The last look is of this round, or of the one before.
+                // The last look sees this round or the round before.
                 for _ in 0..20 {
                     let seen = (shape.read)(&pair);
                     assert!(seen <= round);
@@ -288,7 +288,7 @@ fn whoever_sees_the_end_of_a_line_has_the_line() {
     }
 }
 
-/// What one get has seen, the next one does not miss.
+/// Gets of one process read in order: after a get of the announcement, the next get reads the data.
 #[test]
 #[cfg_attr(miri, ignore = "a race by design: gets look while the owner writes")]
 fn gets_see_what_is_there_in_their_order() {
@@ -298,7 +298,7 @@ fn gets_see_what_is_there_in_their_order() {
             let (mut told, mut data) = ([0u64], [0u64; 6]);
             let fast = pair.endpoint.fast_path();
             // SAFETY:
-            // - the words are there during the calls, which are over when they return.
+            // - the words are locals, and the operations end within the calls (asserted below).
             let got = unsafe {
                 fast.get(local_mut(&mut told), pair.at(TOLD), 8)
                     && fast.get(local_mut(&mut data), pair.at(0), 48)
@@ -321,7 +321,7 @@ fn local_mut(words: &mut [u64]) -> Local {
     Local::unregistered(words.as_mut_ptr().cast())
 }
 
-/// Store buffering: who rings sees the sleeper, or the sleeper sees what was rung for.
+/// Store buffering: the ringing thread sees the sleeper, or the sleeper sees the data of the ring.
 #[test]
 fn nobody_sleeps_through_a_ring() {
     if let Err(missing) = barriers_available() {
@@ -346,7 +346,7 @@ fn nobody_sleeps_through_a_ring() {
     );
 }
 
-/// Store buffering: the owner of a lock sees that it is shared, or the other one that the owner is inside.
+/// Store buffering: the owner of a lock sees that the lock is shared, or the other thread sees the owner inside.
 #[test]
 fn one_is_inside_a_lock_that_becomes_shared() {
     let inside = AtomicBool::new(false);
@@ -374,7 +374,7 @@ fn one_is_inside_a_lock_that_becomes_shared() {
     }
 }
 
-/// Store buffering: of one who posts a command and one who lets it start, one starts it.
+/// Store buffering: one thread posts a command, another allows it; exactly one of both starts it.
 #[test]
 fn a_command_is_started_once_by_one_of_both() {
     let steps = Steps::new();
@@ -391,7 +391,7 @@ fn a_command_is_started_once_by_one_of_both() {
     };
     let ended = Meeting::default();
     let both = |me: usize, round: u64| {
-        // Nobody begins the next round before both have counted.
+        // The next round begins after both threads have read the counter.
         ended.begin(me, 2 * round, &mut 1);
         assert_eq!(started.load(Ordering::Relaxed), round);
         ended.begin(me, 2 * round + 1, &mut 1);
@@ -410,7 +410,7 @@ fn a_command_is_started_once_by_one_of_both() {
     );
 }
 
-/// Records arrive whole, once, in their order, and with what was written before them, on a ring that is full most of the time.
+/// On a ring that is full most of the time, records arrive complete, once and in order, after the data written before them.
 #[test]
 fn a_record_comes_with_what_was_written_before_it() {
     let pair = Pair::new();

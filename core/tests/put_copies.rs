@@ -1,4 +1,4 @@
-//! Puts of a port on a network: the bytes leave from registered memory, and at most a word of each is copied before.
+//! Puts of a port on a network: the network takes the bytes from registered memory, and the port copies at most a word of each put.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use unipgas_core::rendezvous::{JobName, Layout, Rendezvous};
 use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
 use unipgas_core::{Deadline, Engine, Result, Rights};
 
-/// The loopback as a network: operations may end later, and bytes that are taken in the call are counted.
+/// The loopback as a network: operations may end later. It counts the bytes that it takes within a call.
 struct Counting {
     inner: Loopback,
     taken: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ impl Transport for Counting {
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { self.inner.register(base, len, rights) }
     }
 
@@ -91,12 +91,12 @@ impl Channel for CountingChannel {
             self.taken.fetch_add(put.len, Ordering::Relaxed);
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { self.inner.put(put, flags, context) }
     }
 }
 
-/// A place for the rendezvous file.
+/// A directory for the rendezvous file.
 struct Directory(std::path::PathBuf);
 
 impl Drop for Directory {

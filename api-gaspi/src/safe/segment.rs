@@ -205,7 +205,7 @@ impl<'g, T: Element> Segment<'g, T> {
     /// // All write to each other here.
     /// all.barrier()?;
     /// // SAFETY:
-    /// // - what has been written was notified or waited for before the barrier; nobody writes before the next one.
+    /// // - all writes were notified or waited for before the barrier; no process writes before the next barrier.
     /// let sum: f64 = unsafe { segment.as_slice() }.iter().sum();
     /// all.barrier()?;
     /// # assert_eq!(sum, 0.0);

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_ushort, c_void};
 
 use crate::types::*;
 
-/// Gives `$callback!` the declarations of all 216 procedures with a fixed number of parameters: `fn name(parameter: type, ...) -> result;`, where the
-/// result is `()` for those that return nothing. The caller has the types by `use unipgas_gaspi_sys::*`.
+/// Passes to `$callback!` the declarations of all 216 procedures with a fixed number of parameters: `fn name(parameter: type, ...) -> result;`. A
+/// procedure without a result has `()`. The caller needs the types, by `use unipgas_gaspi_sys::*`.
 #[macro_export]
 macro_rules! gaspi_functions {
     ($callback:ident) => {
@@ -185,7 +185,7 @@ macro_rules! gaspi_functions {
     };
 }
 
-/// Gives `$callback!` two declarations for each one of the first list: of the procedure, and of its name for profilers.
+/// Passes to `$callback!` two declarations for each entry of the first list: the procedure, and its name for profilers.
 #[macro_export]
 macro_rules! __with_profiled {
     ($callback:ident { $(fn $name:ident $profiled:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)* } { $($alone:tt)* }) => {
@@ -203,7 +203,7 @@ pub type gaspi_printf_to_t = unsafe extern "C" fn(rank: c_ushort, format: *const
 
 macro_rules! table {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
-        /// The functions of a loaded library; `None` where the library lacks one.
+        /// The functions of a loaded library; `None` for a function that the library lacks.
         #[derive(Debug, Clone, Copy)]
         pub struct GaspiFunctions {
             $(pub $name: Option<unsafe extern "C" fn($($parameter: $ty),*) -> $result>,)*
@@ -215,16 +215,16 @@ macro_rules! table {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// The table of the functions that `symbol` finds; `symbol` gives null for a name that the library lacks.
+            /// The table of the functions that `symbol` finds; `symbol` returns null for a name that the library lacks.
             ///
             /// # Safety
-            /// `symbol` gives null, or the address of the function of that name. The function stays loaded.
+            /// `symbol` returns null, or the address of the function of that name. The function stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {
                 GaspiFunctions {
                     $($name: {
                         let found = symbol(const { c_name(concat!(stringify!($name), "\0")) });
                         // SAFETY:
-                        // - null becomes `None`; any other address is the function of this name by the caller's word, and its type is that of the header.
+                        // - null becomes `None`; any other address is the function of this name (contract of this call). The header declares this type.
                         unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($ty),*) -> $result>>(found) }
                     },)*
                     gaspi_printf: {

@@ -1,5 +1,5 @@
 //! GASPI's C interface, for libraries that offer it and for programs that load one: types, constants, and one list of all procedures
-//! ([`gaspi_functions`]). The values and layouts are those of release 1.6; tests of `unipgas-gaspi` compare the headers and the list with its functions.
+//! ([`gaspi_functions`]). The values and layouts follow release 1.6; tests of `unipgas-gaspi` compare the headers and the list with its functions.
 //!
 //! ```
 //! use unipgas_gaspi_sys::{GASPI_SUCCESS, gaspi_config_t};
@@ -9,7 +9,7 @@
 //! ```
 #![allow(
     missing_docs,
-    reason = "the names are those of the C headers, where they are described"
+    reason = "these names come from the C headers, which describe each of them"
 )]
 #![allow(non_camel_case_types)]
 

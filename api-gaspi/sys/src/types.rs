@@ -2,16 +2,16 @@
 
 use std::ffi::c_void;
 
-/// The callback as programs of release 1.6 write it: operands, result, state, number and size of elements, timeout.
+/// The callback of release 1.6: operands, result, state, number and size of elements, timeout.
 pub type gaspi_reduce_operation_t =
     extern "C" fn(*mut u8, *mut u8, *mut u8, *mut c_void, u32, u64, u64) -> i32;
-/// The callback as the text has it (§11.4.2): called for one element at a time.
+/// The callback of the GASPI text (§11.4.2): called for one element at a time.
 pub type gaspi_reduce_operation_17_t =
     extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
-/// What a thread of `gaspi_threads_run` runs.
+/// The function of a thread of `gaspi_threads_run`.
 pub type gaspi_thread_function = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// How an operation with a tag has ended.
+/// The result of an operation with a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct gaspi_status_t {
@@ -46,7 +46,7 @@ pub struct gaspi_config_t {
 }
 
 // SAFETY:
-// - `user_defined` is a value that the program gave and gets back; no code here follows it.
+// - `user_defined` is a value of the program; no code here dereferences it.
 unsafe impl Send for gaspi_config_t {}
 // SAFETY:
 // - as for Send.

@@ -1,4 +1,4 @@
-/* Calls every function that comes in two signatures in both ways, and says which call reached the wrong one. */
+/* Calls all functions with two signatures by both signatures, and prints the calls that reached the wrong function. */
 #include <GASPI.h>
 #include <stdio.h>
 

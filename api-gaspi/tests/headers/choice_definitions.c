@@ -1,4 +1,4 @@
-/* Stand-ins for the functions that come in two signatures; each returns a number of its own. */
+/* Stand-ins for the functions with two signatures. Each returns a different number. */
 #define GASPI_NO_OVERLOADS
 #include <GASPI.h>
 

@@ -1,4 +1,4 @@
-//! What is refused, panics, and processes that die.
+//! Refused calls, panics, and dying processes.
 
 use super::*;
 
@@ -131,7 +131,7 @@ pub fn scopes_end() -> Result<()> {
     arrived(1)?;
     assert_eq!(segment.get(1), 2);
 
-    // What a panic leaves of a reduction is not continued; barriers go on.
+    // A reduction is not continued after a panic in it; barriers still work.
     let panic = catch_unwind(AssertUnwindSafe(|| {
         all.allreduce_by(&[1u8], |_, _| panic!("as the test wants it"))
     }));
@@ -148,14 +148,14 @@ pub fn a_rank_dies() -> Result<()> {
     all.barrier()?;
     let mut queue = gaspi.queue()?;
     match gaspi.rank() {
-        // When the other one is past its barrier, too.
+        // Rank 1 has passed the barrier, too.
         0 => {
             segment.notification(0).wait(Timeout::Block)?;
             gaspi.kill(2, Timeout::Block)?;
         }
         1 => queue.scope(|q| q.notify(segment.remote(0), one(0)))?,
         _ => {
-            // Until it is killed.
+            // Waits until rank 0 kills it.
             let _ = segment.notification(0).wait(Timeout::Block);
             std::process::abort();
         }
@@ -166,7 +166,7 @@ pub fn a_rank_dies() -> Result<()> {
     let source = gaspi.buffer::<u32>(10)?;
     let lost = queue.scope(|q| q.write(source.slice(..), segment.remote(2)));
     assert_eq!(lost, Err(Error::Failed));
-    // The others go on.
+    // The survivors continue.
     let group = gaspi.group(&[0, 1])?;
     group.barrier()?;
     queue.scope(|q| q.write(source.slice(..), segment.remote(1 - gaspi.rank())))?;
@@ -179,15 +179,15 @@ pub fn another_process_takes_the_place() -> Result<()> {
     if gaspi.incarnation() == 0 {
         let segment = all.create_segment::<u8>(0, 1)?;
         if gaspi.rank() == 2 {
-            // When the others have no need of it any more.
+            // The others need this process no more.
             segment.notification(0).wait(Timeout::Block)?;
             segment.notification(1).wait(Timeout::Block)?;
             std::process::abort();
         }
         let here = one(gaspi.rank().into());
-        // Whether it still says that it has been told is no matter.
+        // The notify may fail: rank 2 may die before its completion.
         let _ = gaspi.queue()?.scope(|q| q.notify(segment.remote(2), here));
-        // Dead first, and healthy when the other process is there.
+        // The rank is first dead, then healthy when the replacement has started.
         assert_eq!(all.barrier(), Err(Error::Failed));
         assert!(!gaspi.states()[2]);
         while !gaspi.states()[2] {

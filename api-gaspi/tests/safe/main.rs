@@ -1,4 +1,4 @@
-//! The interface for Rust, safe and as in C, in jobs of several processes: of this program, which each test starts again with its own name.
+//! The interfaces for Rust, safe and as in C, in jobs of several processes. Each test starts this program again, with the name of the test.
 
 mod failures;
 mod process;
@@ -20,16 +20,16 @@ use unipgas_launcher::{Exit, JobOutcome, Launch, Output};
 #[path = "../../examples/heat.rs"]
 mod heat;
 
-/// Tells a process which test it is a rank of.
+/// Variable with the test that the process is a rank of.
 const TEST: &str = "UNIPGAS_GASPI_SAFE_TEST";
 
-/// Whether this process is a rank of the test; else starts `size` of them on each of the backends, and judges how they have ended.
+/// Whether this process is a rank of the test. If not, it starts `size` ranks on each backend, and judges their end.
 fn is_rank(test: &str, size: u32, judge: fn(&JobOutcome) -> bool) -> bool {
     if std::env::var_os(TEST).is_some_and(|name| name == test) {
         unipgas::init();
         return true;
     }
-    // Under chaos the order of what is posted depends on the seed.
+    // Under chaos the order of operations depends on the seed.
     let seeds = if test == "ring" { 20 } else { 1 };
     let chaos = (1..=seeds).map(|seed| ("chaos", seed));
     for (backend, seed) in [("shm", 1), ("streams", 1)].into_iter().chain(chaos) {

@@ -1,4 +1,4 @@
-//! What all processes do: begin, end, form groups, and their operations.
+//! Actions of all processes: begin, end, groups, and collective operations.
 
 use super::*;
 
@@ -60,23 +60,23 @@ pub fn collectives() -> Result<()> {
         segment.delete()?;
         group.barrier()?;
     }
-    // Of a type of the program's own; not aligned where the engine holds it.
+    // Elements of a type of the program. They are not aligned in the engine's memory.
     let values = [[1u8, rank as u8, 0], [0, 0, rank as u8]];
     let joined = |one: [u8; 3], other: [u8; 3]| std::array::from_fn(|i| one[i].max(other[i]));
     assert_eq!(all.allreduce_by(&values, joined)?, [[1, 3, 0], [0, 0, 3]]);
     let wide = all.allreduce_by(&[u128::from(rank) << 64], |one, other| one + other)?;
     assert_eq!(wide, [6 << 64]);
-    // A barrier and a reduction may be under way together.
+    // A barrier and a reduction may be in progress at the same time.
     let barrier = all.begin_barrier()?;
     assert_eq!(all.allreduce(&[1u64], ReductionOperation::Sum)?, [4]);
     barrier.wait()?;
-    // Dropped, and waited for all the same.
+    // Dropping a collective waits for its end.
     drop(all.begin_barrier()?);
     drop(all.begin_allreduce(&[1.0], ReductionOperation::Min)?);
     all.barrier()
 }
 
-/// Rank 1 comes when rank 0 has seen that it is not there, however slow either is.
+/// Rank 1 enters after rank 0 has polled the incomplete collective, at any speed of either.
 pub fn a_collective_goes_on() -> Result<()> {
     let gaspi = Gaspi::init()?;
     let all = gaspi.group_all();

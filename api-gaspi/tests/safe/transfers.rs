@@ -36,7 +36,7 @@ pub fn ring() -> Result<()> {
         for (i, value) in values {
             assert_eq!(value, left << 32 | round << 16 | (i as u64 + 10));
         }
-        // Nobody writes before all have looked.
+        // All ranks have read the values before the next writes.
         all.barrier()?;
     }
     segment.delete()?;
@@ -70,7 +70,7 @@ pub fn lists_and_reads() -> Result<()> {
     })?;
     assert_eq!(room[..], [theirs; 10]);
 
-    // Of no elements, notifications come all the same.
+    // A transfer without elements still delivers its notification.
     queue.scope(|q| {
         q.write(room.slice(3..3), there.at(20))?;
         q.write_notify(room.slice(..0), there, one(9))?;
@@ -103,7 +103,7 @@ pub fn lists_and_reads() -> Result<()> {
     assert_eq!(rooms[..], [theirs, [0; 3], [9; 3]]);
     all.barrier()?;
 
-    // From one segment, split, while a part of it is changed here.
+    // A write from one part of a split segment, while this process changes the other part.
     let (mut free, posted) = segment.slice_mut(..).split_at_mut(5);
     queue.scope(|q| {
         q.write(posted.as_slice().slice(..2), there.at(16))?;
@@ -186,7 +186,7 @@ pub fn threads() -> Result<()> {
                     })
                 })
                 .collect();
-            // Each notification goes to one of those that wait for all of them.
+            // Two threads wait for all notifications. Each notification goes to one of them.
             for _ in 0..2 {
                 threads.spawn(|| {
                     let notifications = segment.notifications(0..400);
@@ -217,7 +217,7 @@ pub fn atomics() -> Result<()> {
     });
     all.barrier()?;
     assert_eq!(counter.begin_fetch_add(0)?.wait()?, 600);
-    // A lock, taken and given back by turns.
+    // A lock that the ranks take in turn.
     let lock = counter.at(1);
     let mine = u64::from(gaspi.rank()) + 1;
     for _ in 0..10 {

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use crate::constants::RCCE_MAXNP;
 use crate::types::*;
 
-/// Gives `$callback!` the declarations of all 120 functions: `fn name(parameter: type, ...) -> result;`, where the result is `()` for those
-/// that return nothing. The caller has the types by `use unipgas_ircce_sys::*`.
+/// Passes to `$callback!` the declarations of all 120 functions: `fn name(parameter: type, ...) -> result;`. A function without a result
+/// has `()`. The caller needs the types, by `use unipgas_ircce_sys::*`.
 #[macro_export]
 macro_rules! ircce_functions {
     ($callback:ident) => {
@@ -167,7 +167,7 @@ macro_rules! ircce_functions {
 
 macro_rules! table {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
-        /// The functions of a loaded library; `None` where the library lacks one.
+        /// The functions of a loaded library; `None` for a function that the library lacks.
         #[derive(Debug, Clone, Copy)]
         pub struct RcceFunctions {
             $(pub $name: Option<unsafe extern "C" fn($($parameter: $ty),*) -> $result>,)*
@@ -177,16 +177,16 @@ macro_rules! table {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// The table of the functions that `symbol` finds; `symbol` gives null for a name that the library lacks.
+            /// The table of the functions that `symbol` finds; `symbol` returns null for a name that the library lacks.
             ///
             /// # Safety
-            /// `symbol` gives null, or the address of the function of that name. The function stays loaded.
+            /// `symbol` returns null, or the address of the function of that name. The function stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {
                 RcceFunctions {
                     $($name: {
                         let found = symbol(const { c_name(concat!(stringify!($name), "\0")) });
                         // SAFETY:
-                        // - null becomes `None`; any other address is the function of this name by the caller's word, and its type is that of the header.
+                        // - null becomes `None`; any other address is the function of this name (contract of this call). The header declares this type.
                         unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($ty),*) -> $result>>(found) }
                     },)*
                 }
@@ -211,7 +211,7 @@ const fn c_name(name: &'static str) -> &'static CStr {
 
 ircce_functions!(table);
 
-/// The variables of a loaded library, which `RCCE_init` writes; `None` where the library lacks one.
+/// The variables of a loaded library, which `RCCE_init` writes; `None` for a variable that the library lacks.
 #[derive(Debug, Clone, Copy)]
 pub struct Variables {
     pub RCCE_IAM: Option<NonNull<c_int>>,
@@ -223,14 +223,14 @@ pub struct Variables {
 }
 
 // SAFETY:
-// - addresses of variables, which any thread may know; the code that follows one answers for the access.
+// - addresses of variables, which any thread may hold; code that dereferences one must ensure a valid access.
 unsafe impl Send for Variables {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Variables {}
 
 impl Variables {
-    /// Those that `symbol` finds; `symbol` gives null for a name that the library lacks.
+    /// The variables that `symbol` finds; `symbol` returns null for a name that the library lacks.
     pub fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {
         Variables {
             RCCE_IAM: NonNull::new(symbol(c"RCCE_IAM").cast()),

@@ -9,7 +9,7 @@
 //! ```
 #![allow(
     missing_docs,
-    reason = "the names are those of the C headers, where they are described"
+    reason = "these names come from the C headers, which describe each of them"
 )]
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 

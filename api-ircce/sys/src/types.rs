@@ -5,14 +5,14 @@ use std::ptr::null_mut;
 
 use crate::constants::RCCE_MAXNP;
 
-/// A line of the MPB whose first word is the flag's value.
+/// A line of the MPB. Its first word is the flag's value.
 pub type RCCE_FLAG = *mut c_int;
-/// Gives the colour of a UE to `RCCE_comm_split`.
+/// Returns the colour of a UE, for `RCCE_comm_split`.
 pub type RCCE_COLOUR = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 /// Compares two elements for `RCCE_qsort`.
 pub type RCCE_COMPARE = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
 
-/// A communicator: what programs hold and copy; they read `size`, `my_rank` and `member`.
+/// A communicator. Programs hold and copy it, and read `size`, `my_rank` and `member`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RCCE_COMM {
@@ -28,7 +28,7 @@ pub struct RCCE_COMM {
 }
 
 // SAFETY:
-// - the pointers are values that programs keep; the library compares them with the addresses that it gave, and follows none.
+// - the pointers are values that programs keep; the library compares them with the addresses that it returned, and dereferences none.
 unsafe impl Send for RCCE_COMM {}
 // SAFETY:
 // - as for Send.
@@ -50,17 +50,17 @@ impl RCCE_COMM {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RCCE_REQUEST {
-    /// 1 when it has ended.
+    /// 1 if the change has ended.
     pub release: c_int,
     /// Index of the voltage before.
     pub old_voltage_level: c_int,
-    /// Index of the voltage asked for.
+    /// Index of the requested voltage.
     pub new_voltage_level: c_int,
     /// Divider before.
     pub old_frequency_divider: c_int,
-    /// Divider asked for.
+    /// Requested divider.
     pub new_frequency_divider: c_int,
-    /// Nanoseconds of a monotonic clock when it began.
+    /// Begin of the change, in nanoseconds of a monotonic clock.
     pub start_cycle: c_longlong,
 }
 
@@ -73,7 +73,7 @@ pub struct iRCCE_AIR {
 }
 
 // SAFETY:
-// - the pointers are told to the program; the library follows none of them.
+// - the pointers are values for the program; the library dereferences none of them.
 unsafe impl Send for iRCCE_AIR {}
 // SAFETY:
 // - as for Send.
@@ -117,8 +117,8 @@ macro_rules! requests {
 }
 
 requests! {
-    /// A send under way, as the header has it. Libraries may use less of it.
+    /// A send in progress, as the header declares it. A library may use only a part.
     iRCCE_SEND_REQUEST: dest, [];
-    /// A receive under way. `source` is -1 as long as the sender may be any UE.
+    /// A receive in progress. `source` is -1 while the sender may be any UE.
     iRCCE_RECV_REQUEST: source, [started];
 }

@@ -22,8 +22,8 @@ pub fn compiler() -> Command {
     command
 }
 
-/// Names that the headers declare, or bind to others by an assembler name: those that begin as RCCE's do and stand before a
-/// parenthesis, as programs of the simple interface see them or as GORY ones do.
+/// Names that the headers declare, or bind to others by an assembler name: names with RCCE's prefixes before a parenthesis. `gory`: for
+/// programs of the GORY interface, not of the simple one.
 pub fn declared(gory: bool) -> BTreeSet<String> {
     let mut preprocess = compiler();
     preprocess.args([

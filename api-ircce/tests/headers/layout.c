@@ -1,4 +1,4 @@
-/* What programs were compiled with. */
+/* The layout that programs were compiled with. */
 #include <stddef.h>
 
 #include "iRCCE.h"
@@ -6,7 +6,7 @@
 
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
-/* An array type of negative size where the condition does not hold. */
+/* An array type of negative size if the condition is false. */
 #define HOLDS(condition) typedef char JOIN(holds_, __LINE__)[(condition) ? 1 : -1] __attribute__((unused))
 
 HOLDS(RCCE_LINE_SIZE == 32);
@@ -79,7 +79,7 @@ HOLDS(sizeof iRCCE_VERSION == 4);
 #error "programs look whether iRCCE_FLAIR is there"
 #endif
 
-/* The parameters, for those where a slip would go unnoticed. */
+/* Checks the parameters of functions, for which other tests would miss an error. */
 int check(int argc, char **argv);
 int check(int argc, char **argv)
 {

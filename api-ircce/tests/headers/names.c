@@ -1,4 +1,4 @@
-/* Calls whose names in the library depend on how a program is compiled. */
+/* Calls of functions. Their names in the library depend on the compiler options of the program. */
 #include "iRCCE.h"
 
 int RCCE_APP(int argc, char **argv)

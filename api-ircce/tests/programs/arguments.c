@@ -1,4 +1,4 @@
-/* Prints what is left of the arguments, and the cores. */
+/* Prints the remaining arguments, and the cores. */
 #include "RCCE_lib.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* What the programs share: a check that ends the program with a line. */
+/* Common part of the programs: a check that prints a line and ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 

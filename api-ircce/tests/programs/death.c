@@ -1,4 +1,4 @@
-/* UE 1 dies while the others wait for it, in the way that the argument says; or ends without RCCE_finalize. */
+/* UE 1 dies while the others wait for it, or ends without RCCE_finalize. The argument selects the kind of wait. */
 #include "iRCCE.h"
 #include "RCCE_lib.h"
 
@@ -40,7 +40,7 @@ int RCCE_APP(int argc, char **argv)
     break;
   case 's':
   case 'r':
-    /* What stands behind a send to the dead one is never sent, here and there. */
+    /* On both UEs, messages behind a send to the dead UE are never sent. */
     iRCCE_isend(line, 32, 1, &first);
     iRCCE_isend(line, 32, 2 - RCCE_ue(), &second);
     if (way == 's')

@@ -1,4 +1,4 @@
-/* Sends that wait for their turn get on, whatever else their UE waits for; and threads that wait for messages of their own. */
+/* Open sends make progress during any other wait of their UE. Threads can wait for separate messages. */
 #include "iRCCE.h"
 #include "RCCE_lib.h"
 
@@ -16,7 +16,7 @@ static void begin(char (*bytes)[LONGEST], iRCCE_SEND_REQUEST *sends, int round)
   int i, code;
   for (i = 0; i < LINE; i++) {
     memset(bytes[i], me + i + round, LONGEST);
-    /* Short, in the data ring, and fetched. */
+    /* Three lengths: a line, the data ring, and a fetched message. */
     code = iRCCE_isend(bytes[i], i % 3 == 0 ? 8 : i % 3 == 1 ? 1000 : LONGEST, right, &sends[i]);
     CHECK(code == iRCCE_SUCCESS || code == iRCCE_PENDING || code == iRCCE_RESERVED);
   }
@@ -32,7 +32,7 @@ static void take(int round)
   }
 }
 
-/* What everybody does when the messages have come, the first UE before. */
+/* All UEs run this after the messages have come; UE 0 runs it before. */
 static void wait_for_all(int way, RCCE_FLAG flag)
 {
   int i, mine[20000], sum[20000];
@@ -49,7 +49,7 @@ static void wait_for_all(int way, RCCE_FLAG flag)
     CHECK(big[0] == way && big[LONGEST - 1] == way);
     break;
   case 3:
-    /* So long that a part of a reduction is not sent off at once. */
+    /* Long enough that a part of a reduction is not sent at once. */
     for (i = 0; i < 20000; i++)
       mine[i] = me + i;
     OK(RCCE_allreduce((char *)mine, (char *)sum, 20000, RCCE_INT, RCCE_SUM, RCCE_COMM_WORLD));
@@ -68,7 +68,7 @@ static void wait_for_all(int way, RCCE_FLAG flag)
     OK(iRCCE_wait_until(flag, RCCE_FLAG_SET));
     break;
   case 6:
-    /* UE 1 has had the lock since before the messages. */
+    /* UE 1 has taken the lock before the messages. */
     if (me != 1)
       OK(RCCE_acquire_lock(0));
     OK(RCCE_release_lock(0));
@@ -106,7 +106,7 @@ int RCCE_APP(int argc, char **argv)
       OK(RCCE_acquire_lock(0));
     OK(RCCE_barrier(&RCCE_COMM_WORLD));
     begin(bytes, sends, round);
-    /* One alone has nobody else who could receive meanwhile. */
+    /* A single UE receives its messages itself, before the wait. */
     if (me != 0 || num == 1)
       take(round);
     wait_for_all(round % WAYS, flag);

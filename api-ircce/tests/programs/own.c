@@ -1,4 +1,4 @@
-/* A program with an iRCCE.h of its own, of version 1: its requests are shorter, and nothing may be written behind them. */
+/* A program with a private iRCCE.h of version 1. Its requests are shorter, and the library must not write behind them. */
 #include "own/iRCCE.h"
 
 #include "iRCCE_lib.h"
@@ -35,7 +35,7 @@ int RCCE_APP(int argc, char **argv)
   me = RCCE_ue();
   num = RCCE_num_ues();
   for (round = 0; round < 3; ++round) {
-    /* Each has its own buffers, and frees them through the requests. */
+    /* Each UE has its own buffers, and frees them through the requests. */
     int length = round == 0 ? 1 : LENGTH * (round - 1) + 40;
     char *out = malloc(LENGTH * 2), *in = malloc(LENGTH * 2);
     memset(sending.behind, MARK, sizeof sending.behind);
@@ -57,7 +57,7 @@ int RCCE_APP(int argc, char **argv)
     free(sending.request.privbuf);
     free(receiving.request.privbuf);
   }
-  /* Of no length, and to nobody. */
+  /* Messages of length 0, and a send to a missing UE. */
   memset(sending.behind, MARK, sizeof sending.behind);
   memset(receiving.behind, MARK, sizeof receiving.behind);
   OK(RCCE_isend(NULL, 0, me, &sending.request));
@@ -65,7 +65,7 @@ int RCCE_APP(int argc, char **argv)
   CHECK(RCCE_isend((char *)&i, sizeof i, num, &sending.request) == RCCE_ERROR_ID);
   check_mark(sending.behind, sizeof sending.behind);
   check_mark(receiving.behind, sizeof receiving.behind);
-  /* The names that version 2 has as macros. */
+  /* Functions that are macros in version 2. */
   if (num > 1) {
     int number = me, test = 0;
     if (me == 0) {

@@ -1,4 +1,4 @@
-/* The simple interface and iRCCE, but for messages. */
+/* The simple interface and iRCCE, without messages. */
 #define RC_POWER_MANAGEMENT
 #include "iRCCE.h"
 #include "RCCE_lib.h"
@@ -52,7 +52,7 @@ static void buffers(void)
   CHECK(many == line + 64);
   for (i = 0; i < 100; i++)
     mine[i] = (char)(me + i);
-  /* Any size and address will do here. */
+  /* These functions accept any size and address. */
   OK(iRCCE_put(many + 3, (t_vcharp)mine, 100, (me + 1) % num));
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
   OK(iRCCE_get((t_vcharp)found, many + 3, 100, me));
@@ -106,7 +106,7 @@ static void tags(int rounds)
   OK(iRCCE_wait_until(flag, RCCE_FLAG_UNSET));
   OK(iRCCE_flag_read(flag, &value, me));
   CHECK(value == RCCE_FLAG_UNSET);
-  /* What is shorter leaves zeros behind. */
+  /* A shorter tag is filled up with zeros. */
   OK(iRCCE_flag_write_tagged(&flag, RCCE_FLAG_SET, me, tag, 2));
   OK(iRCCE_wait_tagged(flag, RCCE_FLAG_SET, found, 28));
   CHECK(found[1] == tag[0] && found[2] == 0);
@@ -151,7 +151,7 @@ static void registers(int rounds)
   }
   OK(iRCCE_atomic_read(other, &value));
   CHECK(value == 0);
-  /* Two of the 96 are those of iRCCE_barrier. */
+  /* iRCCE_barrier uses 2 of the 96 registers. */
   for (i = 2; i < 94; i++)
     OK(iRCCE_atomic_alloc(&none));
   CHECK(iRCCE_atomic_alloc(&none) == iRCCE_ERROR && none == NULL);
@@ -177,7 +177,7 @@ static void locks(int rounds)
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
   CHECK(*count == num * rounds);
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
-  /* Anybody may release. */
+  /* Any UE may release a lock. */
   if (me == 0)
     OK(RCCE_acquire_lock(0));
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
@@ -246,7 +246,7 @@ static void communicators(int rounds)
   }
   OK(RCCE_comm_size(RCCE_COMM_WORLD, &size));
   CHECK(size == num);
-  /* Into the same variable, again and again: nothing is used up. */
+  /* Repeated splits into the same variable use no resources up. */
   for (round = 0; round < 70; round++)
     OK(RCCE_comm_split(parity, round % 2 ? &one : &two, &again));
   OK(RCCE_barrier(&again));

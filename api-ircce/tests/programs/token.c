@@ -1,7 +1,7 @@
 /*
- * A token goes round while everybody waits for it in a loop of calls that return at once: copies of the neighbour's line (g), of the own
- * line (o), flags that are tested (f), registers that are read (a), requests that are tested (r). Where UEs share cores, these calls must
- * let others run: UE 0 prints how many calls a hop of the token has taken.
+ * A token goes round. All UEs wait for it in a loop of nonblocking calls: copies of the neighbour's line (g) or of the own line (o), tests
+ * of flags (f), reads of registers (a), tests of requests (r). If UEs share cores, these calls must yield the core. UE 0 prints the number
+ * of calls for each hop of the token.
  *
  * token WAY ROUNDS
  */
@@ -14,7 +14,7 @@ enum { WORDS = RCCE_LINE_SIZE / sizeof(int) };
 static int me, num, next, last;
 static long calls;
 
-/* Waits for the neighbour's line, or the own one, to hold the number. */
+/* Waits until the neighbour's line, or the own one, has the number. */
 static void by_get(t_vcharp place, int from, int wanted)
 {
   int line[WORDS];
@@ -57,7 +57,7 @@ int RCCE_APP(int argc, char **argv)
   CHECK(iRCCE_atomic_alloc(&air) == iRCCE_SUCCESS);
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
   for (round = 1; round <= rounds; ++round) {
-    /* UE 0 begins; the others wait for the one before them, then UE 0 for the last one. */
+    /* UE 0 begins. Each other UE waits for the UE before it; then UE 0 waits for the last UE. */
     if (me == 0 && way == 'g')
       put(place, round, me);
     if (me == 0 && way == 'o')
@@ -94,7 +94,7 @@ int RCCE_APP(int argc, char **argv)
         OK(RCCE_flag_write(&flag, RCCE_FLAG_SET, next));
       break;
     case 'a':
-      /* The register says whose turn it is. */
+      /* The register counts the hops, and so names the next UE. */
       do {
         ++calls;
         OK(iRCCE_atomic_read(air, &result));

@@ -1,4 +1,4 @@
-/* What programs take from RCCE's library beside its interface. */
+/* Functions of RCCE's library outside its interface that programs use. */
 #include "iRCCE_lib.h"
 
 #include "check.h"
@@ -35,7 +35,7 @@ int RCCE_APP(int argc, char **argv)
   RCCE_fool_write_combine_buffer[RCCE_LINE_SIZE - 1] = 1;
   CHECK(RCCE_DCMflush() == 0);
 
-  /* A line of every MPB, by its address here. */
+  /* A line of all MPBs, by its address in this UE. */
   line = RCCE_malloc(RCCE_LINE_SIZE);
   CHECK(line != NULL && line >= RCCE_comm_buffer[me] && line < RCCE_comm_buffer[me] + RCCE_BUFF_SIZE);
   line[0] = (unsigned char)(me + 1);

@@ -459,7 +459,7 @@ impl Poster for EndpointPart {
     }
 }
 
-/// An endpoint whose calls accept FI_TRIGGER.
+/// An endpoint with calls that accept FI_TRIGGER.
 #[repr(transparent)]
 pub(super) struct Triggering(EndpointPart);
 

@@ -1,5 +1,5 @@
-/* What a static program is linked with; null elsewhere, or a version of the function for old programs. In C, as a program that is optimised as a
- * whole may define these functions itself: there a weak reference in assembler would meet the definition. */
+/* Functions of libfabric in a statically linked program; elsewhere null, or a version of the function for old programs. In C, since a program
+ * with whole-program optimisation may define these functions itself. There a weak reference in assembler would meet the definition. */
 struct fi_info;
 
 __attribute__((weak)) struct fi_info *fi_dupinfo(const struct fi_info *info);

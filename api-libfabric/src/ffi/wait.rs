@@ -106,7 +106,7 @@ impl WaitSet {
         }
     }
 
-    /// Looks at all members: each look progresses its member and updates what was seen.
+    /// Looks at all members: each look progresses its member and updates its seen state.
     fn look(&self) -> Option<()> {
         let mut members = self.members.lock();
         let news = members

@@ -1,6 +1,6 @@
-/* One-sided communication and messages of MPI, as run-clients starts it over the provider: windows of both kinds, every way to
-   synchronise, every kind of operation. What arrives is compared with what must arrive. The argument `no-swap` leaves MPI_Compare_and_swap
-   out. */
+/* One-sided communication and messages of MPI over the provider, started by run-clients: windows of both kinds, all ways to
+   synchronise, all kinds of operations. The program compares the arrived data with the expected data. The argument `no-swap` leaves
+   MPI_Compare_and_swap out. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int rank, size;
 
 enum { WORDS = 1 << 15, ROUNDS = 40 };
 
-/* What rank `from` puts at word `at` in round `round`. */
+/* The value that rank `from` puts at word `at` in round `round`. */
 static long word(int from, int round, int at) {
     return (long)from * 1000000007L + round * 10007L + at;
 }
@@ -42,7 +42,7 @@ static void messages(void) {
         for (int i = 0; i < len; i++)
             CHECK(in[i] == word(left(), round, i) % 251, "byte %d of a message of %d", i, len);
     }
-    /* From anybody, many at a time; those of one sender stay in order. */
+    /* Many messages from any source. Messages of one sender stay in order. */
     enum { EACH = 100 };
     MPI_Request requests[EACH];
     int values[EACH], *last = calloc(size, sizeof *last);
@@ -89,7 +89,7 @@ static void fences(MPI_Win window, long *memory) {
     free(out);
 }
 
-/* Strided there and here. */
+/* Strided at the target and at the origin. */
 static void strided(MPI_Win window, long *memory) {
     enum { BLOCKS = 50, STRIDE = 7 };
     long out[2 * BLOCKS];
@@ -131,7 +131,7 @@ static void post_start(MPI_Win window, long *memory) {
     MPI_Group_free(&all);
 }
 
-/* One after the other under a lock: reads, adds, writes. */
+/* Each rank in turn, under a lock: reads, adds, writes. */
 static void locks(MPI_Win window, long *memory) {
     if (rank == 0) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
@@ -164,7 +164,7 @@ static void set_up(MPI_Win window, long *memory, int words) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Every number is drawn once. */
+/* Each number is drawn once. */
 static void tickets(MPI_Win window, long *memory) {
     set_up(window, memory, 8);
     long one = 1, *drawn = malloc(ROUNDS * sizeof *drawn), *all = malloc((size_t)ROUNDS * size * sizeof *all);
@@ -186,7 +186,7 @@ static void tickets(MPI_Win window, long *memory) {
     free(drawn);
 }
 
-/* Each swap that succeeds goes on from the value before: the winners' count is the value. */
+/* Each successful swap increments the value. So the final value is the number of successful swaps. */
 static void swaps(MPI_Win window, long *memory) {
     set_up(window, memory, 8);
     long won = 0, seen = 0;
@@ -208,7 +208,7 @@ static void swaps(MPI_Win window, long *memory) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Sums, maxima and replacements of vectors at everybody, and what was there before. */
+/* Sums, maxima and replacements of vectors at all ranks, and the previous values. */
 static void accumulates(MPI_Win window, long *memory) {
     enum { VECTOR = 300 };
     set_up(window, memory, 4 * VECTOR);
@@ -246,7 +246,7 @@ static void accumulates(MPI_Win window, long *memory) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Requests: each ends by itself. */
+/* Requests end independently. */
 static void requests(MPI_Win window, long *memory) {
     set_up(window, memory, 64);
     long out[16], in[16];

@@ -1,4 +1,4 @@
-//! What the tests with C programs share.
+//! Common parts of the tests with C programs.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-/* Every datatype with every operation, by every family of calls, on the memory of a process that makes no call meanwhile. */
+/* All datatypes with all operations, by all families of calls, on the memory of a process that makes no calls. */
 #include <complex.h>
 #include <stdbool.h>
 

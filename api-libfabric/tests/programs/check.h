@@ -1,4 +1,4 @@
-/* What the test programs share: two processes, started apart, that find each other's names in files. */
+/* Common part of the test programs: two separately started processes. They exchange their names by files. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static inline void show(const char *name, const void *bytes, size_t len)
 	CHECK(file && fwrite(bytes, 1, len, file) == len && fclose(file) == 0 && rename(fresh, path) == 0);
 }
 
-/* Waits for what the other side shows. */
+/* Waits for the bytes that the other side shows. */
 static inline size_t see(const char *name, void *bytes, size_t room)
 {
 	char path[600];
@@ -127,7 +127,7 @@ static inline void open_endpoint(const struct wishes *wishes, struct fid_cntr *c
 	EXPECT(fi_enable(ep), 0);
 }
 
-/* Shows the own name as `me`, and inserts that of `other`. */
+/* Shows the own name as `me`, and inserts the name of `other`. */
 static inline void meet(const char *me, const char *other)
 {
 	char name[512];
@@ -173,7 +173,7 @@ static inline struct fi_cq_err_entry next_error(struct fid_cq *cq)
 	FAIL("no error");
 }
 
-/* The call succeeds, if need be after what is under way has gone on. */
+/* Repeats the call until it succeeds, with progress in between. */
 #define POST(call)                                                                                                      \
 	do {                                                                                                            \
 		ssize_t posted_;                                                                                        \

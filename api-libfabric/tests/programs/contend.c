@@ -1,4 +1,4 @@
-/* Several processes change the same elements, among them such as no CPU changes atomically: nothing is lost. The owner takes part. */
+/* Several processes, and the owner, change the same elements. No change is lost, even for elements without CPU atomics. */
 #include <complex.h>
 
 #include "check.h"
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 	CHECK(offsetof(struct shared, crooked) % 16 == 8 && offsetof(struct shared, small) % 8 == 4);
 	char before[32];
 	if (strcmp(argv[2], "doomed") == 0) {
-		/* Another element under the same lock as `wide`, until somebody kills this process. */
+		/* Another element under the same lock as `wide`, until the test kills this process. */
 		size_t beside = offsetof(struct shared, wide) + 1024;
 		for (;;) {
 			ssize_t posted = fi_fetch_atomic(ep, &wide, 1, NULL, before, NULL, peer, beside, 1, FI_LONG_DOUBLE_COMPLEX,
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 		}
 	}
 	for (int turn = 0; turn < TURNS; turn++) {
-		/* Long enough for others to be killed meanwhile. */
+		/* Long enough that the test kills other processes during it. */
 		usleep(200);
 		for (int i = 0; i < 5; i++) {
 			ssize_t posted;

@@ -1,4 +1,4 @@
-/* fi_getinfo(3): what is asked for is what is given, or nothing. */
+/* fi_getinfo(3): the result satisfies the hints, or there is no result. */
 #include "check.h"
 #include <sys/wait.h>
 
@@ -55,7 +55,7 @@ static void atomics(struct fi_info *h) { h->caps = FI_ATOMIC | FI_READ | FI_WRIT
 static void virtual(struct fi_info *h) { h->domain_attr->mr_mode = FI_MR_VIRT_ADDR; }
 static void basic(struct fi_info *h) { h->domain_attr->mr_mode = FI_MR_BASIC; }
 
-/* At level debug, libfabric's lines name the hint that does not fit. */
+/* At level debug, libfabric's log lines name the hint that does not match. */
 static void explained(void)
 {
 	int ends[2];
@@ -99,7 +99,7 @@ int main(void)
 		refused(bad[i]);
 	EXPECT(fi_getinfo(FI_VERSION(1, 17), "no.such.machine.invalid", "1", 0, NULL, &found) == 0 &&
 		strstr(found->fabric_attr->prov_name, "unipgas") != NULL, 0);
-	/* A server and its client find each other by node and service, whose names are as texts if they want. */
+	/* A server and its client find each other by node and service. Names may be strings (FI_ADDR_STR). */
 	EXPECT(ask(text, FI_VERSION(1, 17), &found), 0);
 	CHECK(found->addr_format == FI_ADDR_STR && strcmp(found->src_addr, "fi_unipgas://") == 0);
 	fi_freeinfo(found);
@@ -162,7 +162,7 @@ int main(void)
 	EXPECT(found->domain_attr->mr_mode, FI_MR_SCALABLE);
 	fi_freeinfo(found);
 
-	/* What is not offered says so; event queues; address vectors. */
+	/* Functions that are not offered; event queues; address vectors. */
 	struct wishes wishes = { .caps = FI_MSG | FI_RMA };
 	open_endpoint(&wishes, NULL, 0);
 	struct fid_ep *alias = NULL, *other = NULL;
@@ -212,7 +212,7 @@ int main(void)
 	EXPECT(fi_av_lookup(av, 5, two, &got), -FI_EINVAL);
 	got = sizeof two;
 	CHECK(fi_av_straddr(av, name, two, &got) == two && strncmp(two, "fi_unipgas://", 13) == 0 && got == strlen(two) + 1);
-	/* A message to oneself, over an alias; then the address is gone. */
+	/* A message of the endpoint to itself, by an alias; then the address is removed. */
 	EXPECT(fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_DELIVERY_COMPLETE), 0);
 	char in = 0;
 	EXPECT(fi_recv(ep, &in, 1, NULL, FI_ADDR_UNSPEC, &in), 0);
@@ -233,7 +233,7 @@ int main(void)
 	flags = FI_TRANSMIT;
 	EXPECT(fi_control(&ep->fid, FI_GETOPSFLAG, &flags), 0);
 	EXPECT(flags, FI_INJECT_COMPLETE);
-	/* Selective completion, and the formats of completions, whose entries are prefixes of each other. */
+	/* Selective completion, and the formats of completions. Entries of the formats are prefixes of each other. */
 	struct fid_cq *quiet, *rest;
 	struct fid_cntr *counter;
 	enum fi_cq_format formats[] = { FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA };
@@ -276,7 +276,7 @@ int main(void)
 		EXPECT(fi_close(&counter->fid), 0);
 		EXPECT(fi_close(&own->fid), 0);
 	}
-	/* An asynchronous address vector tells an event queue. */
+	/* An asynchronous address vector reports to an event queue. */
 	EXPECT(fi_eq_open(fabric, &(struct fi_eq_attr){ .wait_obj = FI_WAIT_UNSPEC }, &eq, NULL), 0);
 	uint32_t event;
 	struct fi_eq_entry entry;

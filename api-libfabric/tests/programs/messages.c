@@ -1,4 +1,4 @@
-/* Messages with and without tags: matching, lengths, completion data, sources, looking, claiming, cancelling, truncation, death. */
+/* Messages with and without tags: matching, lengths, completion data, sources, peeks, claims, cancellation, truncation, death. */
 #include <signal.h>
 #include <stdbool.h>
 
@@ -21,7 +21,7 @@ static void expect_filled(const char *bytes, size_t len, int seed)
 			FAIL("byte %zu of %zu is wrong", i, len);
 }
 
-/* Both queues get on while one is waited for. */
+/* A wait for one queue makes progress on both. */
 static struct fi_cq_tagged_entry sent(void) { return next(txcq); }
 static struct fi_cq_tagged_entry received(void) { return next(rxcq); }
 
@@ -119,7 +119,7 @@ static void client(void)
 	}
 	nothing(txcq);
 	EXPECT(fi_inject(ep, out, info->tx_attr->inject_size + 1, peer), -FI_EMSGSIZE);
-	/* To be looked at. */
+	/* Messages for the peeks. */
 	fill(out, 20000, 60);
 	POST(fi_tsend(ep, out, 20000, NULL, peer, 7000, NULL));
 	POST(fi_tsend(ep, out, 500, NULL, peer, 7001, NULL));
@@ -127,7 +127,7 @@ static void client(void)
 	POST(fi_tsend(ep, out, 500, NULL, peer, 7003, NULL));
 	for (int i = 0; i < 4; i++)
 		sent();
-	/* Nobody takes this one until the sender has taken it back or the receiver has died. */
+	/* No message matches this receive. It fails when the peer dies. */
 	char seen;
 	see("server.ready", &seen, 1);
 	POST(fi_trecv(ep, in, 100, NULL, peer, 9999, 0, &seen));
@@ -170,7 +170,7 @@ static void server(void)
 	POST(fi_recvv(ep, parts, NULL, 2, peer, NULL));
 	CHECK(received().len == 100000);
 	expect_filled(in, 100000, 50);
-	/* Too long for the buffer. */
+	/* A message longer than the buffer. */
 	memset(in, 1, 16);
 	POST(fi_trecv(ep, in, 4, NULL, peer, 5, 0, in));
 	struct fi_cq_err_entry error = next_error(rxcq);
@@ -188,7 +188,7 @@ static void server(void)
 	POST(fi_trecv(ep, in, 8, NULL, peer, 6, 0, NULL));
 	entry = received();
 	CHECK(entry.flags == (FI_TAGGED | FI_RECV | FI_REMOTE_CQ_DATA) && entry.data == 0);
-	/* Tags in any order; messages of one kind in theirs. */
+	/* Receives by tag in any order; messages with the same tag stay in order. */
 	uint64_t value;
 	for (uint64_t i = 0; i < 1000; i += 10) {
 		POST(fi_recv(ep, &value, 8, NULL, FI_ADDR_UNSPEC, NULL));
@@ -201,7 +201,7 @@ static void server(void)
 		entry = received();
 		CHECK(value == tag && entry.tag == tag);
 	}
-	/* Looking. */
+	/* Peeks. */
 	struct fi_msg_tagged peek = { .addr = peer, .tag = 7003, .context = &peek };
 	for (double start = now();;) {
 		CHECK(now() - start < 60);
@@ -214,7 +214,7 @@ static void server(void)
 		CHECK(error.err == FI_ENOMSG && error.op_context == &peek);
 	}
 	CHECK(entry.op_context == &peek && entry.len == 500 && entry.tag == 7003);
-	/* Keeping, and receiving what was kept; throwing away, both ways. */
+	/* Claims, and receives of claimed messages; both ways to discard. */
 	struct fi_context claim, other;
 	struct iovec whole = { in, 30000 };
 	struct fi_msg_tagged keep = { .msg_iov = &whole, .iov_count = 1, .addr = peer, .tag = 7000, .context = &claim };
@@ -240,7 +240,7 @@ static void server(void)
 	EXPECT(fi_trecvmsg(ep, &keep, FI_CLAIM | FI_DISCARD), 0);
 	CHECK(received().op_context == &other);
 	EXPECT(fi_trecvmsg(ep, &keep, FI_DISCARD), -FI_EBADFLAGS);
-	/* Taking back. */
+	/* Cancellation. */
 	EXPECT(fi_trecv(ep, in, 8, NULL, peer, 8000, 0, &claim), 0);
 	EXPECT(fi_recv(ep, in, 8, NULL, peer, &other), 0);
 	EXPECT(fi_cancel(&ep->fid, &claim), 0);

@@ -1,4 +1,4 @@
-/* Remote memory access: every call, every way of naming memory, completions, counters, and what goes wrong. */
+/* Remote memory access: all calls, all ways to name memory, completions, counters, and errors. */
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -55,7 +55,7 @@ static void client(void)
 		expect_filled(in, len, (int) i);
 		count += 2;
 	}
-	/* Vectors, whose borders do not meet. */
+	/* Vectors with different boundaries at both sides. */
 	fill(out, 9000, 42);
 	struct iovec from[3] = { { out, 10 }, { out + 10, 0 }, { out + 10, 8990 } };
 	EXPECT(fi_writev(ep, from, NULL, 3, peer, base, key, NULL), 0);
@@ -77,7 +77,7 @@ static void client(void)
 	next(txcq);
 	expect_filled(in, 9000, 42);
 	count += 4;
-	/* Injects are not told, but counted. */
+	/* Injects have no completions, but count. */
 	for (int i = 0; i < 100; i++) {
 		uint64_t value = 1000 + (uint64_t) i;
 		ssize_t sent;
@@ -103,7 +103,7 @@ static void client(void)
 	EXPECT(fi_writemsg(ep, &data, FI_REMOTE_CQ_DATA | FI_COMPLETION), 0);
 	next(txcq);
 	count += 3;
-	/* More than the target's queue of notices holds, before it looks. */
+	/* More notices than the target's queue holds, before the target reads it. */
 	for (uint64_t i = 0; i < 6000; i++) {
 		ssize_t sent;
 		while ((sent = fi_inject_writedata(ep, &i, 8, i, peer, base + 16384, key)) == -FI_EAGAIN) {
@@ -117,7 +117,7 @@ static void client(void)
 	}
 	show("flood", "", 1);
 	EXPECT(fi_cntr_wait(counter, count, 60000), 0);
-	/* What goes wrong. */
+	/* Errors. */
 	struct fi_cq_err_entry error;
 	EXPECT(fi_write(ep, out, 100, NULL, peer, base + ROOM - 99, key, &error), 0);
 	error = next_error(txcq);
@@ -132,7 +132,7 @@ static void client(void)
 	char text[40];
 	CHECK(strlen(fi_cq_strerror(txcq, FI_ENOKEY, NULL, text, sizeof text)) > 0 && text[0]);
 	CHECK(fi_cntr_readerr(counter) == 4);
-	/* A part that cannot be written keeps the others from being written. */
+	/* If one part cannot be written, no part is written. */
 	struct fi_rma_iov bad[2] = { { base, 8, key }, { base, 2, key + 99 } };
 	uint64_t zero[2] = { 0 };
 	struct fi_msg_rma torn = { .msg_iov = &(struct iovec){ zero, 10 }, .iov_count = 1, .addr = peer, .rma_iov = bad,
@@ -153,7 +153,7 @@ static void client(void)
 	torn.rma_iov_count = 1;
 	EXPECT(fi_writemsg(ep, &torn, 0), -FI_EINVAL);
 	nothing(txcq);
-	/* Memory that has been closed, and a key that is used again. */
+	/* Closed memory, and a reused key. */
 	show("close", "", 1);
 	char closed;
 	see("closed", &closed, 1);
@@ -175,7 +175,7 @@ static void client(void)
 			;
 		if (got == -FI_EAVAIL) {
 			EXPECT(fi_cq_readerr(txcq, &error, 0), 1);
-			/* While it ends, its memory goes first. */
+			/* An ending process loses its memory first. */
 			CHECK(error.err == FI_ECONNRESET || error.err == FI_ENOKEY);
 			dead = error.err == FI_ECONNRESET;
 		}
@@ -186,7 +186,7 @@ static void client(void)
 
 static void server(struct fid_mr *mr)
 {
-	/* By file descriptor. */
+	/* A wait by file descriptor. */
 	int fd;
 	EXPECT(fi_control(&rxcq->fid, FI_GETWAIT, &fd), 0);
 	struct fi_cq_tagged_entry entry;
@@ -257,7 +257,7 @@ int main(int argc, char **argv)
 	EXPECT(fi_mr_reg(domain, memory, ROOM, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 11, 0, &mr, NULL), 0);
 	EXPECT(fi_mr_reg(domain, memory, 0, FI_REMOTE_READ, 0, 12, 0, &mr, NULL), -FI_EINVAL);
 	exchange(argv[2], is_server ? "client" : "server", mr);
-	/* As many regions at a time as are promised, but for those above; each can be closed. */
+	/* The promised number of open regions, minus the regions above. Each can be closed. */
 	if (!is_server) {
 		size_t many = info->domain_attr->mr_cnt - 2;
 		struct fid_mr **all = calloc(many, sizeof *all);

@@ -1,4 +1,4 @@
-/* stack LIMIT: the first call of a thread takes at most LIMIT bytes of its stack. Programs have threads with the least that POSIX allows. */
+/* stack LIMIT: the first call of a thread takes at most LIMIT bytes of its stack. Some programs have threads with the smallest stack that POSIX allows. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>
@@ -58,7 +58,7 @@ static void take_all(void)
 		;
 }
 
-/* Measured here: what a thread does when it ends is not the call's. */
+/* Measures within the thread: the stack use of the thread's end does not count for the call. */
 static void *measure(void *call)
 {
 	unsigned char here = 0, *first = stack;
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 	CHECK(pthread_attr_init(&small) == 0 && pthread_attr_setstack(&small, stack, SIZE) == 0);
 	int deep = 0;
 	for (size_t nth = 0; nth < sizeof calls / sizeof *calls; nth++) {
-		/* The process's first contact with a peer, and the first look for a function, are not the thread's. */
+		/* The process's first contact with a peer and first lookup of a function happen outside the measured thread. */
 		POST(calls[nth].call());
 		take_all();
 		void *got = NULL;

@@ -59,7 +59,7 @@ static void client(void)
 	done(NULL, FI_READ);
 	for (uint64_t i = 0; i < 4; i++)
 		EXPECT(result[i], i + 1);
-	/* Outside, not aligned. */
+	/* Out of bounds; not aligned. */
 	word = (struct fi_rma_ioc){ 9 * 8, 1, TAG + 5 };
 	msg = message(&one, &word, FI_UINT64, FI_SUM);
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), 0);
@@ -67,11 +67,11 @@ static void client(void)
 	word = (struct fi_rma_ioc){ 4, 1, TAG + 6 };
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), 0);
 	refused(FI_EINVAL);
-	/* Thrown away by the other side. */
+	/* The other side discards the operation. */
 	word = (struct fi_rma_ioc){ 0, 1, TAG + 7 };
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), 0);
 	refused(FI_ECANCELED);
-	/* What no buffer is asked for. */
+	/* Queries and refusals that need no buffer of the peer. */
 	struct fi_atomic_attr attr;
 	EXPECT(fi_query_atomic(domain, FI_UINT64, FI_SUM, &attr, FI_TAGGED | FI_FETCH_ATOMIC), 0);
 	CHECK(attr.size == 8 && attr.count >= 64);
@@ -83,7 +83,7 @@ static void client(void)
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), -FI_EMSGSIZE);
 	msg = message(&one, &word, FI_DOUBLE, FI_BOR);
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), -FI_EOPNOTSUPP);
-	/* As many as fit, and a counter that is added to by many operations. */
+	/* The largest operation, and many operations that add to one counter. */
 	large.count = most.count = attr.count;
 	large.key = TAG + 8;
 	msg = message(&most, &large, FI_UINT64, FI_ATOMIC_WRITE);
@@ -98,7 +98,7 @@ static void client(void)
 	}
 	for (int i = 0; i < 100; i++)
 		done(&one, FI_WRITE);
-	/* Nobody answers any more. */
+	/* The peer dies and does not answer. */
 	word.key = TAG + 10;
 	EXPECT(fi_atomicmsg(ep, &msg, FI_TAGGED), 0);
 	show("die", "", 1);
@@ -160,7 +160,7 @@ static void server(void)
 	EXPECT(next_error(rxcq).err, FI_EINVAL);
 	for (uint64_t i = 0; i < 8; i++)
 		EXPECT(words[i], i + 1);
-	/* Throwing away. */
+	/* Discards the operation. */
 	struct fi_msg_tagged peek = { .addr = peer, .tag = TAG + 7, .context = &peek };
 	ssize_t got;
 	for (double start = now();;) {
@@ -181,7 +181,7 @@ static void server(void)
 		operated(&counter, 8, TAG + 9);
 		EXPECT(counter, 5 * (i + 1));
 	}
-	/* Where operations end later, the last answer needs this side once more. */
+	/* If operations end later, the last answer needs progress on this side. */
 	char path[600];
 	snprintf(path, sizeof path, "%s/die", directory);
 	for (double start = now(); access(path, F_OK) != 0;) {

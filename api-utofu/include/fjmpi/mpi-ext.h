@@ -1,13 +1,13 @@
 /*
- * mpi-ext.h: the calls of Fujitsu's MPI that tell where ranks are in the Tofu interconnect, for C and C++ programs of any MPI. Here
- * that is the virtual network of uTofu: rank r of MPI_COMM_WORLD is where utofu_query_my_coords() says it is. An mpi-ext.h that the
- * MPI itself has is included as well. Link with -ltofucom.
+ * mpi-ext.h: the calls of Fujitsu's MPI for positions of ranks in the Tofu interconnect, for C and C++ programs of any MPI. Here the
+ * interconnect is the virtual network of uTofu: rank r of MPI_COMM_WORLD is at the result of utofu_query_my_coords(). If the MPI has an
+ * mpi-ext.h, this header includes it. Link with -ltofucom.
  *
  * The functions return FJMPI_SUCCESS or FJMPI_ERR_TOPOLOGY_*. They are called between MPI_Init() and MPI_Finalize().
  *
- * Logical coordinates are those of compute nodes in a torus of one to three dimensions. If there are as many nodes with processes as
- * UNIPGAS_TOFU_SHAPE (XxYxZxAxBxC) has nodes, its axes have X*A, Y*B and Z*C nodes, such that neighbours there are neighbours in
- * the interconnect (trailing axes of one node do not count as dimensions). Otherwise they are one axis of the nodes with processes.
+ * Logical coordinates locate compute nodes in a torus of one to three dimensions. If all nodes of UNIPGAS_TOFU_SHAPE (XxYxZxAxBxC) have
+ * processes, the axes have X*A, Y*B and Z*C nodes, and neighbours in the torus are neighbours in the interconnect. Trailing axes of one
+ * node do not count as dimensions. Otherwise there is one axis, of the nodes with processes.
  */
 #ifndef UNIPGAS_MPI_EXT_H
 #define UNIPGAS_MPI_EXT_H
@@ -26,14 +26,14 @@
 #define FJMPI_ERR_TOPOLOGY_INVALID_COMM     1001 /* not of processes of MPI_COMM_WORLD, or that has no place in the network */
 #define FJMPI_ERR_TOPOLOGY_NODE_SHARED_JOB  1002 /* never here */
 #define FJMPI_ERR_TOPOLOGY_INVALID_RANK     1003
-#define FJMPI_ERR_TOPOLOGY_INVALID_VIEW     1004 /* none of the three below */
+#define FJMPI_ERR_TOPOLOGY_INVALID_VIEW     1004 /* not one of the three below */
 #define FJMPI_ERR_TOPOLOGY_INVALID_DIMS     1005 /* fewer or other dimensions than there are */
 #define FJMPI_ERR_TOPOLOGY_INVALID_COORDS   1006 /* no such node */
 #define FJMPI_ERR_TOPOLOGY_INVALID_POINTER  1007
 #define FJMPI_ERR_TOPOLOGY_NO_PROCESS       1008 /* at these coordinates */
 
 /* Kinds of coordinates ("views"). */
-#define FJMPI_LOGICAL  0 /* as many as FJMPI_Topology_get_dimension() tells */
+#define FJMPI_LOGICAL  0 /* as many numbers as FJMPI_Topology_get_dimension() sets */
 #define FJMPI_TOFU_SYS 1 /* X, Y, Z, A, B, C in the system */
 #define FJMPI_TOFU_REL 2 /* X, Y, Z, A, B, C in the part of it that the job has; the same here */
 
@@ -41,7 +41,7 @@
 extern "C" {
 #endif
 
-/* What the functions below are made of; me, size and rank are of MPI_COMM_WORLD. Not for programs. */
+/* Parts of the functions below, not for programs; me, size and rank are of MPI_COMM_WORLD. */
 int unipgas_fjmpi_shape (int me, int size, int *dimension, int shape[3]);
 int unipgas_fjmpi_coords (int me, int size, int rank, int view, int maxdims, int coords[]);
 int unipgas_fjmpi_ranks (int me, int size, int view, const int coords[], int *first, int *number);
@@ -91,7 +91,7 @@ FJMPI_Topology_get_dimension (int *size)
   return code != FJMPI_SUCCESS ? code : unipgas_fjmpi_shape (me, all, size, shape);
 }
 
-/** Sets the lengths of the logical axes; 0 for those that there are not. */
+/** Sets the lengths of the logical axes; 0 for missing axes. */
 static __inline__ int
 FJMPI_Topology_get_shape (int *x, int *y, int *z)
 {
@@ -110,7 +110,7 @@ FJMPI_Topology_get_shape (int *x, int *y, int *z)
   return code;
 }
 
-/** Sets coords[] to where a rank of comm is, in one of the three views; maxdims numbers at most, which must be enough. */
+/** Sets coords[] to the coordinates of a rank of comm, in one of the three views. coords[] has room for maxdims numbers, which must suffice. */
 static __inline__ int
 FJMPI_Topology_get_coords (MPI_Comm comm, int rank, int view, int maxdims, int coords[])
 {
@@ -122,7 +122,7 @@ FJMPI_Topology_get_coords (MPI_Comm comm, int rank, int view, int maxdims, int c
   return code != FJMPI_SUCCESS ? code : unipgas_fjmpi_coords (me, all, world, view, maxdims, coords);
 }
 
-/** Sets ranks[] to the ranks of comm at the node with these coordinates, maxppn at most, and *outppn to how many were set; maybe none. */
+/** Sets ranks[] to the ranks of comm at the node with these coordinates, at most maxppn, and *outppn to their number, which may be 0. */
 static __inline__ int
 FJMPI_Topology_get_ranks (MPI_Comm comm, int view, int coords[], int maxppn, int *outppn, int ranks[])
 {
@@ -178,7 +178,7 @@ unipgas_fjmpi_to_rank (int dimensions, const int coords[3], int *rank)
   return code;
 }
 
-/** Logical coordinates of a rank, where there is one dimension. */
+/** Logical coordinates of a rank, with one dimension. */
 static __inline__ int
 FJMPI_Topology_rank2x (int rank, int *x)
 {
@@ -190,7 +190,7 @@ FJMPI_Topology_rank2x (int rank, int *x)
   return code;
 }
 
-/** The same, where there are two. */
+/** The same, with two. */
 static __inline__ int
 FJMPI_Topology_rank2xy (int rank, int *x, int *y)
 {
@@ -205,7 +205,7 @@ FJMPI_Topology_rank2xy (int rank, int *x, int *y)
   return code;
 }
 
-/** The same, where there are three. */
+/** The same, with three. */
 static __inline__ int
 FJMPI_Topology_rank2xyz (int rank, int *x, int *y, int *z)
 {
@@ -221,7 +221,7 @@ FJMPI_Topology_rank2xyz (int rank, int *x, int *y, int *z)
   return code;
 }
 
-/** The (lowest) rank at logical coordinates, where there is one dimension. */
+/** The (lowest) rank at logical coordinates, with one dimension. */
 static __inline__ int
 FJMPI_Topology_x2rank (int x, int *rank)
 {
@@ -230,7 +230,7 @@ FJMPI_Topology_x2rank (int x, int *rank)
   return unipgas_fjmpi_to_rank (1, at, rank);
 }
 
-/** The same, where there are two. */
+/** The same, with two. */
 static __inline__ int
 FJMPI_Topology_xy2rank (int x, int y, int *rank)
 {
@@ -240,7 +240,7 @@ FJMPI_Topology_xy2rank (int x, int y, int *rank)
   return unipgas_fjmpi_to_rank (2, at, rank);
 }
 
-/** The same, where there are three. */
+/** The same, with three. */
 static __inline__ int
 FJMPI_Topology_xyz2rank (int x, int y, int z, int *rank)
 {

@@ -1,4 +1,4 @@
-//! Names that the header declares, for its tests and those of the exported symbols.
+//! Names that the header declares, for the tests of the header and of the exported symbols.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub fn compiler(standard: &str) -> std::process::Command {
     c::compiler("api-utofu", standard)
 }
 
-/// Names of functions that the header declares: those that begin as uTofu's do and stand before a parenthesis.
+/// Names of functions that the header declares: names with uTofu's prefix before a parenthesis.
 pub fn declared() -> BTreeSet<String> {
     let header = c::crate_dir("api-utofu").join("include/utofu.h");
     let text = c::demand(compiler("c11").args(["-E", "-P"]).arg(header));

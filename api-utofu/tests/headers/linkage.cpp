@@ -1,4 +1,4 @@
-// Declares every function once more, with C linkage: C++ refuses that where the header's declaration differs in a type or in linkage.
+// Declares all functions again, with C linkage. C++ refuses a declaration that differs from the header in a type or in linkage.
 #include <utofu.h>
 
 extern "C" {

@@ -1,6 +1,6 @@
 /*
- * Takes every function through a pointer of the type that it must have, spelled in the basic types, so that a parameter that is
- * missing, in the wrong place or of another width does not compile; also as C++. Linked with the library it tells that all are there.
+ * Takes each function through a pointer of its specified type, in basic types. So a parameter that is missing, in the wrong place or
+ * of another width does not compile, in C and C++. The linked program shows that the library has all functions.
  */
 #include <utofu.h>
 
@@ -163,7 +163,7 @@ const struct functions functions = {
   utofu_get_last_error,
 };
 
-/* Every function has an address of its own. */
+/* All functions have different addresses. */
 int
 main (void)
 {

@@ -8,7 +8,7 @@ use unipgas_core::{Error, Result};
 
 use crate::{Chaos, ChaosConfig};
 
-/// What the engine knows of this backend.
+/// Description of this backend, for the engine.
 pub const BACKEND: Backend = Backend {
     name: "chaos",
     old_name: None,

@@ -60,7 +60,7 @@ impl OperationShape {
     }
 }
 
-/// A part of an operation, carried out by itself.
+/// A part of an operation, executed separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OperationPart {
     /// The whole operation, in one call.

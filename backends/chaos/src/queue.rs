@@ -123,7 +123,7 @@ impl OperationQueue {
         self.ops.len()
     }
 
-    /// Carries out `op` at once if its plan says so and no earlier operation must come first. Queues it otherwise. After an error nothing has been
+    /// Executes `op` at once if its plan demands it and no earlier operation must come first. Queues it otherwise. After an error nothing has been
     /// written.
     pub fn post(
         &mut self,

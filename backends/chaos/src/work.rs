@@ -104,7 +104,7 @@ impl Disaster {
             Disaster::Kill => {
                 let me = rustix::process::getpid();
                 let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
-                // A process 1 ignores the signal: end it all the same.
+                // Process 1 ignores the signal, so it aborts.
                 std::process::abort()
             }
             Disaster::Stall(span) => {

@@ -128,7 +128,7 @@ fn environment(apart: bool) -> Vec<CString> {
 }
 
 functions_of_library! {
-    /// The functions, and the one that allocates texts by libfabric's own libc: `fi_freeinfo` frees them there.
+    /// Functions of libfabric, and `strdup` of the C library that libfabric uses: `fi_freeinfo` frees texts there.
     pub struct LibfabricLibrary {
         version = c"fi_version": fn() -> u32;
         getinfo = c"fi_getinfo": fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;

@@ -1,4 +1,4 @@
-//! Prints what adoption in place and its reverse cost, beside one memcpy of the same size.
+//! Prints the time of adoption in place, of release, and of one memcpy of the same size.
 
 use std::os::fd::AsFd;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 //! A thread of the program may write a neighbouring word of the same page at any moment. A copy followed by a remapping would lose such stores. So a
 //! userfaultfd write-protects the pages first. Readers continue. Writers, in user code or in a system call, sleep in the kernel. The content is copied to a
 //! new mapping, which replaces the pages in one system call. Then the writers wake and repeat their stores. No store is lost or done twice. A process of one
-//! thread needs no userfaultfd. Where it is not permitted, other threads are stopped.
+//! thread needs no userfaultfd. If userfaultfd is not permitted, the swap stops the other threads.
 //!
 //! Adopted pages are not inherited by `fork` (`MADV_DONTFORK`; uTofu user's guide §6.1.4.1).
 //!
@@ -71,7 +71,7 @@ pub enum Refusal {
     ThreadControl,
     /// The range to be released is not that part of that file.
     NotAdopted,
-    /// The process may not, or the machine cannot; the text says why.
+    /// Not permitted, or not possible on this machine; the text has the reason.
     NotPermitted(String),
     /// The operating system refused; the text names the step and its error.
     Os(String),
@@ -117,8 +117,8 @@ struct Tools {
     uffd: Result<Uffd, String>,
 }
 
-// A holder of this lock never waits for a thread that a swap holds back: it holds back others only inside the
-// window, and asks nothing of them there.
+// A holder of this lock never waits for a thread that a swap blocks. A swap blocks threads only inside the
+// window, and depends on no other thread there.
 static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
 
 type Locked = MutexGuard<'static, Option<Tools>>;
@@ -149,10 +149,10 @@ fn tools(locked: &mut Locked) -> Result<&Tools, Refusal> {
     locked.as_ref().ok_or(Refusal::Unmapped)
 }
 
-/// Whether memory of a process with several threads can be adopted; if not, what is missing.
+/// Whether memory of a process with several threads can be adopted. The error names the missing feature.
 ///
 /// # Errors
-/// One line that says why. A process of one thread may be able to adopt all the same.
+/// One line with the reason. A process of one thread may still be able to adopt.
 pub fn available() -> Result<(), String> {
     let mut locked = lock();
     match tools(&mut locked) {
@@ -164,16 +164,16 @@ pub fn available() -> Result<(), String> {
 /// How memory of a program with several threads is adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdoptionMethod {
-    /// Threads that write wait meanwhile.
+    /// Threads that write wait during the swap.
     Userfaultfd,
-    /// All threads are stopped meanwhile.
+    /// The swap stops all threads.
     Halt,
 }
 
-/// Finds out which way there is here, by adopting a page beside another thread.
+/// Finds the adoption method of this machine: adopts a page beside another thread.
 ///
 /// # Errors
-/// One line that says why there is none: then only programs of one thread adopt memory.
+/// One line with the reason that there is none. Then only programs of one thread adopt memory.
 pub fn way() -> Result<AdoptionMethod, String> {
     if available().is_ok() {
         return Ok(AdoptionMethod::Userfaultfd);
@@ -192,7 +192,7 @@ pub fn way() -> Result<AdoptionMethod, String> {
             }
         });
         // SAFETY:
-        // - a page and a file of this call's own; the other thread does nothing with them
+        // - a page and a file that only this call uses; the other thread does not access them
         let adopted = unsafe { adopt(file.as_fd(), 0, page.start as *mut u8, len) };
         over.store(true, Ordering::Release);
         other.thread().unpark();
@@ -214,7 +214,7 @@ pub fn way() -> Result<AdoptionMethod, String> {
 /// # Safety
 /// - no thread unmaps, remaps or shrinks the range or the file during the call
 /// - until [`release`], no thread discards the pages (`MADV_DONTNEED`) or uses that part of the file for anything else
-/// - none of the transfers that the module's description excludes is under way
+/// - none of the transfers that the module's description excludes is in progress
 pub unsafe fn adopt(
     fd: BorrowedFd<'_>,
     file_offset: u64,
@@ -232,8 +232,8 @@ pub unsafe fn adopt(
         .first()
         .is_some_and(|lowest| lowest.range.start == range.start)
     {
-        // This may be the lowest page of a stack that grows on demand: let it grow once more, so that a growing
-        // mapping stays below the adopted page.
+        // This may be the lowest page of a stack that grows on demand. One page more below it keeps a growing
+        // mapping below the adopted page.
         threads::touch(range.start.wrapping_sub(size_of::<u64>()));
     }
 
@@ -273,9 +273,8 @@ pub unsafe fn adopt(
     }
 }
 
-/// Gives private anonymous memory back to `len` bytes at `first_page` that [`adopt`] made a mapping of `fd` at
-/// `file_offset`: the content is kept, stores that threads of this process make meanwhile too. The file keeps its
-/// last content, and no longer sees changes.
+/// Makes `len` bytes at `first_page`, which [`adopt`] made a mapping of `fd` at `file_offset`, private anonymous memory again. The memory
+/// keeps its content, and stores of other threads during the call. The file keeps its last content, and no longer sees changes.
 ///
 /// # Errors
 /// A [`Refusal`]; the memory is as before.
@@ -283,7 +282,7 @@ pub unsafe fn adopt(
 /// # Safety
 /// - no thread unmaps, remaps or shrinks the range or the file during the call
 /// - no peer writes to that part of the file any more: its stores would be lost
-/// - none of the transfers that the module's description excludes is under way
+/// - none of the transfers that the module's description excludes is in progress
 pub unsafe fn release(
     fd: BorrowedFd<'_>,
     file_offset: u64,
@@ -351,10 +350,10 @@ fn look_adopted(
 }
 
 /// Makes the program's initialised data (`.data`, and the first page of `.bss`) ordinary private memory, so that it
-/// can be adopted later although other threads run by then. Returns the bytes changed; 0 at the second call.
+/// can be adopted later, while other threads run. Returns the bytes changed; 0 at the second call.
 ///
 /// # Errors
-/// [`Refusal::FileBacked`] when other threads run already.
+/// [`Refusal::FileBacked`] if other threads run already.
 ///
 /// # Safety
 /// - no thread unmaps or remaps the program's data during the call
@@ -405,9 +404,9 @@ fn whole_pages(file_offset: u64, first_page: *mut u8, len: usize) -> Result<Rang
 enum Guard<'a> {
     /// There are none.
     Alone,
-    /// Threads that write sleep.
+    /// Writing threads sleep.
     Uffd(&'a Uffd),
-    /// They are stopped.
+    /// The other threads are stopped.
     Halt,
 }
 
@@ -426,7 +425,7 @@ fn guard<'a>(tools: &'a Tools, kind: Kind, range: &Range<usize>) -> Result<Guard
     })
 }
 
-/// A mapping that is to take the range's place; unmapped again if it does not.
+/// A mapping that replaces the range. It is unmapped if the swap fails.
 struct Fresh {
     start: usize,
     len: usize,
@@ -466,7 +465,7 @@ impl Drop for Fresh {
 
 /// # Safety
 /// - `range` is mapped as `direction` says
-/// - `guard` is what [`guard`] gave
+/// - `guard` is a result of [`guard`]
 unsafe fn swap(
     tools: &Tools,
     direction: Direction,
@@ -491,7 +490,7 @@ unsafe fn swap(
         uffd.register(&new, FaultKinds::Missing)
             .map_err(|e| Refusal::os("register the new pages with userfaultfd", e))?;
         uffd.register(&range, FaultKinds::Protected).map_err(|e| {
-            // Several mappings may lie in the range, and the first of them be registered.
+            // The range may contain several mappings, and the first of them may be registered already.
             uffd.unregister(&range).ok();
             Refusal::os("register the pages with userfaultfd", e)
         })?;
@@ -546,10 +545,10 @@ unsafe fn swap(
     result
 }
 
-/// Runs the swap with its helpers; `None`, and nothing has happened, if they cannot be had.
+/// Runs the swap with its helpers. `None`: the helpers cannot start, and the memory is as before.
 ///
 /// # Safety
-/// - as of [`window::run`]
+/// - contract of [`window::run`]
 unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Failure>> {
     let board = stage.board();
     board.reset();
@@ -567,7 +566,7 @@ unsafe fn with_helpers(stage: &Stage, plan: &Swap<'_>) -> Option<Result<(), Fail
                 .is_ok()
         };
         let started = (1..=plan.helpers).take_while(|part| start(*part)).count() as u32;
-        // A helper's own beginnings allocate: they must be over before the window opens.
+        // A starting helper allocates memory. So all have started before the window opens.
         while board.helpers_ready() < started {
             rustix::thread::sched_yield();
         }

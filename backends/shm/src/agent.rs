@@ -22,7 +22,7 @@ use crate::control::{
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::RegistrationState;
 
-/// The agent of a process, at work as long as this lives.
+/// The agent of a process. It serves requests until it is dropped.
 pub(crate) struct Agent {
     _at: AtBell,
     _serving: Arc<Serving>,

@@ -11,7 +11,7 @@ use crate::{Shm, probe};
 /// Number of this backend in addresses and keys.
 pub(crate) const TAG: Tag = Tag::new(2);
 
-/// What the engine knows of this backend.
+/// Description of this backend, for the engine.
 pub const BACKEND: Backend = Backend {
     name: "shm",
     old_name: None,

@@ -16,10 +16,10 @@ use crate::agent::{self, late::Late};
 use crate::registration::RegistrationState;
 use crate::transport::PeerTable;
 
-/// An issue context. Nothing is ever pending but what is [awaited](Flags::AWAITED): all flags are met by program order.
+/// An issue context. Only [awaited](Flags::AWAITED) operations are ever pending. Program order satisfies all other flags.
 pub(crate) struct ShmChannel {
     peers: Arc<PeerTable>,
-    /// Process whose requests this process executes while it waits for another agent.
+    /// The registrations of this process. While it waits for another agent, it executes requests to these registrations.
     home: Arc<RegistrationState>,
     late: Late,
 }
@@ -85,7 +85,7 @@ impl ShmChannel {
             // - contract of this call.
             return unsafe { MappedChannel.put(put, flags, context) };
         }
-        // Nothing may be written when the notice is going to be refused.
+        // A put with a refused notice must not write its data.
         region.check(offset, 4, Rights::WRITE)?;
         let parts = region.parts();
         let home = if parts.base.is_null() {
@@ -169,7 +169,7 @@ impl Channel for ShmChannel {
             // - contract of this call.
             return unsafe { MappedChannel.atomic(dst, request, 0, flags, context) };
         }
-        // Under locks alone, no thread of the owner is needed.
+        // Under the element locks this process can execute the operation; the owner's threads are not needed.
         if dst.region.parts().rights.contains(Rights::EXCLUSIVE) {
             // SAFETY:
             // - contract of this call.

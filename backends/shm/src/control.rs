@@ -13,7 +13,7 @@ use unipgas_core::{Error, Result, Rights, on_line, on_pair};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas5");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
-/// Requests to a process's agent that can be under way at a time.
+/// Maximum number of open requests to a process's agent.
 pub const REQUESTS: usize = 64;
 /// Marks a request that is a message.
 pub const MESSAGE: u64 = 1 << 32;

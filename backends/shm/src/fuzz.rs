@@ -1,6 +1,6 @@
-//! What peers write into shared memory, and what they are called: for tests and libFuzzer.
+//! Readers of memory that peers write, and their names, for tests and libFuzzer.
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// All of this crate.

@@ -1,8 +1,7 @@
-//! The mirror: one sparse memfd whose offsets are this process's addresses, and which holds the pages of the user's memory that
-//! have been adopted.
+//! The mirror: one sparse memfd that holds the adopted pages of the user's memory. Its offsets are addresses of this process.
 //!
-//! Since a page's place in the file is its address, neighbouring and overlapping registrations need no arrangement: a page is
-//! adopted when the first registration covers it and becomes private again when the last one goes.
+//! The offset of a page is its address, so neighbouring and overlapping registrations need no arrangement. The first registration that
+//! covers a page adopts it. When the last one is released, the page becomes private again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +14,10 @@ use unipgas_core::log;
 use crate::adopt::{self, Refusal};
 use crate::pool::PAGE;
 
-/// Beyond every address of a process, with four levels of page tables or five.
+/// Above all addresses of a process, with four or five levels of page tables.
 const ADDRESSES: u64 = 1 << 56;
 
-/// The file, and how many registrations cover each page.
+/// The file, and the number of registrations that cover each page.
 pub(crate) struct Mirror {
     file: OwnedFd,
     cover: Cover,
@@ -47,7 +46,7 @@ impl Mirror {
         self.file.as_raw_fd() as u32
     }
 
-    /// Adopts the pages of `len` bytes at `base` that are not adopted yet, and counts a registration for all of them.
+    /// Adopts the pages of `len` bytes at `base` that are not adopted yet, and counts a registration for all of the pages.
     ///
     /// # Safety
     /// The bytes are valid until [`release`](Mirror::release) with the same arguments; see [`adopt::adopt`].
@@ -55,14 +54,14 @@ impl Mirror {
         let pages = pages(base, len);
         let mut adopted: Vec<Range<usize>> = Vec::new();
         let mut bare = self.cover.gaps(&pages);
-        // What a registration covers still may be other memory by now, which the program has put there.
+        // The program may have replaced pages of an older registration by other memory. Such pages are adopted again.
         bare.extend(self.cover.covered(&pages).into_iter().filter(|part| {
             adopt::check_adopted(self.file.as_fd(), part.start as u64, part).is_err()
         }));
         for gap in bare {
             let first = std::ptr::with_exposed_provenance_mut(gap.start);
             // SAFETY:
-            // - the caller's word; the part of the file at these addresses is used for these pages only.
+            // - contract of this call: the bytes are valid until `release`; the file holds only these pages at these offsets.
             let result =
                 unsafe { adopt::adopt(self.file.as_fd(), gap.start as u64, first, gap.len()) };
             if let Err(refusal) = result {
@@ -77,7 +76,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Takes one registration off, and makes the pages private that none covers any more.
+    /// Removes one registration. Pages without a registration become private again.
     pub fn release(&mut self, base: *mut u8, len: usize) {
         for bare in self.cover.remove(&pages(base, len)) {
             self.give_back(&bare);
@@ -87,12 +86,12 @@ impl Mirror {
     fn give_back(&self, pages: &Range<usize>) {
         let first = std::ptr::with_exposed_provenance_mut(pages.start);
         // SAFETY:
-        // - adopted by `adopt`, whose caller keeps the memory valid until now; peers' registrations have been closed.
+        // - `adopt` adopted the pages, and by its contract they are valid until now; the peers' registrations are closed.
         let result =
             unsafe { adopt::release(self.file.as_fd(), pages.start as u64, first, pages.len()) };
         match result {
             Ok(()) => {
-                // What is left in the file is nobody's.
+                // Frees the pages of the file: no registration uses them.
                 let _ = rustix::fs::fallocate(
                     &self.file,
                     FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -100,7 +99,7 @@ impl Mirror {
                     pages.len() as u64,
                 );
             }
-            // They stay shared, which works as before; or the program has unmapped them.
+            // The pages stay shared, and the program can use them as before; or the program has unmapped them.
             Err(refusal) => tracing::debug!(target: log::MEMORY, "pages stay adopted: {refusal}"),
         }
     }
@@ -111,7 +110,7 @@ fn pages(base: *mut u8, len: usize) -> Range<usize> {
     start & !(PAGE - 1)..(start + len).next_multiple_of(PAGE)
 }
 
-/// How many registrations cover an address: pieces by their start, with end and count, none of count 0.
+/// Number of registrations that cover each address: pieces by their start, with end and count. No piece has count 0.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Cover(BTreeMap<usize, (usize, u32)>);
 
@@ -125,7 +124,7 @@ impl Cover {
         }
     }
 
-    /// The parts of `range` that nothing covers.
+    /// The parts of `range` without a registration.
     fn gaps(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut at = range.start;
         let mut gaps = Vec::new();
@@ -142,7 +141,7 @@ impl Cover {
         gaps
     }
 
-    /// The other parts.
+    /// The parts of `range` with a registration.
     fn covered(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut at = range.start;
         let mut parts = Vec::new();
@@ -169,7 +168,7 @@ impl Cover {
         }
     }
 
-    /// Takes one off; gives the parts that nothing covers any more.
+    /// Removes one registration of `range`. Returns the parts without a registration.
     fn remove(&mut self, range: &Range<usize>) -> Vec<Range<usize>> {
         self.split(range.start);
         self.split(range.end);

@@ -29,7 +29,7 @@ use crate::pool::{Mapping, PAGE, PoolView};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ShmAddress {
-    /// Of the [host](unipgas_core::host): the other numbers mean something there only.
+    /// Number of the [host](unipgas_core::host). The other members are valid on that host only.
     pub host: u64,
     /// Start time of the process, in clock ticks after boot.
     pub start_time: u64,
@@ -37,7 +37,7 @@ pub(crate) struct ShmAddress {
     pub pid: u32,
     /// The pool's descriptor in that process.
     pub fd: u32,
-    /// The pool's inode: the process may have left, and joined again with another pool under the same descriptor.
+    /// The pool's inode. It tells the pool from a later one under the same descriptor, after the process has left and joined again.
     pub inode: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ShmKey {
     pub generation: u32,
 }
 
-/// What all imports from one peer share.
+/// A peer process: the state that all imports from it share.
 pub(crate) struct PeerProcess {
     /// Its pool.
     pub view: Arc<PoolView>,
@@ -59,9 +59,9 @@ pub(crate) struct PeerProcess {
     index: u32,
     start_time: u64,
     watch: Arc<Watch>,
-    /// Its bells reach its progress thread.
+    /// Connections of its bells to its progress thread.
     _alarms: Vec<Connected>,
-    /// Its memory as a file, where the kernel's copies are forbidden.
+    /// Its memory as a file, for systems that forbid `process_vm_readv` and `process_vm_writev`.
     memory: OnceCell<OwnedFd>,
     dead: AtomicBool,
     mirror: Mutex<Mirror>,
@@ -73,7 +73,7 @@ struct PeerAlarm {
     watch: Arc<Watch>,
     pid: u32,
     start_time: u64,
-    /// With its inode.
+    /// The open pipe, and its inode.
     pipe: Mutex<Option<(u64, OwnedFd)>>,
 }
 
@@ -89,14 +89,14 @@ impl Alarm for PeerAlarm {
             *pipe = self.open(inode, control.alarm_fd.load(Ordering::Relaxed));
         }
         if let Some((_, pipe)) = &*pipe {
-            // Full means readable.
+            // A full pipe is readable already, so a failed write is no error.
             let _ = rustix::io::write(pipe, &[1]);
         }
     }
 }
 
 impl PeerAlarm {
-    /// Open to read from, too: to write to a pipe that nobody reads would be a signal.
+    /// Opens the pipe for reading, too. Else a write after the peer has closed its end would raise SIGPIPE.
     fn open(&self, inode: u64, fd: u32) -> Option<(u64, OwnedFd)> {
         let name = format!("/proc/{}/fd/{fd}", self.pid);
         if rustix::fs::stat(&name).ok()?.st_ino != inode {
@@ -106,19 +106,19 @@ impl PeerAlarm {
         let pipe = descriptor::open(&name, flags, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&pipe).ok()?;
         let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        // If it lives, the descriptor was its own, and no later process's of that pid.
+        // The process still lives, so the pid was not reused, and the descriptor belongs to it.
         let is_its = !self.watch.has_ended(self.pid, self.start_time);
         (is_pipe && stat.st_ino == inode && is_its).then_some((inode, pipe))
     }
 }
 
-/// How one learns of a process's end.
+/// How this process detects the end of a peer.
 enum Watch {
-    /// It is this process.
+    /// The peer is this process.
     Own,
-    /// By this descriptor.
+    /// A pidfd: it becomes readable when the process ends.
     Pidfd(OwnedFd),
-    /// By looking it up.
+    /// A look at /proc, if pidfds are forbidden.
     Look,
 }
 
@@ -147,7 +147,7 @@ struct Mirror {
 }
 
 impl PeerProcess {
-    /// This process, as a peer of its own.
+    /// This process as its own peer.
     pub fn myself(view: Arc<PoolView>, index: u32) -> Self {
         PeerProcess {
             view,
@@ -166,18 +166,18 @@ impl PeerProcess {
     pub fn open(address: &ShmAddress, index: u32) -> Result<Self> {
         let pid = process::named(address.pid)
             .ok_or_else(|| Error::Unreachable("the address names no process".into()))?;
-        // First hold on to the process, then make sure that it is the one meant: its pid cannot be reused in between.
+        // The pidfd first, then the check of the start time. A process that takes over the pid in between starts later, so the check refuses it.
         let watch = match descriptor::process(pid) {
             Ok(fd) => Watch::Pidfd(fd),
             Err(Errno::SRCH) => return Err(Error::PeerDead),
             Err(Errno::MFILE | Errno::NFILE) => return Err(out_of_descriptors()),
-            // A filter of system calls may forbid it.
+            // A filter of system calls may forbid pidfds.
             Err(_) => Watch::Look,
         };
         if start_time(address.pid)? != address.start_time {
             return Err(Error::PeerDead);
         }
-        // It may have left, and use the descriptor for something else, which is none of our business: look before opening it.
+        // The process may have left the job and reused the descriptor. So the inode is checked before the file is opened.
         let name = format!("/proc/{}/fd/{}", address.pid, address.fd);
         if rustix::fs::stat(name).is_ok_and(|stat| stat.st_ino != address.inode) {
             return Err(Error::PeerDead);
@@ -236,8 +236,8 @@ impl PeerProcess {
         self.view.control()
     }
 
-    /// Refuses everything that was ever imported from it, here and in all other survivors: closes its slots.
-    /// Copies between here and its memory by /proc, where `process_vm_readv` and its like are forbidden; gives the bytes copied. The kernel checks the piece.
+    /// Copies between this process and the peer's memory by /proc, if `process_vm_readv` and `process_vm_writev` are forbidden. Returns the bytes
+    /// copied. The kernel checks `piece`.
     pub fn copy_by_file(
         &self,
         piece: &libc::iovec,
@@ -263,7 +263,7 @@ impl PeerProcess {
             })
         })?;
         // SAFETY:
-        // - whoever asks for copies has bytes there that are valid for it (contract of `Owner`); the kernel checks the remote addresses.
+        // - contract of `Owner`: the local piece is valid for the copy; the kernel checks the remote addresses.
         let moved = unsafe {
             if direction == Direction::Write {
                 libc::pwrite(
@@ -283,7 +283,7 @@ impl PeerProcess {
         };
         match moved {
             1.. => Ok(moved as usize),
-            // Its memory has gone.
+            // The process has no memory any more.
             0 => Err(Error::PeerDead),
             _ => {
                 let error = std::io::Error::last_os_error();
@@ -295,6 +295,7 @@ impl PeerProcess {
         }
     }
 
+    /// Closes the slots of a dead peer, so that all survivors refuse its regions.
     fn close_regions(&self) {
         if self.dead.swap(true, Ordering::AcqRel) {
             return;
@@ -331,7 +332,7 @@ impl PeerProcess {
         let file = mirror.file.as_ref().expect("just opened").as_fd();
         let view = Arc::new(Mapping::new(file, first, (last - first) as usize)?);
         let at = view.base().wrapping_add((address - first) as usize);
-        // Views that nobody uses any more make room.
+        // Drops the views without regions.
         mirror.views.retain(|_, view| Arc::strong_count(view) > 1);
         mirror.views.insert(first, view.clone());
         Ok((view, at))
@@ -350,17 +351,17 @@ fn open_fd(pid: u32, fd: u32) -> Result<OwnedFd> {
     descriptor::open(&path, OFlags::RDWR, Mode::empty()).map_err(|e| match e {
         Errno::NOENT | Errno::SRCH => Error::PeerDead,
         Errno::MFILE | Errno::NFILE => out_of_descriptors(),
-        // The descriptors of a process that is ending belong to root as soon as its memory has gone.
+        // The descriptors of an ending process belong to root once its memory is freed.
         Errno::ACCESS | Errno::PERM if process_is_ending(pid) => Error::PeerDead,
         _ => Error::Unreachable(format!("{path}: {e} ({})", why_denied(pid))),
     })
 }
 
-/// What is wrong with a process whose files nobody may open, and the remedy.
+/// Error text for a process with inaccessible files, with the remedy.
 pub(crate) const NOT_DUMPABLE: &str = "not dumpable: let its user read the program's file, whose mode may be 0711, and do not set \
      PR_SET_DUMPABLE to 0";
 
-/// What keeps this process from another one's files and memory, and the remedy.
+/// The reason that process `pid` denies access to its files and memory, with the remedy.
 fn why_denied(pid: u32) -> String {
     let of = |line: &str| {
         line.strip_prefix("Uid:")?
@@ -386,7 +387,7 @@ fn why_denied(pid: u32) -> String {
     }
 }
 
-/// Handle on a peer, as the engine sees it.
+/// A peer, as the engine sees it.
 pub(crate) struct ShmPeer {
     /// The process.
     pub process: Arc<PeerProcess>,
@@ -453,7 +454,7 @@ impl Peer for ShmPeer {
             return Life::Alive;
         }
         process.close_regions();
-        // It may have left properly just before it ended.
+        // The process may have left the job just before it ended.
         if left() { Life::Left } else { Life::Dead }
     }
 }
@@ -462,7 +463,7 @@ impl Peer for ShmPeer {
 mod tests {
     use super::*;
 
-    /// To an ordinary user, the descriptors of such a process are root's.
+    /// For an ordinary user, the descriptors of such a process belong to root.
     #[test]
     fn a_process_that_has_ended_and_was_not_reaped_is_dead_whoever_asks() {
         let mut child = std::process::Command::new("true").spawn().unwrap();

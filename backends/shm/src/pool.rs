@@ -1,7 +1,7 @@
 //! The pool: one sparse memfd per process that holds its control block and every region that the library allocates.
 //!
-//! Peers map the whole file once; a region is an extent of it. There is no name in any file system, so nothing
-//! is left behind when the process dies in whatever way: the memory goes with the last process that maps it.
+//! Peers map the whole file once; a region is an extent of it. The file has no name in any file system. So a killed process leaves
+//! nothing: the kernel frees the memory when the last process unmaps it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +30,7 @@ pub struct Mapping {
 }
 
 // SAFETY:
-// - the mapping is memory shared with other processes; everybody accesses it through atomics or raw copies.
+// - the mapping is memory shared with other processes; all processes access it through atomics or raw copies.
 unsafe impl Send for Mapping {}
 // SAFETY:
 // - as for Send.
@@ -91,7 +91,7 @@ impl Mapping {
             base: base as *mut u8,
             len,
         };
-        // Other processes' memory does not belong into our core file.
+        // Keeps the memory of other processes out of core files of this process.
         mapping.advise(0, len, Advice::LinuxDontDump);
         Ok(mapping)
     }
@@ -117,12 +117,12 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY:
-        // - made by `new`; whoever got pointers into it holds it alive.
+        // - made by `new`; a holder of pointers into the mapping keeps the `Mapping` alive.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// A view of a pool: our own, or a peer's.
+/// A view of a pool of this process or of a peer.
 pub struct PoolView {
     mapping: Mapping,
 }
@@ -163,7 +163,7 @@ pub struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// Creates the pool for a process that will see about `peers` others on this machine.
+    /// Creates the pool for a process with about `peers` peers on this machine.
     pub fn create(peers: usize) -> Result<Self> {
         let file = descriptor::memory("unipgas-pool", MemfdFlags::empty())
             .map_err(|e| Error::os("memfd_create", e))?;
@@ -182,17 +182,17 @@ impl MemoryPool {
         self.file.as_fd()
     }
 
-    /// Our mapping of it.
+    /// The mapping of the pool in this process.
     pub fn view(&self) -> &PoolView {
         &self.view
     }
 
-    /// Our mapping of it, to be kept.
+    /// The same mapping, as a reference to keep.
     pub fn view_shared(&self) -> Arc<PoolView> {
         self.view.clone()
     }
 
-    /// Takes `len` bytes of zeroes; gives their offset.
+    /// Allocates `len` zeroed bytes. Returns their offset.
     pub fn take(&self, len: usize) -> Result<u64> {
         self.free.lock().take(len).ok_or_else(|| {
             Error::Exhausted(format!(
@@ -202,10 +202,10 @@ impl MemoryPool {
         })
     }
 
-    /// Gives the memory back to the system and the extent to later regions.
+    /// Returns the memory to the system, and the extent to later regions.
     pub fn give_back(&self, offset: u64, len: usize) {
         let len = extent_len(len);
-        // A kernel that refuses leaves old bytes, which must not turn up in a later region: then the extent stays unused.
+        // If the kernel refuses, the extent keeps old bytes and stays unused: they must not appear in a later region.
         if rustix::fs::fallocate(
             &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -219,11 +219,11 @@ impl MemoryPool {
     }
 }
 
-/// The least that a pool can have.
+/// Minimum size of a pool.
 const LEAST: usize = 64 << 20;
 
-/// Twice the machine's memory, so that sparse regions have room too, within what all peers' windows may take, and within this process's
-/// limits, which the others probably have as well. Errors: [`Error::Exhausted`] where these leave too little.
+/// Size of the window: twice the machine's memory, so that sparse regions have room. The windows of all peers together must fit into
+/// `ADDRESS_SPACE`, and each window into this process's limits (peers probably have the same). Errors: [`Error::Exhausted`] if the limits are too low.
 fn window_len(peers: usize) -> Result<usize> {
     let info = rustix::system::sysinfo();
     let memory = info.totalram as usize * info.mem_unit.max(1) as usize;
@@ -233,7 +233,7 @@ fn window_len(peers: usize) -> Result<usize> {
     let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
     let limits = [
         ("ulimit -f", file_limit(), 1),
-        // Half of it stays the program's.
+        // The program keeps half of the limit.
         ("ulimit -v", space, 2 * (peers.max(1) + 1)),
     ];
     let mut window = if on_valgrind() {

@@ -1,4 +1,4 @@
-//! The child of a fork owns nothing, and waits for no lock that nobody gives back there.
+//! The child of a fork owns no memory, and waits for no lock: the lock's holder does not exist in the child.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Rights};
 use unipgas_streams_backend::{SocketStreams, StreamsOptions};
 
-/// Is in the middle of a message, and with it whoever serves it, until it is told to go on.
+/// A handler that blocks in a message, and blocks the thread that serves it, until the test continues it.
 struct Slow {
     begins: Sender<()>,
     goes_on: Mutex<Receiver<()>>,
@@ -46,7 +46,7 @@ fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
         .unwrap();
     begun.recv().unwrap();
     // SAFETY:
-    // - the child drops what it has and ends; it waits for no other thread, as is to be seen.
+    // - the child drops its memory and ends; it waits for no other thread (the subject of this test).
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(memory);

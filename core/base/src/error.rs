@@ -1,14 +1,14 @@
 //! The error type of the engine. Each interface maps it to its own codes in one table.
 
-/// Errors of the engine. An operation that returns one has written nothing, unless the variant says otherwise.
+/// Errors of the engine. An operation that returns one has written no data, except as a variant documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A range leaves its region: `offset + len > region_len` (bytes).
     #[error("bytes {offset}..{offset}+{len} are outside the region of {region_len} bytes")]
     OutOfBounds {
-        /// First byte asked for.
+        /// First requested byte.
         offset: usize,
-        /// Length asked for, in bytes.
+        /// Requested length, in bytes.
         len: usize,
         /// Length of the region, in bytes.
         region_len: usize,

@@ -1,4 +1,4 @@
-//! Memory whose surroundings are checked, and patches of memory, for tests of code that reads malformed bytes.
+//! Memory with checked surroundings, and patches of memory, for tests of code that reads malformed bytes.
 
 use crate::cache::PAIR;
 
@@ -76,7 +76,7 @@ pub struct Patch<'a> {
     pub area: u8,
     /// Offset in the memory.
     pub at: usize,
-    /// What is written there.
+    /// The bytes to write.
     pub bytes: &'a [u8],
 }
 
@@ -97,7 +97,7 @@ impl<'a> Patch<'a> {
         })
     }
 
-    /// Writes what lies within the `len` bytes at `base`.
+    /// Writes the part of the patch within the `len` bytes at `base`.
     ///
     /// # Safety
     ///

@@ -113,7 +113,7 @@ pub fn contribute(variables: &[Variable]) {
     }
 }
 
-/// The variables of the engine, and those of the backends and interfaces that this program has.
+/// The variables of the engine, and of the program's backends and interfaces.
 pub fn all() -> Vec<Variable> {
     let mut all = OF_THE_ENGINE.to_vec();
     all.extend(CONTRIBUTED.lock().iter());

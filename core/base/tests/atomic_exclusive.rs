@@ -1,4 +1,4 @@
-//! Atomic operations under locks alone give what those by the CPU's atomics give.
+//! Atomic operations under locks give the same results as the CPU's atomics.
 
 use unipgas_base::atomic::{
     AtomicForm, AtomicOp, AtomicType, ElementLocks, Exclusion, apply_in, apply_locked, supported,

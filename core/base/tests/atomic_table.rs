@@ -69,7 +69,7 @@ fn run(
     fetch: bool,
 ) -> Result<Vec<u8>, Error> {
     let (mut operand, mut compare, mut result) = ([0u8; 64], [0u8; 64], [GUARD; 64]);
-    // The byte after an even address is odd, whatever the allocator gives.
+    // The byte after an even address is odd, for any address of the allocator.
     let odd = |base: &[u8]| 1 + (base.as_ptr().addr() & 1);
     let (at_b, at_c, at_r) = (odd(&operand), odd(&compare), odd(&result));
     operand[at_b..at_b + b.len()].copy_from_slice(b);

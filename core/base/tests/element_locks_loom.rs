@@ -12,7 +12,7 @@ use unipgas_base::atomic::ElementLocks;
 /// Two adjacent elements with separate locks. The neighbour of the last element of a page is the first one of the next page.
 const PLACES: [usize; 2] = [0, 16];
 const PAGE: usize = 4096;
-/// No process has this id, whatever the machine.
+/// No process has this id, on any machine.
 const DEAD: u32 = i32::MAX as u32;
 
 #[derive(Default)]

@@ -22,7 +22,7 @@ fn given_away() -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// In the child: polls until the naps are seen; it makes no call meanwhile that sleeps.
+/// In the child: polls until it sees the naps, without a call that sleeps.
 #[test]
 fn polls() {
     if std::env::var_os(CHILD).is_none() {

@@ -1,4 +1,4 @@
-//! Freeing what calls of other threads may be reading, under the model checker:
+//! Freeing objects that calls of other threads may read, under the model checker:
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test reclaimer_loom`.
 //!
 //! The readers' cheap half of the fence and the `membarrier` of the thread that frees together order like `SeqCst` fences, which stand for them here.
@@ -14,7 +14,7 @@ use loom_kit::{beside, model};
 use unipgas_base::calls::{Call, thread_ends};
 use unipgas_base::reclaimer::Reclaimer;
 
-/// Things that a name leads to; freed ones stay, so that the model sees who reads them.
+/// Objects that a name leads to. The memory of freed ones stays, so that the model detects reads of them.
 struct Things {
     reclaimer: Reclaimer,
     shown: AtomicUsize,
@@ -24,7 +24,7 @@ struct Things {
 struct There([UnsafeCell<bool>; 3]);
 
 // SAFETY:
-// - who writes is alone, or the model says so.
+// - each write is exclusive; the model detects others.
 unsafe impl Sync for There {}
 
 struct Thing {

@@ -361,7 +361,7 @@ fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
     }
 }
 
-/// The mapped u64 at `dst`, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`] if the region excludes CPU
+/// The mapped u64 at `dst`, for the two atomics that every interface has. Errors: as for an access; [`Error::Unsupported`] if the region excludes CPU
 /// atomics ([`Rights::EXCLUSIVE`], [`Rights::DEVICE`]).
 #[inline(always)]
 pub fn value(dst: Remote<'_>) -> Result<&AtomicU64> {

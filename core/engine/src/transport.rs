@@ -211,8 +211,8 @@ pub enum Life {
     Dead,
 }
 
-/// An issue context. Operations of a channel to one peer may overtake each other, unless [`Flags::ORDERED`] is set. A notice never overtakes the data of its
-/// own operation. Records of a channel to one inbox stay in order. All calls may come from any thread. A channel refuses operations beyond the network's
+/// An issue context. Operations of a channel to one peer may overtake each other, unless [`Flags::ORDERED`] is set. A notice never overtakes the data of the
+/// same operation. Records of a channel to one inbox stay in order. All calls may come from any thread. A channel refuses operations beyond the network's
 /// [`Limits`].
 pub trait Channel: Send + Sync {
     /// The channel that carries out the operations which this channel does not define. Errors: [`Error::Unsupported`]: there is none, and this channel refuses

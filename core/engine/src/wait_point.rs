@@ -73,7 +73,7 @@ impl WaitPoint {
         }
     }
 
-    /// Waits in the call with this name until `found` returns a value. From time to time, `look` checks the liveness of peers. Errors:
+    /// Waits in the call with this name until `found` returns a value. At intervals, `look` checks the liveness of peers. Errors:
     /// [`Error::Timeout`]; [`Error::Ended`] after [`WaitPoint::end`].
     pub fn wait<T>(
         &self,

@@ -315,8 +315,8 @@ fn a_wild_tail_neither_hangs_nor_harms() {
 }
 
 proptest! {
-    /// Whatever is written to the ring: no access leaves it, every call returns, and once the peer is quiet and the tail
-    /// is where the reader is, records pass again.
+    /// For any bytes in the ring, no access leaves the ring, and all calls return. Once the peer is quiet and the tail is at the reader's
+    /// position, records pass again.
     #[test]
     fn garbage_stays_inside_and_heals(
         words in prop::collection::vec((0usize..(slots(4) - TAIL + 4 * 64) / 8, prop_oneof![

@@ -61,7 +61,7 @@ fn record(source: u64, value: u64) -> Record {
     }
 }
 
-/// Not a test by itself: the part of `killed_producers_cost_only_their_own_records` that runs in other processes.
+/// Not a test: the part of `killed_producers_cost_only_their_own_records` that runs in other processes.
 #[test]
 fn producer() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -145,7 +145,7 @@ fn killed_producers_cost_only_their_own_records() {
                 let source = SURVIVORS + killed;
                 Some((source, start(&memory, source, u64::MAX), Instant::now()))
             }
-            // A few milliseconds at work, a different number of microseconds for each.
+            // Each victim works for a few milliseconds, and a different number of microseconds.
             Some((source, mut child, mut since)) => {
                 if next[source as usize] == 0 {
                     since = Instant::now();

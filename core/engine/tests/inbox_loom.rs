@@ -114,7 +114,7 @@ fn attempts(preemptions: usize, before: u64, each: [u64; 2], takes: usize) {
         }
         assert_arrived(&arrived, sent);
         assert_eq!((reader.has_work(), reader.lost()), (false, 0));
-        // Whatever happened, the ring is whole: it takes two records, and not a third.
+        // In each execution the ring is intact: it takes two records, and not a third.
         assert!(first.push(record(0, 0)).is_ok() && first.push(record(0, 1)).is_ok());
         assert_eq!(first.push(record(0, 2)), Err(Error::InboxFull));
     });

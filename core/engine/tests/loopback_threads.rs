@@ -89,7 +89,7 @@ impl Side {
     #[expect(clippy::mut_from_ref, reason = "programs use memory by its address")]
     fn own(&self) -> &mut [u8] {
         // SAFETY:
-        // - the region's bytes; each test says who is at them when.
+        // - the region's bytes; each test excludes concurrent accesses.
         unsafe { std::slice::from_raw_parts_mut(self.data.base(), LEN) }
     }
 }
@@ -222,7 +222,7 @@ fn additions_of_both_are_counted() {
     two(
         |side| {
             // SAFETY:
-            // - the region's first word, which is aligned; all who are at it use atomics.
+            // - the region's first word, which is aligned; all accesses are atomic.
             let word = unsafe { AtomicU64::from_ptr(side.data.base().cast()) };
             for _ in 0..ROUNDS {
                 word.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
-//! What ranks publish reaches those of other hosts through the launcher.
+//! Published data reaches ranks of other hosts through the launcher.
 //!
-//! Two names of this host are two hosts to Hydra, so PMI-1 is spoken to a real server. Started by any other launcher, with
-//! UNIPGAS_TEST_PART=rank, this program checks that one in the same way.
+//! Hydra takes two names of this host as two hosts, so the test uses PMI-1 with a real server. With UNIPGAS_TEST_PART=rank, any other launcher
+//! can start this program, which then checks that launcher.
 
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn rank() {
     for cycle in 1..4 {
         job.publish("value", cycle, &value_of(job.rank(), cycle))
             .unwrap();
-        // A time-out at a fence changes nothing: the next call goes on with it.
+        // A timeout at a fence changes nothing: the next call continues the fence.
         match job.fence(cycle, Deadline::Now) {
             Ok(()) => {}
             Err(Error::Timeout) => job.fence(cycle, deadline).unwrap(),
@@ -36,7 +36,7 @@ fn rank() {
             Err(Error::Timeout)
         );
     }
-    // The words of the test harness stand before it on the line.
+    // The line begins with output of the test harness.
     println!(
         "rank {} of {} with {} here, {:?} on each host\n",
         job.rank(),
@@ -44,7 +44,7 @@ fn rank() {
         job.neighbours(),
         job.each_host()
     );
-    // Nobody leaves while others still look.
+    // No rank leaves while others still read its data.
     job.fence(4, deadline).unwrap();
     job.bootstrap().leave().unwrap();
 }

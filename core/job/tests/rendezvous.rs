@@ -1,4 +1,4 @@
-//! The rendezvous with real processes, which are killed at any moment.
+//! The rendezvous with real processes, killed at any moment.
 
 #[path = "rendezvous_common/processes.rs"]
 mod processes;
@@ -14,10 +14,10 @@ use processes::*;
 use rendezvous_common::*;
 use unipgas_job::rendezvous::{JobName, Rendezvous};
 
-/// Resource words that the killed fight for, all in group 0.
+/// Resource words that the killed processes compete for, all in group 0.
 const WORDS: u32 = 24;
 
-/// Not a test by itself: what the processes do that the tests start.
+/// Not a test: the roles of the processes that the tests start.
 #[test]
 fn helper() {
     let Some((role, arguments)) = role() else {
@@ -25,7 +25,7 @@ fn helper() {
     };
     let number = |index: usize| arguments[index].parse::<u32>().unwrap();
     match role.as_str() {
-        // <directory> <job> <wish or -> <total>: takes a place, and when told, finds all the others.
+        // <directory> <job> <wish or -> <total>: takes a place, waits for the sign, and finds all others.
         "member" => {
             let wish = arguments[2].parse().ok();
             let joined = join(&arguments[0], &arguments[1], 7).unwrap();
@@ -44,7 +44,7 @@ fn helper() {
         }
         // <directory> <job> <wish> <marks>: claims and releases without end.
         "worker" => work(&arguments[0], &arguments[1], number(2), &arguments[3]),
-        // <directory> <job> <exec'd already>: takes place 3, then does it again as another program of the same process.
+        // <directory> <job> <exec'd already>: takes place 3, and after an exec takes it again.
         "exec" => {
             let joined = join(&arguments[0], &arguments[1], 1).unwrap();
             assert_eq!(joined.take_place(Some(3)), Ok(3));
@@ -55,13 +55,13 @@ fn helper() {
             }
             tell("again");
         }
-        // <directory> <job>: joins, forks, and lives on as two.
+        // <directory> <job>: joins and forks; parent and child continue.
         "forker" => {
             let joined = join(&arguments[0], &arguments[1], 1).unwrap();
             joined.take_place(Some(2)).unwrap();
             joined.claim(0, 0..WORDS).unwrap().unwrap();
             // SAFETY:
-            // - the child uses nothing that another thread of this process could have left locked: the allocator has fork handlers.
+            // - the child uses no lock that another thread of this process may hold: the allocator has fork handlers.
             if unsafe { libc::fork() } == 0 {
                 let refused = joined.leave().unwrap_err().to_string();
                 assert!(refused.contains("fork") && refused.lines().count() == 1);
@@ -75,7 +75,7 @@ fn helper() {
             }
             wait_for_end_of_input();
         }
-        // Tells what the launcher says.
+        // Reports the job name from the launcher.
         "named" => {
             let job = JobName::from_env().unwrap();
             tell(&format!("{job}|{:?}|{:?}", job.rank(), job.size()));
@@ -84,7 +84,7 @@ fn helper() {
     }
 }
 
-/// Claims words and marks them, so that it is seen if two living processes ever have the same one.
+/// Claims words and marks them, so that the test detects a word of two living processes.
 fn work(directory: &str, job: &str, wish: u32, marks: &str) {
     let marks = Marks::open(marks);
     let joined = join(directory, job, 1).unwrap();
@@ -195,7 +195,7 @@ fn the_killed_cost_the_others_nothing() {
         assert_eq!(helper.hear(), "at work");
         helper
     };
-    // Joined before the victims, so that only the locks and the places tell that they are gone.
+    // This process joins before the victims. So only locks and places show their deaths.
     let joined = join(directory.name(), "kill", 1).unwrap();
     assert_eq!(joined.take_place(Some(PLACES - 1)), Ok(PLACES - 1));
     let survivors: Vec<_> = (0..SURVIVORS)
@@ -236,7 +236,7 @@ fn the_killed_cost_the_others_nothing() {
         assert!(survivor.runs(), "a survivor has failed");
         survivor.kill();
     }
-    // Every word is free again, whoever died with it.
+    // All words of dead processes are free again.
     let all = joined.claim_many(0, WORDS as usize, 0..WORDS).unwrap();
     assert_eq!(all.unwrap().len(), WORDS as usize);
     assert_eq!(joined.count_owned(0, PLACES - 1), WORDS as usize);
@@ -291,7 +291,7 @@ fn a_fork_keeps_nothing_alive() {
 #[test]
 fn a_program_gets_the_place_that_it_had_before_exec() {
     let directory = TestDirectory::new("exec");
-    // Somebody else keeps the file.
+    // This process keeps the file.
     let joined = join(directory.name(), "exec", 1).unwrap();
     let mut helper = Helper::start("exec", &[directory.name(), "exec", "no"]);
     assert_eq!(helper.hear(), "again");
@@ -330,7 +330,7 @@ fn resources_are_claimed_in_order_and_all_or_none() {
 
 #[test]
 fn launchers_name_their_jobs() {
-    // Those that are installed; the parsing is tested without them.
+    // Only installed launchers. Other tests cover the parsing.
     let launchers: [(&str, &[&str]); 2] = [
         (
             "mpirun.openmpi",
@@ -342,13 +342,13 @@ fn launchers_name_their_jobs() {
         let run = || {
             let mut command = Command::new(launcher);
             command.args(options).args(["-n", "2"]);
-            // A shell between, as in scripts.
+            // With a shell in between, as in scripts.
             command.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
             command.arg(std::env::current_exe().unwrap());
             as_helper(&mut command, "named", &[]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = command.spawn()?;
-            // Hydra forwards the end of its input, and dies by SIGPIPE if its proxy has ended. The input stays open.
+            // Hydra forwards the end of its input, and dies by SIGPIPE if its proxy has ended. So the input stays open.
             let input = child.stdin.take();
             let output = child.wait_with_output();
             drop(input);
@@ -375,7 +375,7 @@ fn launchers_name_their_jobs() {
     }
 }
 
-/// Memory in which the workers say which words they have.
+/// Shared memory in which the workers mark their words.
 struct Marks {
     file: std::fs::File,
     base: *mut AtomicU32,
@@ -432,7 +432,7 @@ impl Marks {
     }
 }
 
-/// With this file's number of words.
+/// Joins with WORDS words.
 fn join(directory: &str, job: &str, property: u8) -> unipgas_base::Result<Rendezvous> {
     rendezvous_common::join(directory, job, property, WORDS)
 }

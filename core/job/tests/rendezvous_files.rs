@@ -1,4 +1,4 @@
-//! The rendezvous file: what may lie in its place, and processes that die between any two instructions.
+//! The rendezvous file: other files in its place, and processes that die between any two instructions.
 
 mod rendezvous_common;
 mod stepped;
@@ -12,7 +12,7 @@ use rendezvous_common::*;
 use unipgas_job::rendezvous::{JobName, Layout, MAX_PLACES, Rendezvous};
 
 const WORDS: u32 = 8;
-/// What the child that is killed has published before, and publishes then.
+/// Bundles that the killed child publishes before the stepped part (OLD) and in it (NEW).
 const OLD: u32 = 0x0123_4567;
 const NEW: u32 = 0x89ab_cdef;
 
@@ -20,12 +20,12 @@ fn join(directory: &TestDirectory, job: &str, property: u8) -> unipgas_base::Res
     rendezvous_common::join(directory.name(), job, property, WORDS)
 }
 
-/// Where the file of `job` will be.
+/// The path of the file of `job`.
 fn path_of(directory: &TestDirectory, job: &str) -> PathBuf {
     join(directory, job, 0).unwrap().path().to_owned()
 }
 
-/// The error of a join, checked to be one line.
+/// The error of a join, which must be one line.
 fn refused(directory: &TestDirectory, job: &str) -> String {
     let error = join(directory, job, 0).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
@@ -52,7 +52,7 @@ fn the_file_is_private_and_where_it_should_be() {
     assert_eq!((there.mode() & 0o7777, there.uid()), (0o600, uid));
     assert!(there.len() > 25 << 20);
     assert!(there.blocks() * 512 <= 64 << 10, "the file is sparse");
-    // The last place has memory as well, and so have all before it.
+    // All places have memory, up to the last.
     joined.leave().unwrap();
     assert_eq!(joined.take_place(Some(MAX_PLACES - 1)), Ok(MAX_PLACES - 1));
     assert!(joined.claim(MAX_PLACES / 4 - 1, 99..100).unwrap().is_some());
@@ -109,7 +109,7 @@ fn what_the_dead_have_left_is_replaced() {
         fs::read(&path).unwrap()
     };
     assert!(!path.exists());
-    // Nothing, garbage, a maker who died before the magic, a file cut off, a whole one.
+    // An empty file, garbage, a file without magic (its creator died), a truncated file, a complete one.
     let mut no_magic = whole.clone();
     no_magic[..8].fill(0);
     let cut = whole[..5000].to_vec();
@@ -128,7 +128,7 @@ fn what_the_dead_have_left_is_replaced() {
         assert_eq!(joined.take_place(None), Ok(0));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
-    // Other names are nobody's business; a file of ours that nobody locks goes when any job is joined.
+    // A join removes any unlocked rendezvous file of this user, of any job. It keeps files with other names.
     let other = path.with_file_name("unipgas-0-notes");
     let stale = path.with_file_name(path.file_name().unwrap().to_str().unwrap().replace(
         path.to_str().unwrap().rsplit('-').next().unwrap(),
@@ -157,7 +157,7 @@ fn the_living_are_not_disturbed() {
     assert!(refused(&directory, "living").contains("damaged"));
     file.write_all_at(&header[..16], 0).unwrap();
     assert_eq!(join(&directory, "living", 6).unwrap().properties()[0], 5);
-    // Removed by somebody: those who are attached go on, the next ones begin anew, and nobody removes the others' file.
+    // The file is removed: attached processes continue, later ones create a new file, and the attached ones do not remove it.
     fs::remove_file(joined.path()).unwrap();
     let anew = join(&directory, "living", 7).unwrap();
     assert_eq!((anew.properties()[0], anew.places_used()), (7, 0));
@@ -234,10 +234,10 @@ fn death_between_any_instructions_leaves_a_table_in_order() {
     let directory = TestDirectory::new("steps");
     let joined = join(&directory, "steps", 1).unwrap();
     joined.take_place(Some(0)).unwrap();
-    // How many deaths came before the claims, after one, after all, after the new address, after the release, after leaving.
+    // Number of deaths before the claims, after one, after all, after the new address, after the release, after leaving.
     let mut phases = [0usize; 6];
     let total = killed_after(100_000, &directory).expect("it is done by then");
-    // Single steps are slow: deaths at about this many instructions, from the first to the last.
+    // Single steps are slow. So about 64 deaths are tested, with this distance in instructions.
     let stride = (total / 64).max(1);
     let mut steps = 0;
     loop {
@@ -258,7 +258,7 @@ fn death_between_any_instructions_leaves_a_table_in_order() {
             other => panic!("after {steps} steps: {other:?}"),
         };
         phases[phase] += 1;
-        // Nobody has to wait, and all is free.
+        // The claim does not wait, and all words are free.
         let all = joined.claim_many(0, WORDS as usize, 0..WORDS).unwrap();
         assert_eq!(
             all.map(|all| all.len()),
@@ -274,7 +274,7 @@ fn death_between_any_instructions_leaves_a_table_in_order() {
         steps += stride;
         assert!(steps < 100_000);
     }
-    // Between two claims there are fewer instructions than are gone over.
+    // Phase 1 (between two claims) may be shorter than the stride.
     let some = [0, 2, 3, 4, 5].map(|phase| phases[phase] > 0);
     assert_eq!(some, [true; 5], "{phases:?} in {steps} steps");
     eprintln!("deaths in each phase of {steps} steps: {phases:?}");

@@ -62,7 +62,7 @@ pub(super) struct End {
     pub exit: Exit,
     /// The process had left the job by a call.
     pub left: bool,
-    /// Another process had asked for its end by a call.
+    /// Another process had requested its end by a call.
     pub wanted: bool,
 }
 

@@ -55,7 +55,7 @@ impl Mailbox {
         }
     }
 
-    /// Ends a receive at once. False: a fetch writes to its buffer, and ends by itself.
+    /// Ends a receive at once. False: a fetch still writes to its buffer, and ends later.
     pub fn let_go_of_receive(&mut self, ticket: ReceiveTicket) -> bool {
         if self.cancel_receive(ticket) {
             return true;

@@ -46,7 +46,7 @@ impl Peers for Other {
     }
 }
 
-/// A mailbox, its engine, and what stands for the peer.
+/// A mailbox, its engine, and the region and engine in place of the peer.
 fn mailbox() -> (Mailbox, Arc<Engine>, (Region, Arc<Engine>)) {
     let net = Arc::new(LoopbackNet::default());
     let engine = || Arc::new(Engine::new(vec![Arc::new(Loopback::join(&net))]).expect("a place"));

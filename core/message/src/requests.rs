@@ -289,8 +289,8 @@ impl<T: Copy> OpenRequests<T> {
             .map_err(|error| (receive.source, error))
     }
 
-    /// Whether the open request has begun: a send that has started or is the first one, or a receive that has a message or is the first one that names its
-    /// source. `None`: the request is not open.
+    /// Whether the open request has begun. A send has begun if it has started or is the first send. A receive has begun if it has a message or is the
+    /// first receive from its source. `None`: the request is not open.
     pub fn has_begun(&self, mailbox: &Mailbox, id: u64) -> Option<bool> {
         if let Some(at) = self.find_send(id) {
             return Some(at == 0 || matches!(self.sends[at].stage, Stage::Begun(_)));

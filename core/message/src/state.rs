@@ -170,7 +170,7 @@ pub(super) enum SendStage {
     Waiting,
     /// The peer answers when it has received the message.
     Announced,
-    /// The peer has asked for the payload. `done`: bytes sent. `receive`: the peer's number of the receive.
+    /// The peer has requested the payload. `done`: bytes sent. `receive`: the peer's number of the receive.
     Streaming {
         done: usize,
         receive: u32,

@@ -17,7 +17,7 @@ pub trait Target {
     /// Reason of a failed operation.
     type Failure: Copy;
 
-    /// Converts an error of an operation whose peer has been removed from the list.
+    /// Converts an error of an operation after the removal of its peer from the list.
     fn failure(error: Error) -> Self::Failure;
 
     /// Its id, in contrast to another peer that has the index later.
@@ -134,7 +134,7 @@ pub type Ends<'a, R, F> = &'a mut dyn FnMut(R, Option<F>);
 /// The operations of an issue context. One thread at a time uses them.
 pub struct Operations<R, F> {
     channel: Arc<Endpoint>,
-    /// By number, in the order of posting. The contexts of parts are numbers.
+    /// Open operations by number, in the order of posting. The contexts of parts are these numbers.
     all: BTreeMap<u64, OrderedOperation<R, F>>,
     /// Number of the last operation.
     last: u64,
@@ -200,7 +200,7 @@ impl<R: Copy, F: Copy> Operations<R, F> {
         waiting.filter(move |one| one.peer == peer)
     }
 
-    /// Adds an operation whose parts have been posted, and sends its notice if nothing else comes first. Returns the result if it has ended already.
+    /// Adds an operation with posted parts, and sends its notice if no other operation comes first. Returns the result if it has ended already.
     #[inline(always)]
     pub fn add<T: Target<Failure = F>>(
         &mut self,

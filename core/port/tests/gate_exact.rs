@@ -1,4 +1,4 @@
-//! Exact sums against integers of any length.
+//! Exact sums, compared with sums of integers of arbitrary length.
 
 use num_bigint::{BigInt, Sign};
 use proptest::prelude::*;
@@ -20,10 +20,10 @@ fn integer(x: f64) -> BigInt {
     }
 }
 
-/// The double nearest to an integer in units of 2^-1074: the best of the few candidates, found by their distance.
+/// The double nearest to an integer in units of 2^-1074: the candidate with the smallest distance.
 fn nearest(exact: &BigInt) -> f64 {
     let magnitude = exact.magnitude().clone();
-    // The greatest double that is not above it, by bisection over the patterns of the finite ones.
+    // The greatest double that is not above the integer, by bisection over the bit patterns of finite doubles.
     let (mut low, mut high) = (0u64, f64::MAX.to_bits());
     while low < high {
         let middle = low + (high - low).div_ceil(2);
@@ -54,7 +54,7 @@ fn nearest(exact: &BigInt) -> f64 {
     }
 }
 
-/// What the sum must be, bit by bit.
+/// The expected bit pattern of the sum.
 fn reference(addends: &[f64]) -> f64 {
     let plus = addends.contains(&f64::INFINITY);
     let minus = addends.contains(&f64::NEG_INFINITY);
@@ -167,7 +167,7 @@ fn known_hard_cases() {
     check(&[1.0, 2f64.powi(-53), -5e-324]);
     check(&[1.0 + f64::EPSILON, 2f64.powi(-53)]);
     check(&[-1.0, -2f64.powi(-53), -5e-324]);
-    // Across the border of the subnormal numbers, and words that are all ones.
+    // Across the border of the subnormal numbers, and words of all ones.
     check(&[f64::MIN_POSITIVE, -5e-324]);
     check(&[2.2e-308, 2.2e-308, -4.4e-308]);
     check(&[-5e-324, 2f64.powi(-1074 + 64)]);
@@ -190,7 +190,7 @@ fn known_hard_cases() {
 #[test]
 fn very_many_of_the_greatest_do_not_wrap() {
     let mut sum = Sum::from(f64::MAX);
-    // Twice itself, seventy times over: more terms than anybody has.
+    // The sum is doubled seventy times: more terms than any job has.
     for _ in 0..70 {
         let same = sum.clone();
         sum.add(&same);
@@ -207,7 +207,7 @@ fn very_many_of_the_greatest_do_not_wrap() {
     assert_eq!(sum.value(), 1.5);
 }
 
-/// Any pattern, and those that meet often enough to cancel, to tie and to carry.
+/// Any bit pattern, and patterns from small ranges, so that cancellation, ties and carries are frequent.
 fn double() -> impl Strategy<Value = f64> {
     let near = |exponent: std::ops::Range<i32>| {
         (any::<i16>(), exponent).prop_map(|(n, e)| f64::from(n) * 2f64.powi(e))

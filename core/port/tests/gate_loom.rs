@@ -44,7 +44,7 @@ impl Resolve for Gates {
     fn wake(&self, _name: u64) {}
 }
 
-/// Who sends to whom: gates, whether they are start/end gates, and where their signals and packets go.
+/// A circuit of gates. Each gate: whether it is a start/end gate, and the destinations of its signal and its packet.
 fn circuit(gates: &[(bool, Option<u64>, Option<u64>)]) -> Arc<Gates> {
     let mut settings = vec![Settings::default(); gates.len()];
     for (me, &(end, signal, packet)) in gates.iter().enumerate() {
@@ -60,7 +60,7 @@ fn circuit(gates: &[(bool, Option<u64>, Option<u64>)]) -> Arc<Gates> {
     Gates::new(&settings)
 }
 
-/// Two ranks start a round each at the same time, in each order; after both, both have ended with the sum of both.
+/// Two ranks start a round at the same time. In each interleaving both rounds end with the sum of both inputs.
 fn round_of_two(
     preemptions: usize,
     ends: [u64; 2],
@@ -74,7 +74,7 @@ fn round_of_two(
         });
         gates.start(ends[0], 12).unwrap();
         let results = [gates.poll(ends[0]).unwrap(), other.join().unwrap()];
-        // Whoever came last executed everything; who did not see it then sees it now.
+        // The last rank executed all steps. A rank without a result then has its result at this poll.
         for (end, result) in ends.into_iter().zip(results) {
             let result = result.or_else(|| gates.poll(end).unwrap());
             assert_eq!(result, Some(42), "a round did not end");
@@ -116,7 +116,7 @@ fn a_relay_for_each() {
 
 #[test]
 fn the_next_round_comes_while_the_relay_is_executed() {
-    // Two tellers that wait for nobody, a relay, and one that is told: inputs pile up while another fires the gate.
+    // Two start/end gates without inputs, a relay, and a receiving gate: inputs arrive while another thread fires the relay.
     model(3, || {
         let gates = circuit(&[
             (true, Some(2), None),
@@ -176,7 +176,7 @@ fn who_polls_for_another_operation_takes_nothing() {
 
 #[test]
 fn configuring_anew_ends_what_arrives_late() {
-    // A teller races with the owner, who configures the gate again: a late input is either gone or counted, never both.
+    // A sender races with the owner, which configures the gate again: a late input is either lost or counted, never both.
     model(3, || {
         let gates = circuit(&[(true, None, Some(1)), (true, None, None)]);
         let told = Settings {
@@ -197,7 +197,7 @@ fn configuring_anew_ends_what_arrives_late() {
 
 #[test]
 fn rounds_of_two_threads_do_not_overtake_each_other() {
-    // What ends the round of the first gate arrives before what it tells the second one.
+    // The signal that ends the round of the first gate arrives before its packet to the second gate.
     model(3, || {
         let gates = circuit(&[(true, Some(0), Some(1)), (true, None, None)]);
         let other = beside(&gates, move |gates| {

@@ -12,7 +12,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom_kit::{beside, model};
 use unipgas_port::steps::Steps;
 
-/// Counters, and how often each command has been started.
+/// Counters, and the number of starts of each command.
 struct Port {
     steps: Steps,
     started: [AtomicU64; 4],
@@ -29,7 +29,7 @@ impl Port {
     }
 
     fn start(&self, number: u64) -> ControlFlow<()> {
-        // Nobody else starts anything meanwhile: this is no atomic increment on purpose.
+        // Only one thread starts commands at a time. The increment is not atomic on purpose, so a second one is detected.
         let nth = self.order.load(Ordering::Relaxed);
         assert_eq!(nth, number, "out of order, or twice");
         self.order.store(nth + 1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ fn two_arrivals_start_everything_once() {
 
 #[test]
 fn an_arrival_and_the_owner_who_posts() {
-    // Steps that were lacking are taken by what is posted later, whoever sees it.
+    // Allowed steps without a command start commands that are posted later, in either thread.
     model(3, || {
         let port = Port::new();
         let other = beside(&port, move |port| {
@@ -89,7 +89,7 @@ fn an_arrival_and_the_owner_who_posts() {
 
 #[test]
 fn one_of_two_replaces_a_runner_that_was_killed() {
-    // Process 9 ends in the middle of its first command; then two others look.
+    // Process 9 ends during its first command. Then two others look.
     model(3, || {
         let port = Port::new();
         port.steps.post();

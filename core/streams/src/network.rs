@@ -23,12 +23,12 @@ pub enum TransitState {
     Nothing,
     /// Bytes are in transit, and the peer may be alive: look again later.
     Waits,
-    /// The peer has gone.
+    /// The peer does not live any more.
     Silence,
 }
 
 impl TransitState {
-    /// The state of a stream whose peer lives. `waits`: bytes are in transit, or a caller asks for a later look.
+    /// The state of a stream to a living peer. `waits`: bytes are in transit, or a caller asks for a later look.
     pub fn of_living(waits: bool) -> Self {
         match waits {
             true => TransitState::Waits,
@@ -79,7 +79,7 @@ pub trait Stream: Send + Sync {
     fn refusal(&self) -> Option<Error> {
         self.state().and_then(StreamState::refusal)
     }
-    /// Looks again whether the peer is there, some time after the previous look.
+    /// Checks again whether the peer lives, some time after the previous check.
     fn look(&self) -> TransitState {
         TransitState::Nothing
     }

@@ -13,7 +13,7 @@ struct State {
     untold: Vec<RegisteredPlace>,
     /// Registrations with a reported end, and the number of peers that have not answered.
     told: Vec<(RegisteredPlace, usize)>,
-    /// The ones of `told` that no thread waits for: a peer was silent for too long.
+    /// Entries of `told` without a waiting thread, because a peer was silent for too long.
     given_up: Vec<RegisteredPlace>,
     /// Peers know that this process leaves.
     left: bool,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use unipgas_base::Error;
 
-/// Whether a stream is open, or has ended, and who waits for its peer.
+/// Whether a stream is open or has ended, and the waits for its peer.
 #[derive(Default)]
 pub struct StreamState {
     open: AtomicBool,

@@ -96,7 +96,7 @@ pub struct StreamTransport<N: StreamBackend> {
 }
 
 impl<N: StreamBackend> StreamTransport<N> {
-    /// Opens the streams over `network`, whose events go to `receiver`. `beside`: the first transport of the process, if it is another one.
+    /// Opens the streams over `network`. Its events go to `receiver`. `beside`: the first transport of the process, if it is another one.
     /// Errors: [`Error::Os`](unipgas_base::Error::Os).
     pub fn open(
         network: Arc<N>,

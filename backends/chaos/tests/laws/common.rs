@@ -112,7 +112,7 @@ impl Rig {
         import(&self.issuer, &self.owner, region)
     }
 
-    /// Polls until nothing is pending; gives what has been reported.
+    /// Polls until no operation is pending. Returns the completions.
     pub fn drain(&self) -> Vec<Completion> {
         let mut ended = Vec::new();
         eventually("the operations end", || {

@@ -10,7 +10,7 @@ use unipgas_core::op::Flags;
 
 const ROLE: &str = "CHAOS_TEST_CHILD";
 
-/// Posts twenty puts, says so, drains them, says so.
+/// Posts twenty puts and prints a line, then drains them and prints a line.
 #[test]
 fn child() {
     if std::env::var_os(ROLE).is_none() {
@@ -55,7 +55,7 @@ fn a_process_dies_at_its_operation_and_no_other() {
         assert_eq!(dead.status.signal(), Some(SIGKILL), "{dead:?}");
         assert!(said(&dead, "joined") && !said(&dead, "drained"), "{dead:?}");
     }
-    // There are operations 0 to 19, and there are other ranks.
+    // The operations have numbers 0 to 19. The test also uses another rank.
     for chaos in ["kill=1@20", "kill=0@19"] {
         let alive = run(1, 1, chaos);
         assert!(
@@ -83,10 +83,10 @@ fn a_stall_stops_all_communication_of_the_process() {
         start.elapsed()
     };
     assert!(drain(Some((5, span))) >= span);
-    // None of these operations: else it would take a day.
+    // The stall is at a later operation. Otherwise the test would take a day.
     drain(Some((10, Duration::from_secs(86_400))));
 
-    // A channel that does nothing wrong stands still, too.
+    // A stall also stops a channel without delayed operations.
     let config = ChaosConfig {
         stall: Some((0, span)),
         at_once_percent: 100,
@@ -106,6 +106,6 @@ fn a_stall_stops_all_communication_of_the_process() {
             longest >= span / 3
         })
     };
-    // This thread may have had no core meanwhile.
+    // This thread may have had no core for a while.
     assert!((0..20).any(|_| stands_still()));
 }

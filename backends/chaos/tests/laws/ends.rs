@@ -1,4 +1,4 @@
-//! How operations end: once, at last, with the right result, whoever polls or does not.
+//! The end of operations: each ends exactly once, with the right result, in polling and in non-polling processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -88,7 +88,7 @@ fn a_region_that_goes_meanwhile_ends_the_operation_with_an_error() {
         let ended = rig.drain();
         assert_eq!(ended.len(), 1);
         assert_eq!(ended[0].context, 77);
-        // The progress thread may have been quicker than the owner.
+        // The progress thread may have been faster than the owner.
         match &ended[0].result {
             Err(Error::StaleRegion) => late += 1,
             other => assert_eq!(other, &Ok(())),
@@ -134,7 +134,7 @@ fn operations_go_on_while_nobody_polls() {
 fn a_parked_waiter_is_woken_by_the_progress_thread() {
     let rig = Rig::new(pending_always(3), 1, 4096);
     let bell = rig.issuer.transport().bell();
-    // Longer than anything takes.
+    // Longer than any operation takes.
     let slice = Duration::from_secs(300);
     for _ in 0..10 {
         let listens = std::sync::Barrier::new(2);
@@ -198,7 +198,7 @@ fn peer_alive(seen_by: &Engine, who: &Engine) -> bool {
     seen_by.connect(&who.address().unwrap()).unwrap().life() == Life::Alive
 }
 
-/// Also where the backend below says so later.
+/// Also if the backend below completes later.
 #[test]
 fn the_owner_of_a_full_inbox_is_told() {
     for layers in 1..=2 {

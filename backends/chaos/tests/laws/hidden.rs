@@ -1,4 +1,4 @@
-//! What chaos imports is not mapped, whatever the backend below does.
+//! Regions imported through chaos are not mapped, for any backend below.
 
 use std::sync::Arc;
 

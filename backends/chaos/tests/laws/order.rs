@@ -1,5 +1,5 @@
-//! What may overtake what, and proof that what may does: each law is also run with the promise left out, and then some
-//! seed must break it.
+//! The order of operations. Each law also runs without the flag that it needs; then at least one seed must break the law. This proves
+//! that chaos does reorder.
 
 use crate::common::{Rig, eventually};
 use unipgas_chaos::ChaosConfig;
@@ -16,7 +16,7 @@ fn rig(seed: u64, layers: usize) -> Rig {
     rig
 }
 
-/// Polls until all is done; whether `law` held whenever it was looked at.
+/// Polls until no operation is pending. Returns whether each check of `law` held.
 fn always(rig: &Rig, law: impl Fn(&Rig) -> bool) -> bool {
     let mut held = true;
     eventually("the operations end", || {
@@ -85,14 +85,14 @@ fn a_notice_never_overtakes_the_data_of_its_operation() {
 
 #[test]
 fn a_chain_of_ordered_operations_arrives_in_order() {
-    // Whether the words in front are never less than those behind.
+    // Whether no word is ever less than the word behind it.
     let chain = |seed: u64, flags: Flags| {
         let rig = rig(seed, 1);
         for i in 0..10 {
             rig.notify(WORD + 4 * i, 1, flags, 0).unwrap();
         }
         always(&rig, |rig| {
-            // From the back: what is set later must not be found without what is set before.
+            // Reads from the back: a word that is set must imply that all words set earlier are set.
             let words: Vec<_> = (0..10).rev().map(|i| rig.word(WORD + 4 * i)).collect();
             words.is_sorted()
         })
@@ -131,7 +131,7 @@ fn transfers_are_seen_half_done_but_words_are_not() {
         !always(&rig, |rig| {
             let seen = rig.bytes(at, len);
             seen.iter().all(|b| *b == DATA[0]) || {
-                // Read byte by byte, the whole may arrive in between: half is half only if it stays so.
+                // The check reads byte by byte, and the rest may arrive during it. So a torn transfer counts only if it stays the same.
                 let again = rig.bytes(at, len);
                 again != seen || seen.iter().all(|b| *b == 0)
             }

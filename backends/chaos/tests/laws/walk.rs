@@ -1,4 +1,4 @@
-//! Random programs against a mirror: whatever the chaos, after a drain the memory is what the program says.
+//! Random programs against a mirror: for any chaos, the memory after a drain is as the program implies.
 
 use std::collections::HashMap;
 
@@ -51,16 +51,16 @@ enum Act {
 struct Walk {
     rig: Rig,
     mirror: Vec<u8>,
-    /// First byte and length of what operations since the last drain touch.
+    /// First byte and length of the ranges that operations since the last drain touch.
     touched: Vec<(usize, usize)>,
     /// Local bytes in use since then.
     local: usize,
-    /// Local places and what must be there after the drain.
+    /// Local offsets, and their expected content after the drain.
     expected: Vec<(usize, Vec<u8>)>,
-    /// Contexts that must still be reported, and those that must not.
+    /// Contexts of open operations, and whether each must be reported (true) or must not.
     reports: HashMap<u64, bool>,
     next: u64,
-    /// Operations that touch what an earlier one does are ordered after it. Without that the program is wrong.
+    /// An operation that touches the range of an earlier one is ordered after it. Without this the program is wrong.
     careful: bool,
 }
 
@@ -257,7 +257,7 @@ fn walk(config: ChaosConfig, layers: usize, acts: &[Act], careful: bool) -> Resu
     };
     let result = acts.iter().try_for_each(|act| walk.act(act));
     let result = result.and_then(|()| walk.drain());
-    // Also after an error nothing may be under way when the memory goes.
+    // No operation may be pending when the memory is freed, even after an error.
     walk.rig.drain();
     result
 }

@@ -1,4 +1,4 @@
-//! What can be adopted of a range, as it is mapped.
+//! Classification of a range by its mappings: whether it can be adopted.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use unipgas_core::user_memory::maps::{MemoryMapping, all, cover};
 
 use super::Refusal;
 
-/// What [`classify`] found a range to be.
+/// Kind of a range, by [`classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Private anonymous memory throughout.

@@ -1,16 +1,16 @@
-//! What a swap must know about the threads of this process.
+//! Threads of this process: their number, their control blocks, and their signals, for a swap.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use rustix::fs::{CWD, StatxFlags, statx};
 
-/// Bytes around a thread's robust-list head that C libraries keep its control block in: the word that the kernel
-/// clears and wakes at the thread's end lies a few words before the head, the area for restartable sequences behind.
+/// Bytes around a thread's robust-list head in which C libraries keep its control block. A few words before the head is the word
+/// that the kernel clears and wakes at the end of the thread. The area for restartable sequences is behind the head.
 const BEFORE_HEAD: usize = 1024;
 const AFTER_HEAD_AT_MOST: usize = 2048;
 
-/// The number of threads of this process; `None` when /proc does not tell.
+/// The number of threads of this process; `None` if /proc does not show it.
 pub(super) fn count() -> Option<usize> {
     let task = statx(
         CWD,
@@ -25,9 +25,8 @@ pub(super) fn count() -> Option<usize> {
         .filter(|threads| *threads > 0)
 }
 
-/// Whether a thread's control block touches `range`. Such pages must stay private: the kernel clears the thread's
-/// id there when it ends and wakes the joiner through a futex whose identity is that of the mapping, and a joiner
-/// that began to wait before the swap would never be found again.
+/// Whether a thread's control block touches `range`. Such pages must stay private: at the end of the thread, the kernel clears its id there
+/// and wakes the joiner by a futex. The mapping identifies the futex, so a joiner that began to wait before the swap would never wake.
 pub(super) fn control_block_in(range: &Range<usize>, threads: Option<usize>) -> bool {
     if block_overlaps(0, range) {
         return true;
@@ -60,7 +59,7 @@ fn block_overlaps(tid: libc::pid_t, range: &Range<usize>) -> bool {
     })
 }
 
-/// `None` of a thread that has ended meanwhile, or one of a library without robust lists: nothing is to be protected.
+/// `None` if the thread has ended, or its library has no robust lists. Then no control block needs protection.
 fn robust_list_head(tid: libc::pid_t) -> Option<usize> {
     let mut head = 0_usize;
     let mut len = 0_usize;
@@ -71,9 +70,8 @@ fn robust_list_head(tid: libc::pid_t) -> Option<usize> {
     (!failed && head != 0).then_some(head)
 }
 
-/// Bytes from a thread's robust-list head to the end of its control block. Memory of the program's may begin right
-/// there (a heap behind a stack), so this is exact where the C library tells the place of the area for restartable
-/// sequences, the block's last member.
+/// Bytes from a thread's robust-list head to the end of its control block. Memory of the program may begin right there (a heap
+/// behind a stack). So the number is exact if the C library publishes the offset of the area for restartable sequences, the last member of the block.
 fn after_head() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -102,15 +100,15 @@ fn exact_after_head() -> Option<usize> {
         .checked_sub(robust_list_head(0)?)
 }
 
-/// Bytes of the control block from the thread pointer on. On x86-64 the area's end says more; on aarch64 the block ends with two words there, and the thread's own
-/// variables follow.
+/// Bytes of the control block from the thread pointer on. On x86-64 the end of the area shows more; on aarch64 the block ends with two words
+/// there, and thread-local variables follow.
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     target_env = "gnu"
 ))]
 const BEHIND_POINTER: usize = if cfg!(target_arch = "aarch64") { 16 } else { 0 };
 
-/// What the offset of the area counts from.
+/// The base of the offset of the area.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn thread_pointer() -> usize {
     // SAFETY:
@@ -137,11 +135,11 @@ fn exact_after_head() -> Option<usize> {
     None
 }
 
-/// Has the kernel read 8 bytes at `at`, which lets a stack grow down to there; does nothing where nothing is mapped.
+/// Makes the kernel read 8 bytes at `at`, so that a stack grows down to there. No effect on unmapped addresses.
 pub(super) fn touch(at: usize) {
     const NO_SUCH_CHANGE: i32 = 99;
     // SAFETY:
-    // - the kernel checks the address; it reads a signal set from it, then refuses the kind of change asked for
+    // - the kernel checks the address; it reads a signal set from it, then refuses the requested kind of change
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -153,7 +151,7 @@ pub(super) fn touch(at: usize) {
     }
 }
 
-/// All signals of this thread blocked until dropped, the C library's internal ones too.
+/// Blocks all signals of this thread until dropped, also the C library's internal ones.
 pub(super) struct SignalsBlocked {
     before: u64,
 }

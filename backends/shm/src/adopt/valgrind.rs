@@ -1,14 +1,14 @@
-//! What valgrind is asked and told, by its own sequence of instructions.
+//! Requests to valgrind, by its special sequence of instructions.
 
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 const STACK_REGISTER: u64 = 0x1501;
 
-/// Whether the program runs on valgrind: that has no tasks beside threads, ends a program that asks for one, and has less address space.
+/// Whether the program runs on valgrind. valgrind supports no tasks beside threads (it ends the program) and has less address space.
 pub(crate) fn on_valgrind() -> bool {
     request([RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0]) != 0
 }
 
-/// Tells that the memory between these addresses is a stack, so that going there and back is no news.
+/// Registers the memory between these addresses as a stack, so that valgrind accepts a switch of stacks.
 pub(super) fn register_stack(start: usize, end: usize) {
     request([STACK_REGISTER, start as u64, end as u64, 0, 0, 0]);
 }

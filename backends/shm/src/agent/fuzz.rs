@@ -10,7 +10,7 @@ use crate::control::{MESSAGE, POSTED, RegionKind, SlotEntry};
 use crate::pool::MemoryPool;
 use crate::registration::RegistrationState;
 
-/// What a record says: slot and generation, offset, kind, operand, comparand.
+/// Bytes of a record: slot and generation, offset, kind, operand, comparand.
 const RECORD: usize = 88;
 
 /// Requests, one behind the other, to an agent with three regions.

@@ -1,4 +1,4 @@
-//! Requests to agents that their callers do not wait out: a process that is stopped carries out nothing, and they wait within a time.
+//! Requests to agents by callers with a timeout. A stopped process executes no request, so the request may end after the call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::control::{Control, DONE, MESSAGE, POSTED, REQUESTS};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::RegistrationState;
 
-/// Most are carried out in this time, in which their callers look.
+/// The caller first polls for this time; most requests end within it.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Polls between two looks at the life of a peer.
+/// Polls between two liveness checks of a peer.
 const OFTEN: u32 = 64;
 
-/// What is asked for.
+/// The action of a request.
 enum What {
     Message(Box<[u8]>, ReplyBuffer),
-    /// One element, and where the caller wants what was there before.
+    /// An atomic operation on one element. `result`: the buffer for the previous value, or null.
     Change {
         operand: Value,
         compare: Value,
@@ -45,11 +45,11 @@ struct Asked {
     code: u64,
     what: What,
     context: u64,
-    /// The peer has it under this number.
+    /// Index of the request at the peer, once it is posted.
     nth: Option<usize>,
 }
 
-/// One channel's, in the order in which they were asked for.
+/// The requests of one channel, in the order of their calls.
 #[derive(Default)]
 pub(crate) struct Late {
     asked: Mutex<VecDeque<Asked>>,
@@ -58,7 +58,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// Has `peer`'s agent hand `message` over; the end may be reported later. Errors: as for [`send`](super::send).
+    /// Sends `message` to the handler by `peer`'s agent. The completion may be reported later. Errors: as for [`send`](super::send).
     pub fn send(
         &self,
         home: &RegistrationState,
@@ -81,7 +81,7 @@ impl Late {
         )
     }
 
-    /// Has it change one element of `size` bytes. Errors: as for [`perform`](super::perform).
+    /// Changes one element of `size` bytes by `peer`'s agent. Errors: as for [`perform`](super::perform).
     ///
     /// # Safety
     /// `result` is null, or valid for writes of `size` bytes until the operation is complete.
@@ -130,12 +130,12 @@ impl Late {
         Ok(Outcome::Pending)
     }
 
-    /// Not ended yet.
+    /// Number of open requests.
     pub fn pending(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Reports what has ended.
+    /// Reports the ended requests.
     pub fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.pending() == 0 {
             return;
@@ -168,7 +168,7 @@ impl Late {
         drop(asked);
         if !ended.is_empty() {
             ended.into_iter().for_each(&mut *sink);
-            // Only now: who sees that nothing is pending has been told everything.
+            // After the reports: a caller that reads 0 has received all completions.
             self.count.store(self.asked.lock().len(), Ordering::Release);
         }
     }
@@ -188,7 +188,7 @@ impl Asked {
         ShmPeer { process }.life() != Life::Alive
     }
 
-    /// False: the peer has no room for it now.
+    /// Posts the request. False: the peer has no room for it now.
     fn post(&mut self) -> bool {
         let control = self.peer.control();
         self.nth = (0..REQUESTS).find_map(|turn| claim(control, turn));
@@ -213,7 +213,7 @@ impl Asked {
         true
     }
 
-    /// `None`: the peer has not carried it out yet.
+    /// The result; `None` if the peer has not executed the request yet.
     fn result(&mut self) -> Option<Result<()>> {
         let nth = self.nth?;
         let control = self.peer.control();
@@ -225,7 +225,7 @@ impl Asked {
             What::Message(_, reply) => take_reply(*reply, value[0], words),
             What::Change { result, size, .. } if !result.is_null() => {
                 // SAFETY:
-                // - valid for `size` bytes, at most those of a value, until the operation is complete.
+                // - contract of `change`: `result` is valid for `size` bytes until the operation is complete; a value has at least `size` bytes.
                 unsafe {
                     std::ptr::copy_nonoverlapping(value.as_ptr().cast(), *result, *size);
                 }
@@ -236,7 +236,7 @@ impl Asked {
 }
 
 impl Drop for Asked {
-    /// Nobody takes the answer any more.
+    /// Frees the request. The peer frees a request that it executes at the moment.
     fn drop(&mut self) {
         let Some(nth) = self.nth else {
             return;

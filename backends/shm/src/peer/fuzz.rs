@@ -1,4 +1,4 @@
-//! Addresses, keys, and the slots of a peer's control block.
+//! Malformed addresses, keys and slots of a peer's control block.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -10,16 +10,16 @@ use crate::pool::{Mapping, PoolView};
 
 /// The smallest pool.
 const WINDOW: usize = 8 << 20;
-/// What a record says of a slot: generation and flags, offset, length, address.
+/// Bytes of a record for one slot: generation and flags, offset, length, address.
 const RECORD: usize = 32;
 
-/// An address; then a key, and what the first slots say.
+/// Reads an address, then a key, then the records of the first slots.
 pub(crate) fn imports(bytes: &[u8]) {
     let Some((address, rest)) = bytes.split_at_checked(size_of::<ShmAddress>()) else {
         return;
     };
     let address: ShmAddress = bytemuck::pod_read_unaligned(address);
-    // This process has the number of every other one in its own pid namespace at most once: nobody is opened but who is named so.
+    // An address with the pid of this process would open descriptors of the test.
     if address.pid != std::process::id() {
         let _ = PeerProcess::open(&address, 1).map(drop);
     }
@@ -43,7 +43,7 @@ pub(crate) fn imports(bytes: &[u8]) {
     let peer = ShmPeer {
         process: Arc::new(process),
     };
-    // Twice, as views of adopted memory are kept.
+    // Twice: the second import uses the cached view of adopted memory.
     let imported = [(); 2].map(|()| peer.import(key, Deadline::Never));
     for region in imported.iter().flatten() {
         let parts = region.parts();

@@ -1,4 +1,4 @@
-//! What the pages hold before, between and after.
+//! The content of pages before, during and after adoption.
 
 use rustix::mm::{self, MapFlags};
 
@@ -21,7 +21,7 @@ fn content_is_kept_from_one_byte_to_64_mebibytes() {
         (2 << 20) + 17,
         64 << 20,
     ] {
-        // Pages of its own, unaligned start: other tests' blocks must not share them.
+        // An own mapping, with an unaligned start: blocks of other tests must not share its pages.
         let span = size + 2 * PAGE;
         let whole = map(span, MapFlags::PRIVATE);
         // SAFETY:
@@ -68,7 +68,7 @@ fn content_is_kept_from_one_byte_to_64_mebibytes() {
     }
 }
 
-/// Pages never touched, several mappings in one range, and a file that has stale pages there already.
+/// Untouched pages, several mappings in one range, and stale pages in the file.
 #[test]
 fn untouched_pages_several_mappings_and_stale_file_pages() {
     let len = 64 * PAGE;

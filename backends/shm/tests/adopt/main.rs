@@ -1,4 +1,4 @@
-//! Adoption in place, with other threads at work on the same pages.
+//! Adoption in place, while other threads use the same pages.
 
 mod content;
 mod memory;
@@ -15,7 +15,7 @@ const ORDINARY: &str = "UNIPGAS_TEST_ORDINARY";
 /// The machine is emulated.
 const SLOW: &str = "UNIPGAS_TEST_SLOW";
 
-/// So many, or fewer where each has to wait until all threads have come to a core.
+/// Number of rounds: `rounds`, or fewer if each swap stops all threads or the machine is emulated.
 fn rounds_of(rounds: usize) -> usize {
     if adopt::way() == Ok(adopt::AdoptionMethod::Halt) || std::env::var_os(SLOW).is_some() {
         (rounds / 100).max(2)
@@ -24,7 +24,7 @@ fn rounds_of(rounds: usize) -> usize {
     }
 }
 
-/// Answers userfaultfd by EPERM from now on, in this process and what it starts.
+/// Makes userfaultfd fail with EPERM, in this process and in processes that it starts.
 fn deny_userfaultfd() -> std::io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,
@@ -69,7 +69,7 @@ fn deny_userfaultfd() -> std::io::Result<()> {
     Ok(())
 }
 
-/// All of that once more in a process that may not have a userfaultfd, of an ordinary user: other threads are stopped there.
+/// Repeats all tests in a process of an ordinary user without userfaultfd: the swap stops the other threads there.
 #[test]
 fn as_an_ordinary_user() {
     if std::env::var_os(ORDINARY).is_some() {
@@ -103,7 +103,7 @@ fn ordinary(filter: &str, denied: bool) {
     let drop_rights = move || {
         const NOBODY: u32 = 65534;
         // SAFETY:
-        // - numbers; of the process that is going to be the other program
+        // - takes numbers; runs in the child before it executes the program
         unsafe {
             if libc::geteuid() == 0
                 && (libc::setgroups(0, ptr::null()) != 0

@@ -91,7 +91,7 @@ pub fn pages_of(at: *const u8, len: usize) -> (*mut u8, usize) {
 
 pub fn adopt(fd: &OwnedFd, offset: usize, at: *mut u8, len: usize) -> Result<(), Refusal> {
     // SAFETY:
-    // - the tests' own memory and file; the kernel has no transfer under way on it
+    // - memory and file of the test; no transfer of the kernel is in progress on it
     unsafe { adopt::adopt(fd.as_fd(), offset as u64, at, len) }
 }
 

@@ -1,4 +1,4 @@
-//! What other threads do meanwhile, and failures in the middle.
+//! Actions of other threads during a swap, and failures during a swap.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +51,7 @@ fn watched_memory_is_adopted() {
 
 const VICTIM: &str = "UNIPGAS_TEST_VICTIM";
 
-/// The task that swaps ends with its process, also in a mremap whose event is never read. A task that stayed would keep the
+/// The task that swaps ends with its process, even in a mremap with an unread event. A remaining task would keep the
 /// process a zombie, since it traces the threads.
 #[test]
 fn watched_memory_is_adopted_unless_the_process_is_killed() {
@@ -97,7 +97,7 @@ fn watched_memory_is_adopted_unless_the_process_is_killed() {
     }
 }
 
-/// A child of the process, and the letter of its state (proc_pid_stat(5)).
+/// A child of the process, and its state letter (proc_pid_stat(5)).
 fn child_of(process: u32) -> Option<(u32, char)> {
     std::fs::read_dir("/proc")
         .ok()?
@@ -169,7 +169,7 @@ fn system_calls_of_other_threads_succeed_throughout() {
     unmap(at as *mut u8, len);
 }
 
-/// A file that is too short makes the copy fail in the middle of the swap: everything must be as before.
+/// The copy to a file that is too short fails during the swap. All memory must be as before.
 #[test]
 fn a_failure_in_the_window_puts_everything_back() {
     let len = 4 * PAGE;

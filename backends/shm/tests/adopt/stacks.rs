@@ -9,13 +9,13 @@ use unipgas_shm::adopt::Refusal;
 use crate::memory::{PAGE, adopt, map, map_at, map_file, memfd, pages_of, release, unmap};
 use crate::rounds_of;
 
-/// The caller's own frames lie in the range, and so do those of its calls: the swap cannot write there.
+/// The range contains the caller's frames and the frames of its calls, so the swap cannot write there.
 #[test]
 fn the_callers_own_stack() {
     fn deep(fd: &OwnedFd, round: u8) {
         let mut here = [round; 100];
         let at = std::hint::black_box(here.as_mut_ptr());
-        // The page of the variable, and those below where the calls from here live.
+        // The page of the variable, and the pages below, with the frames of the calls from here.
         let (first, len) = pages_of(at.wrapping_sub(4 * PAGE), 4 * PAGE + 100);
         adopt(fd, 0, first, len).expect("adopt");
         let peer = map_file(fd, 0, len);
@@ -47,7 +47,7 @@ fn the_callers_own_stack() {
     std::hint::black_box(&mut room);
 }
 
-/// A frame of its own, below all that its callers have.
+/// Calls from a frame below all frames of the callers.
 #[inline(never)]
 fn stack_and_heap(fd: &OwnedFd, round: usize) {
     let mut mine = [round as u64; 16];
@@ -58,7 +58,7 @@ fn stack_and_heap(fd: &OwnedFd, round: usize) {
     let heap_is_mine = adopt(fd, 16 * PAGE, block, block_len);
     mine[3] += 1;
     std::hint::black_box(&mut mine);
-    // Heap blocks of both threads may share a page; then the second is told so.
+    // Heap blocks of both threads may share a page. The second adoption then fails with `AlreadyShared`.
     match heap_is_mine {
         Ok(()) => release(fd, 16 * PAGE, block, block_len).expect("release the heap"),
         Err(refusal) => assert_eq!(refusal, Refusal::AlreadyShared),
@@ -85,8 +85,8 @@ fn two_threads_adopt_their_own_stacks_while_both_allocate() {
     });
 }
 
-/// The page that the kernel writes to at a thread's end stays private, whichever thread asks, so that a join that
-/// waits since before the swap hears of it.
+/// The page that the kernel writes at the end of a thread stays private, for a call of any thread. So a join that began before the
+/// swap ends.
 #[test]
 fn joins_that_wait_across_the_swap_return() {
     for _ in 0..30 {
@@ -102,9 +102,9 @@ fn joins_that_wait_across_the_swap_return() {
             let fd = memfd(2 * PAGE);
             end.recv().expect("the other thread speaks");
             let (first, len) = pages_of(mine.as_ptr().cast(), size_of_val(&mine));
-            // Either answer is right: it depends on how much thread-local memory lies between.
+            // Both results are right: they depend on the size of the thread-local memory in between.
             match adopt(&fd, 0, first, len) {
-                // The C library may give the stack to another thread.
+                // The C library may reuse the stack for another thread.
                 Ok(()) => release(&fd, 0, first, len).expect("release"),
                 Err(Refusal::ThreadControl) => {}
                 Err(other) => panic!("{other}"),
@@ -126,10 +126,10 @@ fn joins_that_wait_across_the_swap_return() {
     }
 }
 
-/// A heap may begin right behind a stack, where the thread's control block ends.
+/// A heap may begin right behind a stack, at the end of the thread's control block.
 #[test]
 fn the_page_behind_a_threads_control_block_is_adopted() {
-    // Some machines have no shorter ones.
+    // The minimum on some machines.
     const STACK: usize = 64 * PAGE;
     extern "C" fn adopts_behind_its_stack(end: *mut libc::c_void) -> *mut libc::c_void {
         let fd = memfd(2 * PAGE);
@@ -145,7 +145,7 @@ fn the_page_behind_a_threads_control_block_is_adopted() {
     }
     let at = map(STACK + PAGE, MapFlags::PRIVATE);
     // SAFETY:
-    // - the thread has the mapping's first pages as its stack, and is joined before anything goes
+    // - the thread's stack is the first pages of the mapping; the thread is joined before the mapping is dropped
     // - all attributes are initialised before they are read
     unsafe {
         let mut attributes = std::mem::MaybeUninit::uninit();
@@ -169,7 +169,7 @@ fn the_page_behind_a_threads_control_block_is_adopted() {
     }
 }
 
-/// A stack goes on growing below an adopted page that was its lowest one.
+/// A stack still grows below an adopted page that was its lowest page.
 #[test]
 fn a_growing_stack_grows_below_an_adopted_page() {
     let page = map_at(0x2000_0000_0000, PAGE, libc::MAP_GROWSDOWN);

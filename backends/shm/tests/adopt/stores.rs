@@ -10,7 +10,7 @@ use crate::memory::{PAGE, adopt, bump, map, map_file, memfd, pages_of, read, rel
 use crate::rounds_of;
 
 /// Threads increment their words, `words[thread]`, while `rounds` times the pages are adopted and released.
-/// In between, the file must show of each word at least what was stored before the adoption.
+/// Between adoption and release, each word of the file has at least the value stored before the adoption.
 fn hammer(words: &[Vec<usize>], first: *mut u8, len: usize, rounds: usize) {
     let offset = 3 * PAGE;
     let fd = memfd(offset + len);

@@ -1,4 +1,4 @@
-//! The loss of a peer: both sides learn of it, every operation between them ends, and everybody else goes on.
+//! The loss of a peer: both sides detect it, all operations between them end, and other connections continue.
 
 use unipgas_core::Error;
 use unipgas_core::transport::Life;
@@ -21,7 +21,7 @@ impl Node {
         self.try_put(&to.region, 64, Flags::empty(), 1)
     }
 
-    /// What became of everything posted.
+    /// The results of all posted operations.
     fn ends(&self) -> Vec<Result<()>> {
         let mut ends = Vec::new();
         while self.channel.pending() > 0 {
@@ -48,10 +48,10 @@ fn lost(options: StreamsOptions) {
     let (from_other, across) = (other.know(&loses), other.know(&lost));
     loses.writes(&to_lost).unwrap();
     loses.writes(&to_other).unwrap();
-    // The second of these.
+    // The connection is lost at the second of these puts.
     let posted: Vec<Result<Outcome>> = (0..3).map(|_| loses.post(&to_lost)).collect();
     let ends = loses.ends();
-    // Whoever is fast enough refuses it at once.
+    // If the loss is already known, the post itself fails.
     let refused = posted.contains(&Err(Error::PeerDead));
     let ended = ends.last() == Some(&Err(Error::PeerDead));
     assert!(refused || ended, "{posted:?} {ends:?}");
@@ -69,7 +69,7 @@ fn lost(options: StreamsOptions) {
     let again = lost.transport.connect(&loses.address());
     let import = again.and_then(|peer| peer.import(&loses.memory.key(), Deadline::Never).map(drop));
     assert_eq!(import, Err(Error::PeerDead));
-    // Everybody else.
+    // The other connections.
     for (node, link) in [
         (&loses, &to_other),
         (&other, &from_other),

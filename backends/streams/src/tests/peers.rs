@@ -131,7 +131,7 @@ fn nobody_has_to_poll_for_what_is_ordered_after_a_read() {
     };
     word(&other, 0).store(77, Ordering::Release);
     node.get(&region, 8, 1);
-    // What was read goes on.
+    // Sends the word that the get has read.
     let put = PutRequest::new(node.local(), region.at(8), 8);
     // SAFETY:
     // - in bounds of the source, which outlives the put.

@@ -1,5 +1,5 @@
-//! libfabric's C interface, as a provider fills it and as who uses providers calls it: structures, tables of functions, constants. The
-//! layouts are those of 1.17, which later versions only append to; a test compares them with the installed headers.
+//! libfabric's C interface for providers and for their callers: structures, tables of functions, constants. The layouts follow version 1.17;
+//! later versions only append to them. A test compares the layouts with the installed headers.
 //!
 //! ```
 //! use unipgas_libfabric_sys::{FI_ATOMIC, FI_RMA};
@@ -9,7 +9,7 @@
 //! ```
 #![allow(
     missing_docs,
-    reason = "the names are those of the C headers, where they are described"
+    reason = "these names come from the C headers, which describe each of them"
 )]
 #![allow(non_camel_case_types)]
 

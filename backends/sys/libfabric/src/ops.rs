@@ -1,10 +1,10 @@
-//! The tables of functions that a provider fills. What we do not offer is [`No`]: it can be called whatever the arguments.
+//! The tables of functions that a provider fills. A function that unipgas does not offer is [`No`], which ignores its arguments.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::structures::*;
 
-/// A function that says that there is none: -FI_ENOSYS. The caller removes the arguments, so that it need not know them.
+/// A function that is not offered; it returns -FI_ENOSYS. The caller removes the arguments, so the function need not know them.
 pub type No = unsafe extern "C" fn() -> isize;
 
 macro_rules! slot {

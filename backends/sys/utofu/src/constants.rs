@@ -1,4 +1,4 @@
-//! Constants of the header, and what its two macros with an argument make.
+//! Constants of the header, and functions for its two macros with an argument.
 
 use std::ffi::{c_int, c_uint, c_ulong};
 

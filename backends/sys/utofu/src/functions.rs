@@ -1,11 +1,11 @@
-//! The list of all functions, and the table of them that who loads the library calls.
+//! The list of all functions, and their table for callers that load the library.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
 
 use crate::types::*;
 
-/// Gives `$callback!` the declarations of all 65 functions: `fn name(parameter: type, ...) -> result;`, where the result is `c_int`, or
-/// `()` for the two that return nothing. The caller has the types by `use unipgas_utofu_sys::*`.
+/// Passes to `$callback!` the declarations of all 65 functions: `fn name(parameter: type, ...) -> result;`. The result is `c_int`. The two
+/// functions without a result have `()`. The caller needs the types, by `use unipgas_utofu_sys::*`.
 #[macro_export]
 macro_rules! utofu_functions {
     // A start function and its twin that prepares differ in their last parameters.
@@ -167,11 +167,11 @@ macro_rules! table {
             /// The names, in the order of the list.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// All functions, each found by `symbol`, which gives null for a name that is not there.
+            /// Finds all functions by `symbol`, which returns null for an unknown name.
             /// Errors: the first name that is missing.
             ///
             /// # Safety
-            /// What `symbol` gives for a name is null, or the function of that name, which stays loaded.
+            /// `symbol` returns null, or the function of that name, which stays loaded.
             pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Result<Self, &'static str> {
                 $(
                     let name = const {
@@ -188,7 +188,7 @@ macro_rules! table {
                 Ok(UtofuFunctions {
                     $($name: {
                         // SAFETY:
-                        // - not null, so the function of this name by the caller's word; its type is that of the header.
+                        // - not null, so the function of this name (contract of this call); the header declares this type.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $result>($name) }
                     },)*
                 })

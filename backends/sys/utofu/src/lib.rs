@@ -1,5 +1,5 @@
-//! uTofu's C interface, for who offers it and for who calls it: types, constants, and one list of all functions ([`utofu_functions`]).
-//! The values and layouts are those of the header of the A64FX systems (LP64); a test compares them with `utofu.h`.
+//! uTofu's C interface, for its providers and callers: types, constants, and one list of all functions ([`utofu_functions`]).
+//! The values and layouts follow the header of the A64FX systems (LP64); a test compares them with `utofu.h`.
 //!
 //! ```
 //! use unipgas_utofu_sys::{UTOFU_ONESIDED_FLAG_TCQ_NOTICE, UTOFU_SUCCESS};
@@ -9,7 +9,7 @@
 //! ```
 #![allow(
     missing_docs,
-    reason = "the names are those of the C header, where they are described"
+    reason = "these names come from the C header, which describes each of them"
 )]
 #![allow(non_camel_case_types, non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! libibverbs' C interface: structures and constants, as far as they are used here. A test compares the layouts with the installed headers; the
+//! libibverbs' C interface: the structures and constants that unipgas uses. A test compares the layouts with the installed headers; the
 //! binary interface has been the same since release 1.1.
 //!
 //! ```
@@ -10,7 +10,7 @@
 //! ```
 #![allow(
     missing_docs,
-    reason = "the names are those of the C header, where they are described"
+    reason = "these names come from the C header, which describes each of them"
 )]
 #![allow(non_camel_case_types, non_snake_case)]
 

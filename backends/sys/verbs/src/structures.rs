@@ -22,7 +22,7 @@ macro_rules! structures {
     };
 }
 
-/// A member that nobody here uses.
+/// A member that unipgas does not use.
 pub type Unused = Option<unsafe extern "C" fn()>;
 pub type poll_cq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 pub type req_notify_cq = unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int;
@@ -138,7 +138,7 @@ structures! {
     ibv_async_event { element: *mut c_void, event_type: u32, }
 }
 
-/// What a work request says of the other side. The first two words are those of RDMA.
+/// The remote part of a work request. RDMA uses the first two words.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct wr_union {

@@ -1,4 +1,4 @@
-//! Structures and constants are those of the installed header.
+//! Structures and constants agree with the installed header.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn layouts_are_those_of_the_header() {
     for (name, size, fields) in sys::STRUCTURES {
         say(format!("sizeof(struct {name}) == {size}"));
         for (field, offset) in *fields {
-            // A word of Rust.
+            // A keyword of Rust.
             let field = field.trim_start_matches("r#");
             say(format!("offsetof(struct {name}, {field}) == {offset}"));
             known += 1;

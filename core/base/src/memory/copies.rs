@@ -1,6 +1,6 @@
-//! What each copy must do, for tests.
+//! Checks that all copy functions must pass, for tests.
 
-/// Copies of these lengths move exactly their bytes, whatever the alignment of both ends.
+/// Copies of these lengths move exactly their bytes, with any alignment of both ends.
 pub(crate) fn are_exact(
     copy: unsafe fn(*const u8, *mut u8, usize),
     lengths: impl Iterator<Item = usize>,

@@ -1,4 +1,4 @@
-//! What the tests under the model checker share.
+//! Common parts of the tests under the model checker.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ pub fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// A thread with a reference of its own to the shared object.
+/// Starts a thread with a reference to the shared object.
 pub fn beside<S: Deref + Clone + 'static, T: 'static>(
     shared: &S,
     body: impl FnOnce(&S::Target) -> T + 'static,

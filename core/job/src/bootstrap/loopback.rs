@@ -1,4 +1,4 @@
-//! A job whose ranks are all in this process, as the processes of the engine's [`loopback`](unipgas_engine::loopback) are.
+//! A job with all ranks in this process, like the processes of the engine's [`loopback`](unipgas_engine::loopback) are.
 
 use std::collections::HashMap;
 use std::sync::Arc;

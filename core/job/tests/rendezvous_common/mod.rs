@@ -1,4 +1,4 @@
-//! What the tests of the rendezvous share: directories that must be empty in the end, and what is published.
+//! Common parts of the rendezvous tests: directories that must be empty at the end, and bundles to publish.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use unipgas_job::rendezvous::{JobName, Layout, Rendezvous};
 /// Places of a job, in groups of 64.
 pub const PLACES: u32 = 128;
 
-/// Joins `job` in `directory`, whose properties begin with `property`.
+/// Joins `job` in `directory`. The first property of the job is `property`.
 pub fn join(directory: &str, job: &str, property: u8, words: u32) -> Result<Rendezvous> {
     let layout = Layout {
         places: PLACES,

@@ -1,11 +1,11 @@
-//! Processes that tests start: this test binary again, with a role.
+//! Processes that tests start: this test binary, with a role.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 const ROLE: &str = "UNIPGAS_TEST_RENDEZVOUS";
 
-/// Makes a command's program, this test binary, play a role.
+/// Sets the role of a command that runs this test binary.
 pub fn as_helper<'a>(command: &'a mut Command, role: &str, arguments: &[&str]) -> &'a mut Command {
     let arguments = std::iter::once(role).chain(arguments.iter().copied());
     command
@@ -13,31 +13,31 @@ pub fn as_helper<'a>(command: &'a mut Command, role: &str, arguments: &[&str]) -
         .env(ROLE, arguments.collect::<Vec<_>>().join(","))
 }
 
-/// The role that this process was started for, with its arguments.
+/// The role of this process, with its arguments.
 pub fn role() -> Option<(String, Vec<String>)> {
     let text = std::env::var(ROLE).ok()?;
     let mut parts = text.split(',').map(str::to_owned);
     Some((parts.next()?, parts.collect()))
 }
 
-/// Says something to the test; the harness writes to the same stream, but no line that begins like this.
+/// Sends a message to the test. The prefix tells it from lines of the test harness in the same stream.
 pub fn tell(message: &str) {
     let mut out = std::io::stdout();
     out.write_all(format!("\n@{message}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// What was told.
+/// The messages in `text`.
 pub fn messages(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix('@'))
 }
 
-/// Waits for a sign of the test.
+/// Waits for a word of the test.
 pub fn wait_for_word() {
     std::io::stdin().read_exact(&mut [0]).unwrap();
 }
 
-/// Waits until the test has nothing more to say, or has ended.
+/// Waits until the test closes the input or ends.
 pub fn wait_for_end_of_input() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
@@ -79,7 +79,7 @@ impl Helper {
         }
     }
 
-    /// What [`wait_for_word`] waits for.
+    /// Sends the word that [`wait_for_word`] waits for.
     pub fn say_word(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b".").unwrap();
     }
@@ -94,13 +94,13 @@ impl Helper {
 
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
-        // Not by `wait` alone, which would close the input, that a child of the child may read.
+        // `wait` would close the input, which a child of the child may read.
         let input = self.child.stdin.take();
         self.child.wait().unwrap();
         self.child.stdin = input;
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process, which must succeed.
     pub fn succeed(mut self) {
         self.end_input();
         let mut rest = String::new();

@@ -88,7 +88,7 @@ impl CompletionRing {
         counts.next.store(next.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The next completion that was asked for, or that has a fault. Frees the slots up to it.
+    /// The next requested completion, or the next fault. Frees the slots up to it.
     #[inline(always)]
     pub fn take(&mut self, counts: &CompletionCounters) -> Option<Completed> {
         let next = counts.next.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Commands in flight, on ports that can have them. They end in posting order, whatever order their data moves in. So notices and completions need no other
+//! Commands in flight, on ports that can have them. They end in posting order, for any order of their data. So notices and completions need no other
 //! ordering.
 
 use std::sync::atomic::Ordering;

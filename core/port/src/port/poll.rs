@@ -17,7 +17,7 @@ const TAKEN: u32 = 16;
 const OFFERS: u32 = 16;
 
 impl Port {
-    /// The next completion that was asked for, or that has a fault.
+    /// The next requested completion, or the next fault.
     #[inline(always)]
     pub fn poll_completion(&self, queues: &mut Queues) -> Option<Completed> {
         if self.driven {

@@ -1,4 +1,4 @@
-//! What does not fit together, and what gets lost.
+//! Wrong settings and lost inputs.
 
 use unipgas_port::gate::{self, Error, Operation, Payload, ROUNDS, Role, Settings};
 
@@ -73,10 +73,10 @@ fn one_round_at_a_time() {
         assert_eq!(gates.start(0, &barrier), Err(Error::Busy));
         assert!(gates.poll(0).unwrap().is_none());
         gates.start(1, &barrier).unwrap();
-        // Ended, but not taken.
+        // The round has ended, but its result is not taken.
         assert_eq!(gates.start(0, &barrier), Err(Error::Busy));
         assert!(gates.poll(1).unwrap().is_some());
-        // One round ahead.
+        // Rank 1 is one round ahead.
         gates.start(1, &barrier).unwrap();
         assert!(gates.poll(1).unwrap().is_none());
         assert!(gates.poll(0).unwrap().is_some());
@@ -100,7 +100,7 @@ fn only_start_gates_with_settings_start() {
     );
 }
 
-/// A gate that tells another, and waits for nobody.
+/// Two gates: gate 0 has no inputs, and sends its packet to gate 1.
 fn one_way() -> GateArray {
     let gates = GateArray::new(2);
     let teller = Settings {
@@ -128,12 +128,12 @@ fn masked_inputs_give_what_is_there() {
         gates.start(1, &kind.input(1, round)).unwrap();
         assert!(gates.poll(1).unwrap().is_none());
         gates.start(0, &kind.input(0, round)).unwrap();
-        // The one has its own input; the other one's has gone nowhere, and what it gets is what came.
+        // Both results are the input of gate 0: the own input of gate 1 is masked.
         for place in [0, 1] {
             kind.check(1, round, &gates.poll(place).unwrap().unwrap());
         }
     }
-    // Neither input nor output: a round by itself.
+    // A gate without inputs and outputs: its round ends at once.
     gate::configure(gates.at(0), &start_end());
     gates.start(0, &Payload::barrier(5)).unwrap();
     assert_eq!(gates.poll(0).unwrap().unwrap().flags(), 5);
@@ -241,7 +241,7 @@ fn inputs_from_elsewhere_are_refused() {
 fn a_gate_that_is_not_there_breaks_the_one_that_sends_to_it() {
     let circuit = shape::guide(4);
     let gates = GateArray::of(&circuit);
-    // Rank 0's relay sends to nowhere; everybody else gets what it can.
+    // Rank 0's relay sends to a missing gate. Only rank 2 depends on this packet.
     let relay = Settings {
         role: Role::Relay,
         src_signal: Some(name(0)),
@@ -271,7 +271,7 @@ fn a_gate_that_is_not_there_breaks_the_one_that_sends_to_it() {
 
 #[test]
 fn long_paths_are_executed_by_the_last_one_without_recursion() {
-    // Deep enough to end a stack if each gate took a frame, and wide enough to leave many gates waiting.
+    // Recursion by gate would overflow the stack at this depth. At this width many gates wait.
     for circuit in [shape::ring(2_000), shape::tree(2_000)] {
         let gates = GateArray::of(&circuit);
         std::thread::scope(|scope| {
@@ -291,7 +291,7 @@ fn long_paths_are_executed_by_the_last_one_without_recursion() {
 
 #[test]
 fn a_comb_leaves_more_gates_than_are_kept_inline() {
-    // A chain of relays, each of which also makes a relay ready whose own two successors wait for it.
+    // A chain of relays. Each relay also sends to a tooth, which is another relay.
     let (length, barrier) = (200, Payload::barrier(0));
     let gates = GateArray::new(2 * length + 1);
     let relay = |source: usize, signal: bool, destinations: [Option<usize>; 2]| Settings {
@@ -301,7 +301,7 @@ fn a_comb_leaves_more_gates_than_are_kept_inline() {
         dst_signal: destinations[0].map(name),
         dst_packet: destinations[1].map(name),
     };
-    // The tooth is told by signal, and waits on the list while the packet's way goes on to the end of the chain.
+    // A tooth gets a signal, and waits on the list until the packets have reached the end of the chain.
     let tooth = |n| length + n;
     for n in 1..length {
         let next = (n + 1 < length).then_some(n + 1);
@@ -344,7 +344,7 @@ fn arguments_that_mean_nothing() {
 
 #[test]
 fn any_bytes_are_a_gate() {
-    // Rubbish in the memory gives wrong results or errors, and nothing worse.
+    // Malformed memory gives wrong results or errors, but no undefined behaviour.
     let words = size_of::<unipgas_port::gate::Gate>() / 8 * 4;
     for seed in 0..300 {
         let mut memory = vec![0u64; words + align_of::<gate::Gate>() / 8];
@@ -354,7 +354,7 @@ fn any_bytes_are_a_gate() {
             random = crate::input::mix(random + 1);
             *word = match random % 4 {
                 0 => u64::MAX,
-                // Configured more often than chance would have it, with names that lead somewhere.
+                // Raises the share of configured gates with valid names.
                 1 => random | 1 << 48,
                 2 => name(random as usize >> 8 & 3),
                 _ => random,
@@ -380,7 +380,7 @@ fn any_bytes_are_a_gate() {
             let _ = gate::start(gate, name(place), &Payload::barrier(0), &gates);
             ended += u32::from(gate::poll(gate, &mut result) == Ok(true));
         }
-        // Settings make good gates of them.
+        // New settings repair the gates.
         for place in 0..4 {
             let (me, peer) = (name(place), name(place ^ 1));
             let settings = Settings {

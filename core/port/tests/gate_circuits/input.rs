@@ -1,4 +1,4 @@
-//! Inputs of reductions, and their results computed one after the other.
+//! Inputs of reductions, and their sequentially computed results.
 
 use unipgas_port::gate::{Operation, Payload};
 
@@ -14,7 +14,7 @@ pub fn mix(n: u64) -> u64 {
     n ^ n >> 33
 }
 
-/// What the reductions of a round are: operation, number of elements, flags.
+/// The reduction of a round: operation, number of elements, flags.
 #[derive(Debug, Clone, Copy)]
 pub struct InputKind {
     pub operation: Operation,
@@ -53,7 +53,7 @@ impl InputKind {
         }
     }
 
-    /// Integers of 53 bits at very different places, of both signs: far beyond what double additions keep.
+    /// Integers of 53 bits with very different exponents, of both signs: additions of doubles would lose bits.
     fn double(&self, rank: u64, round: u64, index: usize) -> i128 {
         let random = mix(mix(mix(round) + rank) + index as u64);
         let magnitude = i128::from(random >> 11) << (random % 60);

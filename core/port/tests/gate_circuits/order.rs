@@ -1,14 +1,14 @@
-//! One thread plays all the ranks, in random orders: each run can be repeated.
+//! One thread plays all ranks, in random but repeatable orders.
 
 use unipgas_port::gate::{Operation, Payload};
 
 use crate::input::{InputKind, OPERATIONS, mix};
 use crate::shape::{self, GateArray, TestCircuit};
 
-/// Ranks as they come; none ends a round that another has not started.
+/// Plays the ranks in random order. No rank ends a round that another rank has not started.
 fn play(circuit: &TestCircuit, gates: &GateArray, first: usize, seed: u64, rounds: u64) {
     let ranks = circuit.ranks;
-    // Rounds that each has started, and ended.
+    // Rounds that each rank has started, and ended.
     let (mut started, mut ended) = (vec![0; ranks], vec![0; ranks]);
     let mut random = seed;
     while ended.iter().any(|&n| n < rounds) {
@@ -82,7 +82,7 @@ fn configuring_again_forgets_what_was() {
     let circuit = shape::guide(4);
     let gates = GateArray::of(&circuit);
     for round in 0..600 {
-        // Some have started a round that will never end.
+        // Some ranks have started a round that never ends.
         for rank in 0..round % 4 {
             gates
                 .start(circuit.start(rank), &Payload::barrier(7))
@@ -132,7 +132,7 @@ fn circuits_beside_each_other_do_not_meet() {
         places.push(first);
         first += circuit.gates();
     }
-    // One rank of each is missing until all the others have started.
+    // In each circuit one rank starts after all others.
     let barrier = Payload::barrier(0);
     for late in [false, true] {
         for ((_, circuit), &first) in shapes.iter().zip(&places) {

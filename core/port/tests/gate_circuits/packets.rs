@@ -1,4 +1,4 @@
-//! Ranks that reach their own gates only: whatever goes to others is bytes on a wire, which keeps its order and takes its time.
+//! Ranks that reach their own gates only. Packets to others are bytes on a wire, which keeps their order and delays them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,12 +16,12 @@ type Wire = VecDeque<(Vec<u8>, Sender)>;
 struct Apart {
     circuit: TestCircuit,
     gates: GateArray,
-    /// By sender and receiver.
+    /// Wires, indexed by sender and receiver.
     wires: RefCell<Vec<Wire>>,
     ready: RefCell<Vec<Ready>>,
 }
 
-/// One rank's view.
+/// The gates as one rank reaches them.
 struct Side<'a> {
     all: &'a Apart,
     rank: usize,
@@ -73,7 +73,7 @@ impl Apart {
         )
     }
 
-    /// The next packet on a wire arrives, as bytes; false: there is none.
+    /// Delivers the next packet of a wire, as bytes. False: the wire is empty.
     fn deliver(&self, wire: usize) -> bool {
         let Some((bytes, sender)) = self.wires.borrow_mut()[wire].pop_front() else {
             return false;
@@ -152,7 +152,7 @@ fn a_packet_that_is_refused_breaks_the_gate_that_has_sent_it() {
     let circuit = shape::butterfly(2);
     let apart = Apart::new(circuit.clone());
     apart.start(0, &Payload::barrier(0)).unwrap();
-    // Nobody has set the gate that it goes to.
+    // The destination gates have no settings.
     for place in circuit.start(1)..circuit.gates() {
         gate::clear(apart.gates.at(place));
     }
@@ -170,7 +170,7 @@ fn a_relay_that_was_set_again_is_not_executed_for_what_came_before() {
     for rank in 0..2 {
         apart.start(rank, &Payload::barrier(0)).unwrap();
     }
-    // From rank 0 to rank 1.
+    // The wire from rank 0 to rank 1.
     assert!(apart.deliver(1));
     assert_eq!(apart.ready.borrow().len(), 1);
     circuit.configure(0, &apart.gates);
@@ -185,7 +185,7 @@ fn a_gate_tells_its_neighbours_by_its_bytes() {
         for place in 0..circuit.gates() {
             let gate = gates.at(place);
             // SAFETY:
-            // - the gate is longer, and nobody changes it meanwhile.
+            // - a gate has at least SETTINGS bytes, and only this thread accesses it.
             let bytes = || unsafe { std::ptr::from_ref(gate).cast::<[u8; SETTINGS]>().read() };
             let mut seen: Vec<_> = gate::neighbours_in(&bytes());
             let mut expected: Vec<_> = gate::neighbours(gate).collect();
@@ -199,7 +199,7 @@ fn a_gate_tells_its_neighbours_by_its_bytes() {
 }
 
 proptest::proptest! {
-    /// Bytes of a stranger are no packet, or one that any gate takes or refuses, and that can be sent on.
+    /// Any bytes are either refused as a packet, or decode to a packet that each gate takes or refuses and that can be forwarded.
     #[test]
     fn any_bytes_are_a_packet_or_nothing(mut bytes: Vec<u8>, words in 0usize..110, op in 0u8..12) {
         let whole = |bytes: &[u8]| {
@@ -212,7 +212,7 @@ proptest::proptest! {
             assert!(Packet::decode(&packet.encode()).is_some());
         };
         whole(&bytes);
-        // As long as it says, and of a kind that there may be.
+        // A packet with a valid length and operation.
         bytes.resize(24 + 8 * words, 0x3d);
         bytes[16..20].copy_from_slice(&1u32.to_le_bytes());
         bytes[20] = op;

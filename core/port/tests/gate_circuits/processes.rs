@@ -74,7 +74,7 @@ impl Forked {
             0 => {
                 let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
                 // SAFETY:
-                // - ends this process without running what belongs to its parent.
+                // - ends this process without the parent's exit handlers.
                 unsafe { libc::_exit(if good { 0 } else { 1 }) }
             }
             pid => Self(Pid::from_raw(pid)),
@@ -102,7 +102,7 @@ impl Forked {
         }
     }
 
-    /// Kills it; it must not have ended by itself before.
+    /// Kills the process, which must not have ended before.
     fn kill(mut self) {
         let pid = self.0.take().unwrap();
         kill_process(pid, Signal::KILL).unwrap();
@@ -199,14 +199,14 @@ fn killed_processes_cost_only_their_own_circuit() {
         }
         std::thread::sleep(Duration::from_micros(mix(kill) % 500));
         processes.swap_remove(mix(kill) as usize % 3).kill();
-        // The others wait for the dead one, after one round at most that it had started.
+        // The others end at most the round that the dead process had started, and then wait for it.
         let mut last = [u64::MAX; 3];
         while last != std::array::from_fn(ended) {
             last = std::array::from_fn(ended);
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(last.iter().max().unwrap() - last.iter().min().unwrap() <= 1);
-        // Neither has found a wrong result.
+        // No process has found a wrong result.
         assert!(
             processes
                 .iter_mut()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use unipgas_port::gate::{self, Gate, Payload, Resolve, Role, Settings};
 
-/// Names mean nothing to gates; these are no small numbers.
+/// Gates do not interpret names. These are large numbers, so an array index in their place fails.
 const NAME: u64 = 0xb6_0000_0000_0000;
 
 /// Name of the gate with this place in the array.
@@ -17,7 +17,7 @@ pub fn place(name: u64) -> Option<usize> {
     (place % 0x1_0001 == 0).then_some((place / 0x1_0001) as usize)
 }
 
-/// Settings of the gates of several ranks, of which each has as many; the first is its start/end gate.
+/// Settings of the gates of several ranks. All ranks have the same number of gates; the first is the start/end gate.
 #[derive(Clone)]
 pub struct TestCircuit {
     pub ranks: usize,
@@ -43,7 +43,7 @@ impl TestCircuit {
         self.settings.len()
     }
 
-    /// Whose gate it is.
+    /// The rank that owns the gate.
     pub fn owner(&self, place: usize) -> usize {
         place / self.each
     }
@@ -85,7 +85,7 @@ pub fn butterfly(ranks: usize) -> TestCircuit {
     folded(ranks)
 }
 
-/// A butterfly of the greatest power of two of ranks; each of the others hands its input to one of them, and gets the
+/// A butterfly of the greatest power of two of ranks. Each other rank sends its input to one of them, and gets the
 /// result from it (uTofu guide, figure 2.17, for ten).
 pub fn folded(ranks: usize) -> TestCircuit {
     let steps = ranks.ilog2() as usize;
@@ -93,8 +93,8 @@ pub fn folded(ranks: usize) -> TestCircuit {
     let mut circuit = TestCircuit::new(ranks, steps + 2);
     for rank in 0..core {
         let extra = (rank + core < ranks).then_some(rank + core);
-        // Gates 1 to `steps` combine; with an extra rank, there is one before them, and what the last one sends to its
-        // partner's end in a plain butterfly goes to the extra.
+        // Gates 1 to `steps` combine. A rank with an extra rank has one more gate before them, and its last gate sends to the extra
+        // rank. In a plain butterfly this packet goes to the partner's end gate.
         let first = if extra.is_some() { steps + 1 } else { 1 };
         circuit.signal(rank, 0, first);
         if let Some(extra) = extra {
@@ -122,8 +122,8 @@ pub fn folded(ranks: usize) -> TestCircuit {
     circuit
 }
 
-/// The program of the uTofu guide, §5.2.1, as it is: the end gates make the last step, so that two ranks need one gate each,
-/// whose signal goes to itself.
+/// The unchanged program of the uTofu guide, §5.2.1: the end gates make the last step. So two ranks need one gate each,
+/// which signals itself.
 pub fn guide(ranks: usize) -> TestCircuit {
     let steps = ranks.ilog2() as usize;
     let mut circuit = TestCircuit::new(ranks, steps);
@@ -137,7 +137,7 @@ pub fn guide(ranks: usize) -> TestCircuit {
     circuit
 }
 
-/// Round the ring to collect, and round it once more to tell.
+/// A ring: the first lap collects the inputs, the second distributes the result.
 pub fn ring(ranks: usize) -> TestCircuit {
     let mut circuit = TestCircuit::new(ranks, 3);
     let (collect, tell, last) = (1, 2, ranks - 1);
@@ -159,12 +159,12 @@ pub fn ring(ranks: usize) -> TestCircuit {
     circuit
 }
 
-/// Up a binary tree and down again.
+/// A binary tree: inputs go up, the result goes down.
 pub fn tree(ranks: usize) -> TestCircuit {
     let mut circuit = TestCircuit::new(ranks, 5);
     let children =
         |rank: usize| (2 * rank + 1..2 * rank + 3).take_while(move |&child| child < ranks);
-    // Gates 1 and 2 of a rank collect from its children; 3 and 4 tell them.
+    // Gates 1 and 2 of a rank collect from its children; 3 and 4 send them the result.
     let top = |rank| children(rank).count();
     let told = |rank| if children(rank).count() == 0 { 0 } else { 3 };
     for rank in 0..ranks {
@@ -229,7 +229,7 @@ impl GateArray {
         gate::start(self.at(place), name(place), payload, self)
     }
 
-    /// The result, if there is one.
+    /// The result, if the round has ended.
     pub fn poll(&self, place: usize) -> gate::Result<Option<Payload>> {
         let mut payload = Payload::default();
         Ok(gate::poll(self.at(place), &mut payload)?.then_some(payload))

@@ -31,7 +31,7 @@ fn delay(random: u64) {
     }
 }
 
-/// One rank of some circuits, in which it does rounds at the same time.
+/// One rank of several circuits, with rounds in all of them at the same time.
 fn rank(
     rank: usize,
     circuits: &[(TestCircuit, usize)],
@@ -53,7 +53,7 @@ fn rank(
         for (index, (circuit, first)) in circuits.iter().enumerate() {
             if rank < circuit.ranks {
                 let result = finish(gates, first + circuit.start(rank));
-                // Relaxed: that they are seen is what the barrier is for.
+                // Relaxed: the barrier orders these loads after the stores.
                 for all in &started[index] {
                     assert!(all.load(Relaxed) > round, "ended before all had started");
                 }
@@ -131,7 +131,7 @@ fn several_circuits_at_once() {
 
 #[test]
 fn threads_take_turns_with_one_gate() {
-    // Both ranks' gates are used by two threads, which may poll and start at any moment; each result is taken once.
+    // Two threads use the gates of both ranks, and poll and start at any moment. Each result is taken once.
     let circuit = shape::guide(2);
     let gates = GateArray::of(&circuit);
     let rounds = 20_000;
@@ -158,7 +158,7 @@ fn threads_take_turns_with_one_gate() {
             });
         }
     });
-    // The one that stops first may have started one round more.
+    // The thread that stops first may have started one more round.
     let ended = taken.map(|taken| taken.into_inner());
     assert!(ended[0].abs_diff(ended[1]) <= 1, "{ended:?}");
 }
