@@ -62,7 +62,7 @@ pub fn watch() {
     static WATCHED: parking_lot::Once = parking_lot::Once::new();
     WATCHED.call_once(|| {
         // SAFETY:
-        // - the functions stay loaded, as the library is never unloaded.
+        // - the functions stay loaded: the library is never unloaded.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
 }

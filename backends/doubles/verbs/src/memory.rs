@@ -116,7 +116,7 @@ impl MemoryGuard<'_> {
         for part in parts(list, offset, len) {
             let from = self.local(&part, pd, false)?;
             // SAFETY:
-            // - it is registered, and stays so while `self` is held.
+            // - the range is registered, and stays registered while `self` is held.
             unsafe { words::load(into, from, part.length as usize) };
         }
         Some(())
@@ -129,7 +129,7 @@ impl MemoryGuard<'_> {
             let to = self.local(&part, pd, true)?;
             let (now, later) = rest.split_at(part.length as usize);
             // SAFETY:
-            // - it is registered, and stays so while `self` is held.
+            // - the range is registered, and stays registered while `self` is held.
             unsafe { words::store(to, now) };
             rest = later;
         }

@@ -17,7 +17,7 @@ use crate::qp::{Qp, QpState, Receiver, Requester};
 use crate::recv::{self, RecvQueue};
 use crate::{cq, pd};
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_qp,
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ibv_create_qp(
         )
     };
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut attr: ibv_qp_attr = unsafe { std::mem::zeroed() };
     attr.cap = cap;
     let made = nic.add_qp(|number| {
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ibv_create_qp(
     qp.recv.users.fetch_add(1, SeqCst);
     counters::count(Count::Qp);
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut ibv: ibv_qp = unsafe { std::mem::zeroed() };
     ibv.context = context;
     ibv.qp_context = init.qp_context;
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     known.qp_state = state.state;
     known.cur_qp_state = state.state;
     // SAFETY:
-    // - the caller gives places for both.
+    // - the caller gives valid pointers for both results.
     unsafe {
         attr.write(known);
         init.write(ibv_qp_init_attr {
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn post_recv(
         () => return unsafe { post_own(qp, first, bad) },
     };
     // SAFETY:
-    // - the caller gives a place for it.
+    // - the caller gives a valid pointer for the result.
     unsafe { *bad = first };
     error
 }

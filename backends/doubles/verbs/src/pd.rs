@@ -18,7 +18,7 @@ pub(crate) struct Pd {
     pub users: AtomicU32,
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_pd,

@@ -88,7 +88,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     let mut count = 0;
     for entry in all.take(most) {
         // SAFETY:
-        // - the caller gives a place for `most` of them.
+        // - the caller gives an array of `most` elements.
         unsafe { entries.add(count).write(entry) };
         count += 1;
     }

@@ -94,7 +94,7 @@ unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkReq
         return Err(libc::EINVAL);
     }
     // SAFETY:
-    // - a work request says how long its list is.
+    // - the list has the length that the work request states.
     let list = unsafe { list(wr.sg_list, parts) };
     let len: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
     let has = |flag: u32| wr.send_flags & flag != 0;
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn post_send(
     let (taken, error) = unsafe { take_all(qp, &mut at) };
     if error != 0 {
         // SAFETY:
-        // - the caller gives a place for it.
+        // - the caller gives a valid pointer for the result.
         unsafe { *bad = at };
     }
     if taken > 0 {

@@ -99,7 +99,7 @@ impl RecvQueue {
                 return error;
             }
             // SAFETY:
-            // - a work request says how long its list is.
+            // - the list has the length that the work request states.
             let list = unsafe { list(wr.sg_list, count) };
             let len = list.iter().map(|sge| u64::from(sge.length)).sum();
             inner.used += 1;
@@ -126,7 +126,7 @@ pub unsafe fn list(first: *const ibv_sge, count: u32) -> Vec<ibv_sge> {
     }
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_srq,
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     let queue = RecvQueue::new(nic, pd, asked.max_wr, asked.max_sge);
     let queue = Arc::new(queue);
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut ibv: ibv_srq = unsafe { std::mem::zeroed() };
     ibv.context = context;
     ibv.srq_context = init.srq_context;

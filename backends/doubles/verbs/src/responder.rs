@@ -185,7 +185,7 @@ impl NicEngine {
             let from = memory.remote(header.rkey, qp.pd.number, at, len.into(), need);
             match from {
                 // SAFETY:
-                // - it is registered, and stays so while `memory` is held.
+                // - the range is registered, and stays registered while `memory` is held.
                 Some(from) => unsafe { words::load(self.begin(link, &packet), from, len as usize) },
                 None if len == 0 => self.tell(link, &packet),
                 None => {
