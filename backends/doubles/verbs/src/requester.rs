@@ -284,8 +284,7 @@ impl NicEngine {
     }
 }
 
-/// The peer has executed the `count` oldest requests. Completes them up to the first read or atomic operation, whose own answer is still required and may be
-/// lost.
+/// The peer has executed the `count` oldest requests. Completes them up to the first read or atomic operation: it needs its own answer, which may be lost.
 fn carried_out(qp: &Arc<Qp>, state: &mut QpState, count: usize) {
     let mut oldest = state.sender.queue.iter().take(count);
     let count = oldest
