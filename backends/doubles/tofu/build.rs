@@ -1,4 +1,4 @@
-//! Programs ask for the library by its real name. What it has registered at the end of the process stays loaded.
+//! Sets the real name (soname) of the library. It stays loaded, since its exit handler runs at the end of the process.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

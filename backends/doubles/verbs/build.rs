@@ -1,4 +1,4 @@
-//! Programs ask for the library by its real name. Its threads run until the process ends, so it stays loaded.
+//! Sets the real name (soname) of the library. Its threads run until the process ends, so it stays loaded.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -11,7 +11,7 @@ use crate::{Tofu, functions, probe};
 /// Number of this backend in addresses and keys.
 pub(crate) const TAG: Tag = Tag::new(6);
 
-/// What the engine knows of this backend.
+/// The description of this backend for the engine.
 pub const BACKEND: Backend = Backend {
     name: "tofu",
     old_name: None,

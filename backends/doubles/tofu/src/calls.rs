@@ -1,4 +1,4 @@
-//! The functions, each with its rules, before the library's own.
+//! The functions: each checks its rules before it calls the library.
 
 mod barrier;
 mod completion;
@@ -12,13 +12,13 @@ pub use management::*;
 pub use memory::*;
 pub use onesided::*;
 
-/// Functions that the library carries out, some of them after a check of their arguments. `$double` is the first parameter's name in the checks.
+/// Functions that the library executes, some of them after a check of their arguments. `$double` is the name of the first parameter in the checks.
 macro_rules! forwarded {
     ($double:ident: $(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) $(if $check:expr)?;)*) => {$(
         pub unsafe fn $name($double: &'static Double, $($parameter: $ty),*) -> UtofuResult {
             $($check?;)?
             // SAFETY:
-            // - the caller's arguments.
+            // - the arguments of the caller, by the contract of this function.
             outcome(unsafe { ($double.real.$name)($($parameter),*) })
         }
     )*};

@@ -1,30 +1,29 @@
-//! What the machine is like: `TOFU_DOUBLE`, a list with commas.
+//! The properties of the machine: `TOFU_DOUBLE`, a comma-separated list.
 //!
-//! | term | what | by itself |
+//! | term | meaning | default |
 //! |---|---|---|
 //! | `tnis=N` | TNIs of the node | 6 |
-//! | `vcqs=N` | VCQs of a TNI that this process can have; then `UTOFU_ERR_FULL` | ample |
-//! | `regs=N` | registrations of a VCQ at a time; then `UTOFU_ERR_FULL` | ample |
-//! | `toq=N` | descriptors of a CQ whose TCQ descriptors have not been read, at most 4096; then `UTOFU_ERR_BUSY` | 4096 |
+//! | `vcqs=N` | limit of VCQs of this process on a TNI; beyond it `UTOFU_ERR_FULL` | ample |
+//! | `regs=N` | limit of concurrent registrations of a VCQ; beyond it `UTOFU_ERR_FULL` | ample |
+//! | `toq=N` | limit of descriptors of a CQ with unread TCQ descriptors, at most 4096; beyond it `UTOFU_ERR_BUSY` | 4096 |
 //! | `mrq=N` | MRQ descriptors of a VCQ, at most 131072 | 131072 |
 //! | `putget=N` | `max_putget_size`, at most 16777215 | 16777215 |
-//! | `armw=0` | there is no ARMW: capabilities say so, calls answer `UTOFU_ERR_NOT_SUPPORTED` | 1 |
+//! | `armw=0` | no ARMW: the capabilities have none, and calls return `UTOFU_ERR_NOT_SUPPORTED` | 1 |
 //! | `session=0` | the same for session mode | 1 |
-//! | `late=N` | a completion is handed out by the N-th poll after the one that has found it; of the TCQ, polls on all VCQs of the CQ count | 0 |
-//! | `stadds=tell` | a local range that is not registered is the library's to answer: by a code at a poll | `abort` |
-//! | `yield=1` | calls on a VCQ give the processor away: those of other threads at the same time are found sooner | 0 |
-//! | `fail=CALL:WHEN:CODE` | calls of this name that answer the code and do nothing | |
-//! | `tcq=WHEN:CODE` | descriptors, counted as they are posted, that are not sent: `UTOFU_ERR_TCQ_*` at a poll | |
-//! | `mrq=WHEN:CODE` | the same, but the TCQ says that they are sent: a local `UTOFU_ERR_MRQ_*` at a poll | |
+//! | `late=N` | a completion is returned by the N-th poll after the poll that found it; for the TCQ, polls on all VCQs of the CQ count | 0 |
+//! | `stadds=tell` | the library reports an unregistered local range, by a code at a poll | `abort` |
+//! | `yield=1` | calls on a VCQ yield the processor, so concurrent calls of other threads are detected sooner | 0 |
+//! | `fail=CALL:WHEN:CODE` | calls of this name return the code and do nothing | |
+//! | `tcq=WHEN:CODE` | descriptors, counted in posting order, that are not sent: a poll returns `UTOFU_ERR_TCQ_*` | |
+//! | `mrq=WHEN:CODE` | the same, but the TCQ reports them as sent: a poll of the local MRQ returns `UTOFU_ERR_MRQ_*` | |
 //!
-//! WHEN is a number from 1, `everyN`, or `*`. CODE is the name of a code, with `UTOFU_` or without. A call that returns nothing has no place for a code:
-//! it stores nothing. Of NOPs, no descriptor fails by `mrq=`.
+//! WHEN is a number from 1, `everyN`, or `*`. CODE is the name of a code, with or without `UTOFU_`. A failing call without a return value stores nothing.
+//! `mrq=` never selects a NOP.
 
 use crate::faults::{self, FaultRule};
 
 const NAME: &str = "TOFU_DOUBLE";
 
-/// All that can be chosen.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub tnis: usize,
@@ -36,17 +35,17 @@ pub(crate) struct Config {
     pub armw: bool,
     pub session: bool,
     pub late: u64,
-    /// A local range that is not registered ends the program.
+    /// An unregistered local range ends the program.
     pub strict_stadds: bool,
     pub yields: bool,
-    /// By the index of the call.
+    /// Rules for calls, with the index of the call.
     pub calls: Vec<(usize, FaultRule)>,
     pub tcq_faults: Vec<FaultRule>,
     pub mrq_faults: Vec<FaultRule>,
 }
 
 impl Config {
-    /// Errors: one line that says what is wrong and what would be right.
+    /// Errors: one line with the wrong setting and the valid values.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut config = Config {
             tnis: 6,
@@ -113,7 +112,7 @@ impl Config {
         Ok(config)
     }
 
-    /// That of this process. Errors: as [`Config::parse`].
+    /// The configuration of this process. Errors: as [`Config::parse`].
     pub fn from_env() -> Result<Self, String> {
         Config::parse(&std::env::var(NAME).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! What was done in this process.
+//! Counts of calls and operations of this process.
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::sync::OnceLock;
@@ -19,14 +19,14 @@ static FLAGS: [AtomicU64; BITS] = [const { AtomicU64::new(0) }; BITS];
 static SPS: AtomicU64 = AtomicU64::new(0);
 static PATHS: AtomicU64 = AtomicU64::new(0);
 
-/// Numbers beside those of calls and flags.
+/// Maxima that are recorded besides the counts of calls and flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Most {
-    /// Descriptors of a CQ that have not been read from the TCQ.
+    /// Descriptors of a CQ with unread TCQ descriptors.
     Toq,
     /// Descriptors in the MRQ of a VCQ.
     Mrq,
-    /// Local notices that a VCQ has asked for and not been handed out.
+    /// Local notices of a VCQ that are requested and not yet returned.
     LocalNotices,
 }
 const MOST: [&str; 3] = ["toq", "mrq", "local_notices"];
@@ -34,7 +34,7 @@ static MOSTS: [AtomicU64; MOST.len()] = [const { AtomicU64::new(0) }; MOST.len()
 /// Calls that found the TOQ full.
 static FULL: AtomicU64 = AtomicU64::new(0);
 
-/// The process whose counts these are: the child of a fork says nothing.
+/// The process that the counts belong to. The child of a fork writes none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 pub fn call(index: usize) {
@@ -70,7 +70,7 @@ pub fn full() {
     FULL.fetch_add(1, Relaxed);
 }
 
-/// Those that are not 0.
+/// The counts that are not 0, as a JSON object.
 fn named<'a>(counts: impl IntoIterator<Item = (&'a str, &'a AtomicU64)>) -> Value {
     let counts = counts
         .into_iter()
@@ -116,16 +116,16 @@ extern "C" fn tell() {
     }
 }
 
-/// From now on the end of this process is noticed.
+/// Makes this process write its counts at its end.
 pub fn begin() {
     static ONCE: OnceLock<c_int> = OnceLock::new();
     OWNER.store(std::process::id(), Relaxed);
     // SAFETY:
-    // - the function stays loaded, as the library is never unloaded.
+    // - the function stays loaded: the library is never unloaded.
     ONCE.get_or_init(|| unsafe { libc::atexit(tell) });
 }
 
-/// Writes the counts of this process as JSON, with a zero at the end, if `room` bytes are enough for that. Gives the bytes that are needed.
+/// Writes the counts of this process as JSON, with a final zero byte, if `room` bytes are sufficient. Returns the number of bytes that are needed.
 ///
 /// # Safety
 /// `place` is null, or valid for `room` bytes.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn tofu_double_counts(place: *mut c_char, room: usize) -> 
     let text = text();
     if !place.is_null() && text.len() < room {
         // SAFETY:
-        // - not null, so `room` bytes by the caller's word; the text and the zero are no more, as just seen.
+        // - contract of this function: not null, so valid for `room` bytes, which hold the text and the zero.
         unsafe {
             place
                 .cast::<u8>()

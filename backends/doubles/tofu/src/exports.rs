@@ -1,11 +1,11 @@
-//! The functions of the library, made from the list of all: each is counted, and fails on demand, before it does anything.
+//! The exported functions, generated from the list of all. Each call is counted first; then it may fail on demand.
 
 use unipgas_utofu_sys::*;
 
 use crate::calls;
 use crate::library::{UtofuResult, begin};
 
-/// What a function returns, if anything.
+/// The return type of a function, possibly none.
 trait Answer {
     fn of(outcome: UtofuResult) -> Self;
 }
@@ -22,7 +22,7 @@ impl Answer for () {
 
 macro_rules! exports {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
-        /// The place of each function in the list.
+        /// The index of each function in the list.
         #[allow(non_camel_case_types, reason = "the names are those of C")]
         enum Call { $($name,)* }
 
@@ -31,7 +31,7 @@ macro_rules! exports {
             pub unsafe extern "C" fn $name($($parameter: $ty),*) -> $result {
                 let outcome = begin(Call::$name as usize).and_then(|double| {
                     // SAFETY:
-                    // - the caller's arguments.
+                    // - the arguments of the caller, by the contract of this function.
                     unsafe { calls::$name(double, $($parameter),*) }
                 });
                 Answer::of(outcome)

@@ -1,16 +1,16 @@
-//! What fails on demand, and how often.
+//! Failures on demand.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use unipgas_utofu_sys::{UtofuFunctions, constants};
 
-/// Which of many.
+/// The occurrences that a rule selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// The n-th, from 1.
+    /// The n-th one, from 1.
     Nth(u64),
-    /// Each n-th.
+    /// Each n-th one.
     Every(u64),
     Always,
 }
@@ -34,7 +34,7 @@ impl When {
     }
 }
 
-/// A code for some of many; counts them.
+/// A code for some of the occurrences of an event, with their count.
 #[derive(Debug)]
 pub(crate) struct FaultRule {
     when: When,
@@ -43,7 +43,7 @@ pub(crate) struct FaultRule {
 }
 
 impl FaultRule {
-    /// `WHEN:CODE`, where the code's name begins as `family` says, after `UTOFU_` or without that.
+    /// Parses `WHEN:CODE`. The name of the code begins with `family`, after an optional `UTOFU_`.
     pub fn parse(text: &str, family: &str) -> Option<Self> {
         let (when, name) = text.rsplit_once(':')?;
         let name = format!("UTOFU_{}", name.strip_prefix("UTOFU_").unwrap_or(name));
@@ -56,14 +56,14 @@ impl FaultRule {
         })
     }
 
-    /// One more: its code, if it is met.
+    /// Counts one more occurrence. Returns its code, if the rule selects it.
     fn next(&self) -> Option<c_int> {
         let number = self.seen.fetch_add(1, Relaxed) + 1;
         self.when.meets(number).then_some(self.code)
     }
 }
 
-/// Of several, that of the first one which is met; each of them counts.
+/// Counts one more occurrence in all rules. Returns the code of the first rule that selects it.
 pub fn next<'a>(faults: impl IntoIterator<Item = &'a FaultRule>) -> Option<c_int> {
     faults
         .into_iter()

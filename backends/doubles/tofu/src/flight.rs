@@ -1,10 +1,10 @@
-//! A descriptor that was posted, until nothing more can be learned of it.
+//! Posted descriptors. Each is kept until all its notices are read.
 
 use std::ffi::{c_int, c_ulong};
 
 use unipgas_utofu_sys::*;
 
-/// What a descriptor does.
+/// The operation of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DescriptorKind {
     Put,
@@ -14,17 +14,17 @@ pub(crate) enum DescriptorKind {
     Nop,
 }
 
-/// One descriptor, as it is known when it is made.
+/// A descriptor with the properties that are fixed at its creation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptor {
     pub kind: DescriptorKind,
-    /// The remote VCQ, as the program names it.
+    /// The id of the remote VCQ that the program gave.
     pub remote_id: utofu_vcq_id_t,
-    /// The same without a path.
+    /// The same id without a path.
     pub peer: utofu_vcq_id_t,
     pub flags: c_ulong,
     pub edata: u64,
-    /// Where there is a local range: put and get.
+    /// The local STADD of a put or get.
     pub local: utofu_stadd_t,
     pub remote: utofu_stadd_t,
     pub length: usize,
@@ -35,17 +35,17 @@ impl Descriptor {
         self.flags & flag != 0
     }
 
-    /// Whether the local MRQ is told of its end.
+    /// Whether its end gives a notice in the local MRQ.
     pub fn is_noticed(&self) -> bool {
         self.kind != DescriptorKind::Nop && self.asks(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE)
     }
 
-    /// Whether the MRQ tells of the two in their order, if of both (guide §2.2.10).
+    /// Whether the notices of the two descriptors are in order in the MRQ (guide §2.2.10).
     fn is_ordered_with(&self, other: &Descriptor) -> bool {
         self.remote_id == other.remote_id && path_id_of(self.flags) == path_id_of(other.flags)
     }
 
-    /// The notice that tells of its end (guide §3.7.6.1).
+    /// The notice of its end (guide §3.7.6.1).
     pub fn notice(&self) -> utofu_mrq_notice {
         let length = self.length as u64;
         let (notice_type, lcl_stadd, rmt_stadd) = match self.kind {
@@ -63,7 +63,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether the notice, whose VCQ id is `peer` without a path, may be that of its end. Those of errors may have no STADDs.
+    /// Whether this may be the notice of its end. `peer` is the VCQ id of the notice without a path. Notices of errors may have no STADDs.
     fn may_be(&self, notice: &utofu_mrq_notice, peer: utofu_vcq_id_t, code: c_int) -> bool {
         let own = self.notice();
         let stadds = match self.kind {
@@ -77,7 +77,7 @@ impl Descriptor {
     }
 }
 
-/// What was chosen for it when it was posted, instead of being carried out.
+/// The failure that was chosen at the post. The descriptor is then not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InjectedFailure {
     Tcq(c_int),
@@ -88,22 +88,22 @@ pub(crate) enum InjectedFailure {
 pub(crate) struct Flight {
     pub part: Descriptor,
     pub cbdata: usize,
-    /// Among the descriptors of its VCQ.
+    /// Serial number among the descriptors of its VCQ.
     pub serial: u64,
     pub failure: Option<InjectedFailure>,
-    /// The poll that found its TCQ descriptor, and what that says.
+    /// The poll that found its TCQ descriptor, and the code.
     came: Option<(u64, c_int)>,
-    /// Its TCQ descriptor has been read: its place in the TOQ is free.
+    /// Its TCQ descriptor is read: its place in the TOQ is free.
     read: bool,
-    /// The program knows that what it puts has been read from memory.
+    /// The program knows that the source data are read.
     sent: bool,
-    /// The program knows that all is over.
+    /// The program knows that the operation is complete.
     landed: bool,
 }
 
 impl Flight {
-    /// Whether it still reads or writes local memory: until the program has got the notice that says so. A program that has asked for none may know
-    /// it from elsewhere, as from a peer's answer; then it counts whether it has been sent.
+    /// Whether it may still access local memory. With a requested completion, this holds until the program reads the completion. Without one, it holds until
+    /// the descriptor is sent: the program may know the rest from a peer's answer.
     fn uses_memory(&self) -> bool {
         let awaited = match self.part.kind {
             DescriptorKind::Put => {
@@ -115,18 +115,18 @@ impl Flight {
         match self.part.kind {
             DescriptorKind::Put if awaited => !self.sent,
             _ if awaited => !self.landed,
-            // What came later to the same VCQ may have told.
+            // A later notice for the same VCQ may also have confirmed it.
             _ => !self.sent && self.came.is_none(),
         }
     }
 }
 
-/// The descriptors of a VCQ, in their order.
+/// The descriptors of a VCQ, in posting order.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     all: Vec<Flight>,
     serial: u64,
-    /// Local notices that were asked for and have not been handed out.
+    /// Number of local notices that are requested and not yet returned.
     noticed: usize,
 }
 
@@ -150,12 +150,12 @@ impl Flights {
         self.noticed
     }
 
-    /// Those that hold a place in the TOQ.
+    /// Number of descriptors that occupy a place in the TOQ.
     pub fn unread(&self) -> usize {
         self.all.iter().filter(|flight| !flight.read).count()
     }
 
-    /// The library has handed out the next TCQ descriptor: it tells of each that it has, in their order.
+    /// The library has returned the next TCQ descriptor. It returns one for each descriptor that it executes, in order.
     pub fn came(&mut self, code: c_int, tick: u64) {
         let waits = |flight: &&mut Flight| flight.failure.is_none() && flight.came.is_none();
         if let Some(flight) = self.all.iter_mut().find(waits) {
@@ -163,7 +163,7 @@ impl Flights {
         }
     }
 
-    /// Those that are to fail come in their order, too: the local notices that they send.
+    /// Ends injected failures in order with the other descriptors. Returns their local notices.
     pub fn fail(&mut self, tick: u64) -> Vec<(c_int, utofu_mrq_notice)> {
         let mut notices = Vec::new();
         for flight in &mut self.all {
@@ -180,7 +180,8 @@ impl Flights {
         notices
     }
 
-    /// Reads the TCQ descriptors that have come by poll number `tick`: those that the program is told of, each with its serial number, code and cbdata.
+    /// Reads the TCQ descriptors that arrived up to poll number `tick`. Returns serial number, code and cbdata of those for the program: requested ones, and
+    /// errors.
     pub fn read(&mut self, tick: u64) -> Vec<(u64, c_int, usize)> {
         let mut told = Vec::new();
         for flight in self.all.iter_mut().filter(|flight| !flight.read) {
@@ -196,7 +197,7 @@ impl Flights {
         told
     }
 
-    /// The program has got the TCQ descriptor of that number: those before it have been sent (guide §2.2.10).
+    /// The program has read the TCQ descriptor with this serial number: it and all earlier descriptors are sent (guide §2.2.10).
     pub fn told(&mut self, serial: u64, code: c_int) {
         for flight in self.all.iter_mut().filter(|flight| flight.serial <= serial) {
             flight.sent = true;
@@ -214,7 +215,7 @@ impl Flights {
         self.forget();
     }
 
-    /// The program has got this notice: what was posted before to the same VCQ by the same path is over, too.
+    /// The program has read this notice. Earlier descriptors to the same VCQ by the same path are complete, too.
     pub fn landed(&mut self, notice: &utofu_mrq_notice, peer: utofu_vcq_id_t, code: c_int) {
         let told = |flight: &&Flight| {
             !flight.landed
@@ -241,7 +242,7 @@ impl Flights {
         self.forget();
     }
 
-    /// Who still uses the memory from `first` on of `length` bytes.
+    /// A descriptor that may still access the `length` bytes from `first` on.
     pub fn user_of(&self, first: utofu_stadd_t, length: usize) -> Option<&Descriptor> {
         let uses = |flight: &&Flight| {
             let part = &flight.part;
@@ -253,7 +254,7 @@ impl Flights {
         self.all.iter().find(uses).map(|flight| &flight.part)
     }
 
-    /// Nothing more is to be learned of what the program has got all that it asked for of.
+    /// Removes descriptors with a free place in the TOQ and no unread notice.
     fn forget(&mut self) {
         self.all.retain(|flight| {
             let part = &flight.part;

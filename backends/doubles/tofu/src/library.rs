@@ -1,4 +1,4 @@
-//! The library behind this one, and what this process is told at its first call.
+//! The library behind this one. The first call of the process loads it and reads the settings.
 
 use std::env;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -43,28 +43,28 @@ impl Double {
             CString::new(path.into_vec()).map_err(|_| format!("{NAME}: {shown}: no path"))?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
         // SAFETY:
-        // - a C string; what the library does when it is loaded is its own.
+        // - the path is a C string; the test trusts the constructors of the library.
         let library = unsafe { libc::dlopen(path.as_ptr(), flags) };
         if library.is_null() {
             // SAFETY:
-            // - an error of this thread's dlopen is there, as a C string.
+            // - dlopen failed in this thread, so dlerror returns a C string.
             let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy();
             return Err(format!("{NAME}: {why}"));
         }
         let symbol = |name: &CStr| -> *mut c_void {
             // SAFETY:
-            // - a library that was opened and is never closed, and a C string.
+            // - the library is open and never closed, and the name is a C string.
             unsafe { libc::dlsym(library, name.as_ptr()) }
         };
         // SAFETY:
-        // - the functions of a libtofucom, which stays loaded.
+        // - the symbols are from a libtofucom, which stays loaded.
         let real = unsafe { UtofuFunctions::load(symbol) }
             .map_err(|name| format!("{NAME}: {shown} has no {name}: it is no libtofucom.so"))?;
         counts::begin();
         Ok(Double { real, config })
     }
 
-    /// What a call has to answer instead of its work.
+    /// The injected failure of this call, if any.
     pub fn injected(&self, call: usize) -> UtofuResult {
         let of_call = self.config.calls.iter().filter(|(of, _)| *of == call);
         let code = faults::next(of_call.map(|(_, fault)| fault));
@@ -77,17 +77,18 @@ impl Double {
         }
     }
 
-    /// A VCQ id without the path in it: equal for equal VCQs.
+    /// A VCQ id without its path: equal for equal VCQs.
     pub fn plain(&self, id: utofu_vcq_id_t) -> utofu_vcq_id_t {
         let mut plain = id;
         // SAFETY:
-        // - a place for the id; no coordinates are given.
+        // - the id is valid for a write, and null coordinates are allowed.
         let code = unsafe { (self.real.utofu_set_vcq_id_path)(&mut plain, std::ptr::null_mut()) };
         if code == UTOFU_SUCCESS { plain } else { id }
     }
 }
 
-/// Begins a call. Errors: `UTOFU_ERR_FATAL` after a line that says why there is no library, at the first call; what the call has to answer.
+/// Begins a call. Errors: `UTOFU_ERR_FATAL` without a library or with a wrong setting, after a line with the reason at the first call; the code of an injected
+/// failure.
 pub fn begin(call: usize) -> Result<&'static Double, c_int> {
     static DOUBLE: OnceLock<Option<Double>> = OnceLock::new();
     let double = DOUBLE.get_or_init(|| Double::start().inspect_err(|why| eprintln!("{why}")).ok());

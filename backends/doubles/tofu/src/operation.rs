@@ -1,4 +1,4 @@
-//! One-sided communication: what an operation asks for, and the rules that it keeps.
+//! One-sided communication: the arguments of an operation, and the rules for them.
 
 use std::ffi::c_ulong;
 
@@ -27,7 +27,7 @@ const FLAGS: c_ulong = UTOFU_ONESIDED_FLAG_STRONG_ORDER
     | UTOFU_ONESIDED_SPS_MASK
     | UTOFU_ONESIDED_PATH_MASK;
 
-/// What a start or preparation function is given.
+/// Arguments of a start or preparation function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperationArguments {
     pub kind: DescriptorKind,
@@ -37,7 +37,7 @@ pub(crate) struct OperationArguments {
     pub length: usize,
     pub edata: u64,
     pub flags: c_ulong,
-    /// Longest piggyback; bytes of a word of ARMW.
+    /// Longest piggyback, or bytes of a word of ARMW.
     pub most: usize,
     /// Distance of the blocks in bytes, and their number.
     pub blocks: Option<(usize, usize)>,
@@ -109,7 +109,7 @@ impl OperationArguments {
         Ok(())
     }
 
-    /// Session mode (guide §2.2.8.1).
+    /// Checks the rules of session mode (guide §2.2.8.1).
     fn check_mode(&self, call: &str, session: bool) {
         if sps_of(self.flags) != 0 && self.kind != DescriptorKind::Put {
             broken(
@@ -122,7 +122,7 @@ impl OperationArguments {
         }
     }
 
-    /// The alignment of a word of this process, for ARMW.
+    /// Checks the alignment of an ARMW word of this process.
     pub fn check_word(&self, double: &Double, call: &str) {
         if self.kind == DescriptorKind::Armw
             && let Some(address) = address(double, self.vcq_id, self.remote)
@@ -138,7 +138,7 @@ impl OperationArguments {
         }
     }
 
-    /// Its descriptors.
+    /// The descriptors of the operation.
     pub fn parts(&self, double: &Double) -> Vec<Descriptor> {
         let stride = self.blocks.map_or(0, |(stride, _)| stride as u64);
         let peer = match self.kind {
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Whatever the library behind would say.
+    /// The double checks the limits itself, before the library.
     #[test]
     fn limits_are_looked_at_here() {
         use DescriptorKind::{Armw, Get, Piggyback, Put};

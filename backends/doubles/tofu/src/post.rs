@@ -1,4 +1,4 @@
-//! The way of descriptors into the TOQ, and of prepared ones to the program.
+//! Posts descriptors to the TOQ, and gives prepared ones to the program.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -14,11 +14,11 @@ use crate::operation::OperationArguments;
 use crate::rules::broken;
 use crate::vcqs::{StaddEntry, VcqCall};
 
-/// The most words that a descriptor takes.
+/// Maximum length of a descriptor, in words.
 const DESC_WORDS: usize = 8;
 const WORD: usize = size_of::<u64>();
 
-/// What a post needs beside the descriptors.
+/// Context of a post.
 struct Post<'a> {
     double: &'static Double,
     call: &'a str,
@@ -27,7 +27,7 @@ struct Post<'a> {
 }
 
 impl Post<'_> {
-    /// Posts `parts` by `all`, or, where some of them are to fail, those that are not: their descriptors are what `bytes` gives.
+    /// Posts `parts` by `all`. If some of them are to fail, posts only the others; `bytes` returns the descriptors of all.
     fn post(
         &self,
         parts: &[Descriptor],
@@ -58,7 +58,7 @@ impl Post<'_> {
             if !kept.is_empty() {
                 let (first, size) = (kept.as_mut_ptr().cast(), kept.len() * WORD);
                 // SAFETY:
-                // - a VCQ that is there, and descriptors of it; this thread is in a call on it.
+                // - the VCQ exists, the descriptors are prepared with it, and this thread is in a call on it.
                 outcome(unsafe {
                     (double.real.utofu_post_toq)(vcq.handle, first, size, self.cbdata)
                 })?;
@@ -110,7 +110,7 @@ impl Post<'_> {
     }
 }
 
-/// A start function: `start` is the library's, `prepare` its twin.
+/// A start function. `start` is the library's function, and `prepare` its counterpart that prepares.
 pub fn start(
     double: &'static Double,
     call: &str,
@@ -143,7 +143,7 @@ pub fn start(
 /// A preparation function.
 ///
 /// # Safety
-/// `desc` and `size` are those that `prepare` stores at.
+/// `desc` and `size` are the pointers that `prepare` writes to.
 pub unsafe fn prepare(
     double: &'static Double,
     call: &str,
@@ -159,7 +159,7 @@ pub unsafe fn prepare(
     let mut queues = inside.queues();
     outcome(prepare())?;
     // SAFETY:
-    // - the library has stored there.
+    // - the library has written `size` bytes at `desc`.
     let bytes = unsafe { std::slice::from_raw_parts(desc.cast::<u64>(), *size / WORD) };
     let parts = operation.parts(double);
     let prepared = &mut queues.of(inside.vcq()).prepared;
@@ -188,7 +188,7 @@ pub unsafe fn post_toq(
             return Err(UTOFU_ERR_INVALID_POINTER);
         }
         // SAFETY:
-        // - not null, aligned, and `size` bytes by the caller's word.
+        // - not null and aligned; contract of this function: `desc` has `size` bytes.
         _ => unsafe { std::slice::from_raw_parts(desc.cast(), size / WORD) },
     };
     let found: Vec<(Range<usize>, Descriptor)> = {
@@ -225,7 +225,7 @@ pub unsafe fn post_toq(
     };
     let all = || {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function: `desc` has `size` bytes.
         unsafe { (double.real.utofu_post_toq)(handle, desc, size, cbdata) }
     };
     if parts.is_empty() {

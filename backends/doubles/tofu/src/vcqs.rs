@@ -15,7 +15,7 @@ use crate::rules::broken;
 
 pub(crate) struct Vcq {
     pub handle: utofu_vcq_hdl_t,
-    /// Without a path.
+    /// The VCQ id without a path.
     pub id: utofu_vcq_id_t,
     pub thread_safe: bool,
     pub session: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Cq {
 /// Memory under a STADD.
 pub(crate) struct StaddEntry {
     pub address: usize,
-    /// Bytes, the most that were registered.
+    /// The longest registered length, in bytes.
     pub length: usize,
     /// Number of registrations. The entry stays until as many deregistrations (guide §3.6.1).
     pub times: usize,
@@ -81,7 +81,7 @@ pub fn created(double: &Double, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Utof
     let (mut id, mut coords) = (0, [0u8; 6]);
     let (mut tni, mut number, mut extra) = (0, 0, 0);
     // SAFETY:
-    // - the VCQ exists, and each result has a place.
+    // - the VCQ exists, and the pointers are valid for the results.
     unsafe {
         outcome((double.real.utofu_query_vcq_id)(handle, &mut id))?;
         let query = double.real.utofu_query_vcq_info;
@@ -200,12 +200,12 @@ impl Drop for VcqCall {
 }
 
 impl VcqTable {
-    /// That of a VCQ of this CQ.
+    /// The state of a VCQ of this CQ.
     pub fn of(&mut self, vcq: &Vcq) -> &mut VcqState {
         self.by_handle.entry(vcq.handle).or_default()
     }
 
-    /// Descriptors whose TCQ descriptors have not been read.
+    /// Number of descriptors with unread TCQ descriptors.
     pub fn unread(&self) -> usize {
         self.by_handle
             .values()
@@ -220,7 +220,7 @@ impl VcqTable {
             loop {
                 let mut cbdata = std::ptr::null_mut();
                 // SAFETY:
-                // - the VCQ exists, and the results have places. This thread holds the CQ.
+                // - the VCQ exists, and the pointers are valid for the results. This thread holds the CQ.
                 let code = unsafe { (double.real.utofu_poll_tcq)(*handle, 0, &mut cbdata) };
                 match code {
                     UTOFU_ERR_NOT_FOUND => break,
@@ -261,7 +261,7 @@ impl VcqTable {
         }))
     }
 
-    /// The result of the query. 0 means that all commands have been sent.
+    /// The result of the query. 0 means that all commands are sent.
     pub fn query_unread(&mut self, double: &Double) -> Result<usize, c_int> {
         self.look(double)?;
         let unread = self.unread();
@@ -273,11 +273,11 @@ impl VcqTable {
         Ok(unread)
     }
 
-    /// Descriptors in the MRQ of a VCQ: no more than it has entries, or it overflows, which nothing comes back from.
+    /// Number of descriptors in the MRQ of a VCQ. A full MRQ ends the program: it would overflow, and the machine cannot recover.
     pub fn check_mrq(&mut self, double: &Double, call: &str, vcq: &Vcq) -> Result<usize, c_int> {
         let mut unread = 0;
         // SAFETY:
-        // - the VCQ exists, and the number has a place. This thread is in a call on the VCQ.
+        // - the VCQ exists, and the pointer is valid for the number. This thread is in a call on the VCQ.
         outcome(unsafe { (double.real.utofu_query_num_unread_mrq)(vcq.handle, &mut unread) })?;
         let held = unread + self.of(vcq).mrq.len();
         counts::at_least(Most::Mrq, held);
@@ -305,7 +305,7 @@ impl VcqTable {
         loop {
             let mut notice = utofu_mrq_notice::default();
             // SAFETY:
-            // - the VCQ exists, and the notice has a place. This thread is in a call on the VCQ.
+            // - the VCQ exists, and the pointer is valid for the notice. This thread is in a call on the VCQ.
             let code = unsafe { (double.real.utofu_poll_mrq)(vcq.handle, 0, &mut notice) };
             match code {
                 UTOFU_ERR_NOT_FOUND => break,

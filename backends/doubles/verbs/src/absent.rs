@@ -1,5 +1,5 @@
-//! What programs are linked with, but what there is no use of here: libraries of drivers, for example, that programs load along, register themselves,
-//! and no device is theirs.
+//! Functions that programs are linked with but do not use with this device. For example, a program may load driver libraries, which register themselves; no
+//! device here is theirs.
 
 use std::ffi::{c_char, c_int};
 
@@ -51,13 +51,13 @@ absent! { c"unknown".as_ptr() => *const c_char:
     ibv_node_type_str ibv_port_state_str
 }
 
-/// Where nothing of this device is.
+/// A path that does not exist: this device has no files there.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/nonexistent".as_ptr()
 }
 
-/// There are no such files.
+/// Always fails: the files do not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_read_sysfs_file() -> c_int {
     -1

@@ -7,13 +7,13 @@ use unipgas_verbs_sys::*;
 use crate::device::Device;
 use crate::packet::Header;
 
-/// Gives what was there.
+/// Returns the old value.
 ///
 /// # Safety
-/// `at` is aligned, can be written to, and nobody holds a reference to it.
+/// `at` is aligned and valid for writes, and no reference to it exists.
 pub unsafe fn carry_out(device: &Device, at: *mut u64, header: &Header) -> u64 {
     // SAFETY:
-    // - the caller says so.
+    // - contract of this function: `at` is aligned, valid, and not referenced.
     let word = unsafe { AtomicU64::from_ptr(at) };
     let is_swap = u32::from(header.kind) == IBV_WR_ATOMIC_CMP_AND_SWP;
     if device.config.atomics == IBV_ATOMIC_GLOB {
@@ -25,7 +25,7 @@ pub unsafe fn carry_out(device: &Device, at: *mut u64, header: &Header) -> u64 {
             false => word.fetch_add(header.operand, SeqCst),
         };
     }
-    // Towards the CPU it is not atomic, as with such devices: what it writes meanwhile is lost.
+    // As with HCA atomicity of real devices, this is not atomic with respect to the CPU: a concurrent store of the CPU is lost.
     let _guard = device.atomics.lock();
     let found = word.load(SeqCst);
     std::thread::yield_now();

@@ -17,7 +17,7 @@ pub(crate) struct Channel {
     pub users: AtomicU32,
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_comp_channel,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
         return libc::EBUSY;
     }
     // SAFETY:
-    // - it was made by `ibv_create_comp_channel`, and nobody uses it any more.
+    // - `ibv_create_comp_channel` made it; the caller does not use it again, and `users` is 0.
     drop(unsafe { Box::from_raw(channel.cast::<Object>()) });
     0
 }
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             let object = cq.object.load(SeqCst);
             // SAFETY:
             // - the queue is not destroyed before its event is acknowledged;
-            // - the caller gives places for both.
+            // - the caller gives valid pointers for both results.
             unsafe {
                 *queue = object;
                 *queue_context = (*object).cq_context;
@@ -106,12 +106,12 @@ pub unsafe extern "C" fn ibv_ack_cq_events(queue: *mut ibv_cq, count: u32) {
     unsafe { cq::of(queue) }.taken.acknowledge(count.into());
 }
 
-/// Null for a queue without one.
+/// The channel behind a pointer. Null gives `None`: the queue has no channel.
 ///
 /// # Safety
 /// The channel is null, or is not destroyed.
 pub unsafe fn optional(channel: *mut ibv_comp_channel) -> Option<Arc<Channel>> {
     // SAFETY:
-    // - the caller says so.
+    // - contract of this function, and it is not null here.
     (!ptr::eq(channel, ptr::null())).then(|| unsafe { of(channel) }.clone())
 }

@@ -1,20 +1,20 @@
-//! What the device is like: `VERBS_DOUBLE`, a list of `key=value` with commas. With anything unknown in it there are no devices.
+//! The description of the device: `VERBS_DOUBLE`, a comma-separated list of `key=value`. An unknown key or value means no devices.
 //!
-//! | key | what | by itself |
+//! | key | meaning | default |
 //! |---|---|---|
-//! | `fabric` | a name; processes with the same one reach each other | the user's number |
-//! | `devices`, `ports`, `gids` | how many: `double0`, `double1`, ...; ports of each; GIDs of each port | 1, 1, 4 |
-//! | `link` | `ib`, or `eth`: no LIDs, and addresses need a GID | `ib` |
-//! | `atomics` | `none`, `hca`: not atomic towards the CPU, or `glob` | `hca` |
+//! | `fabric` | a name; processes with the same name reach each other | the user's number |
+//! | `devices`, `ports`, `gids` | numbers of devices (`double0`, `double1`, ...), of ports of each device, and of GIDs of each port | 1, 1, 4 |
+//! | `link` | `ib`, or `eth`: ports have no LIDs, and addresses need a GID | `ib` |
+//! | `atomics` | `none`, `hca` (not atomic with respect to the CPU) or `glob` | `hca` |
 //! | `max_qp`, `max_qp_wr`, `max_cqe`, `max_sge`, `max_mr`, `max_msg_sz` | limits of a device | ample |
-//! | `max_srq`, `max_srq_wr` | with `max_srq=0` there are no shared receive queues | ample |
+//! | `max_srq`, `max_srq_wr` | limits of shared receive queues; `max_srq=0` disables them | ample |
 //! | `inline` | the largest `max_inline_data` | 956 |
-//! | `rd_atom` | reads and atomic operations that may be under way | 16 |
+//! | `rd_atom` | the limit of outstanding reads and atomic operations | 16 |
 //! | `mtu` | in bytes | 4096 |
-//! | `odp` | `1`: memory on demand, as `ibv_query_device_ex` tells | `0` |
-//! | `retry_ms` | no queue pair tries for longer to reach a peer, whatever its timeout says | 200 |
-//! | `fork` | `keeps`: children of a program that has called `ibv_fork_init` do not get the pages of what is registered; or `copies` | `keeps` |
-//! | `late` | a seed: reads are carried out late, behind what was asked for later, where no fence forbids that | |
+//! | `odp` | `1`: on-demand paging, as `ibv_query_device_ex` reports it | `0` |
+//! | `retry_ms` | the longest time that a queue pair tries to reach a peer, even if its timeout is longer | 200 |
+//! | `fork` | `keeps`: after `ibv_fork_init`, child processes do not get the pages of registered memory; `copies`: they get copies | `keeps` |
+//! | `late` | a seed: reads are delayed, and later requests overtake them unless a fence forbids it | |
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,10 +23,9 @@ use unipgas_verbs_sys as sys;
 
 const NAME: &str = "VERBS_DOUBLE";
 
-/// All that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Processes with the same one reach each other.
+    /// Processes with the same name reach each other.
     pub fabric: String,
     pub devices: usize,
     pub ports: u8,
@@ -50,9 +49,9 @@ pub(crate) struct Config {
     pub odp: bool,
     /// Children get copies of registered memory.
     pub copies_at_fork: bool,
-    /// No retry takes longer.
+    /// Upper limit of the time that a queue pair retries.
     pub retry: Duration,
-    /// Reads are carried out late, by delays that are drawn from this.
+    /// The seed of the random delays of reads.
     pub late: Option<u64>,
 }
 
@@ -83,7 +82,7 @@ impl Config {
         }
     }
 
-    /// Errors: what is wrong with it.
+    /// Errors: a description of the invalid entry.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut config = Config::plain();
         for term in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
@@ -138,7 +137,7 @@ fn one_of(value: &str, all: &[&str]) -> Option<u32> {
         .map(|at| at as u32)
 }
 
-/// That of this process; `None` after a line on stderr that says what is wrong.
+/// The configuration of this process. If it is invalid, a line on stderr gives the reason, and this returns `None`.
 pub fn config() -> Option<&'static Config> {
     static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
     let read = || {

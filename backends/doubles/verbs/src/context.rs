@@ -1,4 +1,4 @@
-//! Devices are opened and closed; asynchronous events are taken.
+//! Opens and closes devices, and returns asynchronous events.
 
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -15,7 +15,7 @@ use crate::names::{fail, set_errno};
 use crate::nic::{Nic, Subject};
 use crate::{cq, device, faults, fork, pairs, post, recv};
 
-/// What stands at the end of `abi_compat`, as users look for it.
+/// The value of `abi_compat` by which users recognize an extended context.
 const IS_EXTENDED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 
 /// Users get the address of its `verbs.context`.
@@ -36,7 +36,7 @@ fn whole(context: *mut ibv_context) -> *mut Context {
 /// The context is open.
 pub unsafe fn nic_of<'a>(context: *mut ibv_context) -> &'a Arc<Nic> {
     // SAFETY:
-    // - it lies in a `Context`, which lives until it is closed.
+    // - it is a field of a `Context`, which lives until it is closed.
     unsafe { &(*whole(context)).nic }
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
     };
     let nic = engine.nic.clone();
     let name = format!("nic-{:x}", nic.number);
-    // Signals are for the program's own threads.
+    // The program's own threads handle signals.
     let thread = without_signals(|| {
         std::thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
         return fail(libc::EAGAIN);
     };
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut verbs: verbs_context = unsafe { std::mem::zeroed() };
     verbs.query_device_ex = Some(query_device_ex);
     verbs.sz = size_of::<verbs_context>();
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn ibv_open_device(pointer: *mut ibv_device) -> *mut ibv_c
     context
 }
 
-/// Without its NIC a process would wait for ever.
+/// A panic of the NIC's thread ends the process, which would otherwise wait forever.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -99,10 +99,10 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// What `begin` starts has all signals blocked.
+/// Threads that `begin` starts have all signals blocked.
 fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
     // SAFETY:
-    // - both sets are on the stack; the old one is put back.
+    // - both sets are on the stack, and the old one is restored.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -117,7 +117,7 @@ fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     // SAFETY:
-    // - the caller gives an open context, and does not use it any more.
+    // - the caller gives an open context, and does not use it again.
     let nic = unsafe { nic_of(context) }.clone();
     if nic.is_parents() {
         return 0;
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     faults::closed(&nic);
     nic.ask(crate::nic::NicTask::Stop);
     // SAFETY:
-    // - it was made by `ibv_open_device`; the NIC's thread does not use it.
+    // - `ibv_open_device` made it, and the NIC's thread does not use it.
     let whole = unsafe { Box::from_raw(whole(context)) };
     if let Some(thread) = whole.thread.lock().take() {
         let _ = thread.join();
@@ -146,7 +146,7 @@ unsafe extern "C" fn query_device_ex(
     // - the caller gives an open context.
     let device = unsafe { nic_of(context) }.device;
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut known: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     known.orig_attr = device.attributes();
     known.phys_port_cnt_ex = device.config.ports.into();
@@ -162,7 +162,7 @@ unsafe extern "C" fn query_device_ex(
     }
     let len = size.min(size_of::<ibv_device_attr_ex>());
     // SAFETY:
-    // - the caller gives a place of this size.
+    // - the caller gives a buffer of this size.
     unsafe { ptr::copy_nonoverlapping((&raw const known).cast::<u8>(), attr.cast(), len) };
     0
 }
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
         Subject::Device => ptr::null_mut(),
     };
     // SAFETY:
-    // - the caller gives a place for it.
+    // - the caller gives a valid pointer for the result.
     unsafe {
         event.write(ibv_async_event {
             element,
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY:
-    // - the caller gives what `ibv_get_async_event` wrote; its object is not destroyed before this.
+    // - the caller gives an event that `ibv_get_async_event` wrote, and destroys its object only afterwards.
     unsafe {
         let element = (*event).element;
         match (*event).event_type {

@@ -1,5 +1,5 @@
-//! What was done in this process. [`verbs_double_count`] tells it by name, and `VERBS_DOUBLE_COUNTS` names a file to which each process appends a line of JSON
-//! with all of it when it ends.
+//! Counts of the operations of this process. [`verbs_double_count`] returns a count by name. `VERBS_DOUBLE_COUNTS` names a file; each process appends a JSON
+//! line with all counts at its end.
 
 use std::ffi::{CStr, c_char};
 use std::io::Write;
@@ -35,7 +35,7 @@ counters! {
 }
 
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
-/// The process whose counts these are: a child that never asked for devices says nothing.
+/// The process that the counts belong to. A child process that never lists devices writes none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 pub fn count(what: Count) {
@@ -46,12 +46,12 @@ pub fn add(what: Count, n: u64) {
     COUNTS[what as usize].fetch_add(n, Relaxed);
 }
 
-/// The counts are those of this process from now on.
+/// Counts belong to this process from this call on.
 pub fn begin() {
     OWNER.store(std::process::id(), Relaxed);
 }
 
-/// In a child: nothing was done yet.
+/// Resets the counts in a child process.
 pub fn forget() {
     OWNER.store(0, Relaxed);
     for count in &COUNTS {
@@ -59,7 +59,7 @@ pub fn forget() {
     }
 }
 
-/// Writes them, at the end of the process.
+/// Writes the counts at the end of the process.
 pub fn tell() {
     if OWNER.load(Relaxed) != std::process::id() {
         return;
@@ -81,7 +81,7 @@ pub fn tell() {
     }
 }
 
-/// Of this process; `u64::MAX` for an unknown name.
+/// The count of this name in this process; `u64::MAX` for an unknown name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn verbs_double_count(name: *const c_char) -> u64 {
     // SAFETY:

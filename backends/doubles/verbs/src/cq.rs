@@ -20,14 +20,14 @@ use crate::nic::{Nic, NicTask, Subject};
 use crate::qp::Qp;
 use crate::recv::RecvQueue;
 
-/// So often a queue is polled in vain before others get the CPU.
+/// Number of empty polls after which the polling thread yields the CPU.
 const PATIENCE: u32 = 64;
 
-/// What becomes free when a completion is polled.
+/// Slots that become free when a completion is polled.
 pub(crate) enum Frees {
     /// All slots of the send queue up to this one.
     Send(u64),
-    /// One of the receive queue.
+    /// One slot of the receive queue.
     Recv(Arc<RecvQueue>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct QueuedCompletion {
     pub wc: ibv_wc,
     pub qp: Arc<Qp>,
     pub frees: Frees,
-    /// It wakes those who wait for solicited ones only.
+    /// It also wakes a channel that is armed for solicited completions only.
     pub solicited: bool,
 }
 
@@ -58,9 +58,9 @@ struct Inner {
 pub(crate) struct Cq {
     nic: Arc<Nic>,
     inner: Mutex<Inner>,
-    /// Read without the lock, so that polling in vain holds nobody up.
+    /// Read without the lock: empty polls do not delay other threads.
     len: AtomicUsize,
-    /// How often it was polled since there was something.
+    /// Number of empty polls since the last completion.
     in_vain: AtomicU32,
     channel: Option<Arc<Channel>>,
     pub object: AtomicPtr<ibv_cq>,
@@ -94,7 +94,7 @@ impl Cq {
         }
     }
 
-    /// Forgets what belongs to a queue pair that begins again, or ends.
+    /// Removes the completions of a queue pair that is reset or destroyed.
     pub fn forget(&self, qp: &Arc<Qp>) {
         let mut inner = self.inner.lock();
         inner.entries.retain(|entry| {
@@ -109,7 +109,7 @@ impl Cq {
 
     fn pop(&self, most: usize) -> Vec<QueuedCompletion> {
         if self.len.load(Acquire) == 0 {
-            // A real NIC needs no CPU; this one may wait for the one that is used up here.
+            // A real NIC needs no CPU. This one may need the CPU that the poll occupies.
             if self.in_vain.fetch_add(1, Relaxed) >= PATIENCE {
                 self.in_vain.store(0, Relaxed);
                 std::thread::yield_now();
@@ -125,7 +125,7 @@ impl Cq {
     }
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_cq,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ibv_create_cq(
         return fail(libc::EINVAL);
     }
     // SAFETY:
-    // - the caller gives null or a channel.
+    // - the caller gives null or a channel that is not destroyed.
     let shared = unsafe { channel::optional(channel) };
     if let Some(channel) = &shared {
         channel.users.fetch_add(1, SeqCst);
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn ibv_create_cq(
         taken: Taken::default(),
     });
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut ibv: ibv_cq = unsafe { std::mem::zeroed() };
     ibv.context = context;
     ibv.channel = channel;
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     object.cast()
 }
 
-/// Waits until all its events are acknowledged.
+/// Waits until the program has acknowledged all its events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {
     // SAFETY:
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {
         .withdraw(|(_, subject)| matches!(subject, Subject::Cq(of) if Arc::ptr_eq(of, &cq)));
     cq.taken.wait();
     // SAFETY:
-    // - it was made by `ibv_create_cq`, and nobody uses it any more.
+    // - `ibv_create_cq` made it, and the caller does not use it again.
     drop(unsafe { Box::from_raw(queue.cast::<Object>()) });
     0
 }
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn poll(queue: *mut ibv_cq, most: c_int, into: *mut ibv_wc
     counters::add(Count::Completions, popped.len() as u64);
     for (at, entry) in popped.iter().enumerate() {
         // SAFETY:
-        // - the caller gives a place for `most` of them.
+        // - the caller gives an array of `most` elements.
         unsafe { into.add(at).write(entry.wc) };
         match &entry.frees {
             Frees::Send(slot) => {

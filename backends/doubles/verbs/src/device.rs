@@ -1,4 +1,4 @@
-//! The devices of this process: their names, their ports, and what they say of themselves.
+//! The devices of this process: their names, ports and attributes.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -12,23 +12,23 @@ use crate::config::{Config, config};
 use crate::context::nic_of;
 use crate::{counters, exit, fork};
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 pub(crate) struct Device {
     ibv: ibv_device,
     pub index: usize,
     pub config: &'static Config,
     pub ports: Vec<Port>,
-    /// Atomic operations of HCA are atomic under this.
+    /// Held by each HCA atomic operation.
     pub atomics: Mutex<()>,
-    /// All that it sends is lost, and all that is sent to it.
+    /// All packets to and from the device are lost.
     pub silent: AtomicBool,
 }
 
 #[derive(Default)]
 pub(crate) struct Port {
     pub down: AtomicBool,
-    /// How often its LID, or its GIDs, have changed.
+    /// Number of changes of its LID, and of its GIDs.
     pub lid_changes: AtomicU32,
     pub gid_changes: AtomicU32,
 }
@@ -73,7 +73,7 @@ impl Device {
         0x02fa_ceff_fe00_0000 + ((self.index as u64) << 8)
     }
 
-    /// 0 on Ethernet, as there.
+    /// 0 on Ethernet, as with a real device.
     pub fn lid(&self, port: u8) -> u16 {
         let Some(state) = self.port(port).filter(|_| !self.config.ethernet) else {
             return 0;
@@ -82,7 +82,7 @@ impl Device {
         1 + ((self.index as u16) << 8) + (u16::from(port) << 4) + changes
     }
 
-    /// `None`: there is none at this index.
+    /// `None`: the table has no GID at this index.
     pub fn gid(&self, port: u8, index: u32) -> Option<ibv_gid> {
         if index >= self.config.gids {
             return None;
@@ -103,7 +103,7 @@ impl Device {
             let host = [10, self.index as u8, port.wrapping_add(changes << 4)];
             gid[10..12].fill(0xff);
             gid[12..15].copy_from_slice(&host);
-            // With Ethernet each address is there for both versions of RoCE.
+            // On Ethernet each address has two entries, one for each version of RoCE.
             gid[15] = 1 + if self.config.ethernet {
                 index as u8 / 2
             } else {
@@ -121,13 +121,13 @@ impl Device {
         }
     }
 
-    /// Whether what is sent to this address arrives here.
+    /// Whether packets to this address arrive here.
     pub fn is_at(&self, port: u8, route: u32) -> bool {
         let gids = || (0..self.config.gids).filter_map(|index| self.gid(port, index));
         route == u32::from(self.lid(port)) || gids().any(|gid| route == global_route(&gid))
     }
 
-    /// Nothing goes in or out.
+    /// Whether the port neither sends nor receives.
     pub fn is_cut(&self, port: u8) -> bool {
         self.silent.load(SeqCst) || self.port(port).is_none_or(|port| port.down.load(SeqCst))
     }
@@ -135,7 +135,7 @@ impl Device {
     pub fn attributes(&self) -> ibv_device_attr {
         let config = self.config;
         // SAFETY:
-        // - all its fields may be 0.
+        // - zero is valid in all its fields.
         let zero: ibv_device_attr = unsafe { std::mem::zeroed() };
         let limit = |n: u32| n.min(i32::MAX as u32) as c_int;
         ibv_device_attr {
@@ -180,7 +180,7 @@ impl Device {
     }
 }
 
-/// The address that a packet with a GRH has. LIDs are shorter.
+/// The address in a packet with a GRH. It is outside the range of LIDs.
 pub fn global_route(gid: &ibv_gid) -> u32 {
     let hash = gid.0.iter().fold(0x811c_9dc5u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
@@ -188,7 +188,7 @@ pub fn global_route(gid: &ibv_gid) -> u32 {
     hash | 1 << 31
 }
 
-/// All of this process. Empty if VERBS_DOUBLE is wrong.
+/// All devices of this process. Empty if VERBS_DOUBLE is invalid.
 pub fn all() -> &'static [Device] {
     static ALL: OnceLock<Vec<Device>> = OnceLock::new();
     ALL.get_or_init(|| match config() {
@@ -201,11 +201,11 @@ pub fn all() -> &'static [Device] {
 
 fn device<'a>(device: *mut ibv_device) -> &'a Device {
     // SAFETY:
-    // - users have these pointers from the list, whose devices are never freed.
+    // - the pointer is from the list of devices, and devices are never freed.
     unsafe { &*device.cast::<Device>() }
 }
 
-/// As users give it to `ibv_open_device`.
+/// The device of a pointer that a user passes to `ibv_open_device`.
 pub fn of(pointer: *mut ibv_device) -> &'static Device {
     device(pointer)
 }
@@ -218,11 +218,11 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
     let all = all();
     if !count.is_null() {
         // SAFETY:
-        // - the caller gives null or a place for it.
+        // - the caller gives a valid pointer, not null here.
         unsafe { *count = all.len() as c_int };
     }
     // SAFETY:
-    // - the list is longer than what is written; calloc ends it with null.
+    // - the list is longer than the written part, and calloc ends it with null.
     unsafe {
         let list: *mut *mut ibv_device =
             libc::calloc(all.len() + 1, size_of::<*mut ibv_device>()).cast();
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY:
-    // - the caller gives back what calloc made.
+    // - the caller returns a list that calloc allocated.
     unsafe { libc::free(list.cast::<c_void>()) };
 }
 
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn ibv_query_device(
     attr: *mut ibv_device_attr,
 ) -> c_int {
     // SAFETY:
-    // - the caller gives an open context, and a place for the attributes.
+    // - the caller gives an open context, and a valid pointer for the attributes.
     unsafe { attr.write(nic_of(context).device.attributes()) };
     0
 }

@@ -16,15 +16,15 @@ use crate::nic::{Nic, NicTask};
 use crate::packet::{ACK, HEADER, Header, NICS, nic_number, split};
 use crate::qp::{Qp, QpState};
 
-/// Enough is on its way: queue pairs wait.
+/// Unsent bytes of a link above which queue pairs wait.
 const FULL: usize = 256 << 10;
-/// Where this NIC's own queue pairs reach each other; others count from 2.
+/// The link between queue pairs of this NIC itself. Other links count from 2.
 const OWN: u64 = 1;
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
-/// Of a queue pair whose peer was never there.
+/// The link of a queue pair to a peer that does not exist.
 const NOWHERE: u64 = 0;
-/// A read that is late is late by less than this.
+/// Upper limit of the random delay of a read.
 const LATEST_US: u64 = 4000;
 
 /// The way to a queue pair's peer.
@@ -40,11 +40,11 @@ pub(crate) struct NicEngine {
     epoll: Socket,
     listener: Socket,
     links: HashMap<u64, NicLink>,
-    /// Those that this side has connected, by their NICs' numbers.
+    /// Links that this side has connected, by the number of the peer's NIC.
     reached: HashMap<u32, u64>,
     next_link: u64,
     own: Vec<u8>,
-    /// What goes to the dead.
+    /// Receives the packets to dead peers, which are discarded.
     void: Vec<u8>,
     own_waiting: Vec<Arc<Qp>>,
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -60,7 +60,7 @@ impl NicEngine {
         let seed = (now ^ std::process::id().rotate_left(16)).wrapping_mul(0x9e37_79b1);
         let mut tried = 0;
         let (number, listener) = loop {
-            // 0 and 1 stay free, as numbers of special queue pairs.
+            // 0 and 1 stay free: they are numbers of special queue pairs.
             let number = 2 + (seed.wrapping_add(tried)) % (NICS - 2);
             match link::occupy(&config.fabric, number) {
                 Ok(listener) => break (number, listener),
@@ -140,7 +140,7 @@ impl NicEngine {
         }
     }
 
-    /// False: it ends.
+    /// Returns false if the thread is to end.
     fn do_jobs(&mut self) -> bool {
         for job in self.nic.take_jobs() {
             match job {
@@ -194,7 +194,7 @@ impl NicEngine {
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// By how much the next read is late.
+    /// The delay of the next read.
     pub fn delay(&mut self) -> Duration {
         let Some(random) = &mut self.random else {
             return Duration::ZERO;
@@ -205,13 +205,13 @@ impl NicEngine {
         Duration::from_micros(*random % LATEST_US)
     }
 
-    /// To the peer of a connected queue pair. It stays with the process that it has found first.
+    /// The path to the peer of a connected queue pair. A queue pair keeps its first link, even if another process takes the NIC's number later.
     pub fn path(&mut self, qp: &Qp, state: &mut QpState) -> Path {
         let link = match state.sender.link {
             Some(link) => link,
             None => match self.link_to(&qp.nic, nic_number(state.attr.dest_qp_num)) {
                 Ok(link) => link,
-                // It is busy, or this process has too much open.
+                // The peer is busy, or a limit of open files or of memory is reached.
                 Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return Path::Later;
                 }
@@ -253,7 +253,7 @@ impl NicEngine {
         }
     }
 
-    /// If so, the queue pair goes on when there is room.
+    /// Returns true if the link is full. The queue pair then continues when there is room.
     pub fn wait_if_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
         let (left, waiting) = match self.links.get_mut(&link) {
             Some(link) => (link.left(), &mut link.waiting),
@@ -266,7 +266,7 @@ impl NicEngine {
         left > FULL
     }
 
-    /// Gives where the packet's data are to be appended. What goes to the dead is forgotten.
+    /// Appends the header, and returns the buffer for the packet's data. Packets to dead peers are discarded.
     pub fn begin(&mut self, link: u64, header: &Header) -> &mut Vec<u8> {
         let out = match self.links.get_mut(&link) {
             Some(link) => &mut link.out,
@@ -291,7 +291,7 @@ impl NicEngine {
         }
     }
 
-    /// All that is in the stream; gives how much that was.
+    /// Delivers all complete packets of the stream, and returns their length in bytes.
     fn deliver_all(&mut self, link: u64, stream: &[u8]) -> usize {
         let mut rest = stream;
         while let Some((header, data, later)) = split(rest) {
@@ -311,13 +311,13 @@ impl NicEngine {
 
     fn pull(&mut self, id: u64) {
         match self.take_in(id) {
-            // Who sees what was done here may end the process at once.
+            // Send the answers now: the program may end the process as soon as it sees the effect.
             Some(_) => self.push(id),
             None => self.lose(id),
         }
     }
 
-    /// Gives how much has come; `None` at the end.
+    /// Receives and delivers. Returns the number of received bytes; `None` at the end of the stream.
     fn take_in(&mut self, id: u64) -> Option<usize> {
         let link = self.links.get_mut(&id)?;
         let pulled = link.pull();
@@ -358,7 +358,7 @@ impl NicEngine {
             return;
         };
         if link.push().is_err() {
-            // What the peer has said before its end still counts.
+            // Deliver the packets that the peer sent before its end.
             while self.take_in(id).is_some_and(|len| len > 0) {}
             return self.lose(id);
         }
@@ -380,7 +380,7 @@ impl NicEngine {
     }
 }
 
-/// Users wait in loops that never sleep, as a real NIC needs no CPU: this thread asks for short turns, and so gets them at once.
+/// Asks for short time slices, so that the scheduler runs this thread promptly. Programs wait in loops without sleep, since a real NIC needs no CPU.
 fn be_prompt() {
     const TURN_NS: u64 = 100_000;
     let attr = libc::sched_attr {
@@ -394,7 +394,7 @@ fn be_prompt() {
         sched_period: 0,
     };
     // SAFETY:
-    // - the structure says its own size; the thread is this one. Kernels that know no turns refuse it.
+    // - the structure states its own size, and the call affects this thread only. Kernels without such slices refuse it.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 

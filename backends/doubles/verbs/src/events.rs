@@ -1,4 +1,4 @@
-//! Queues of events behind a descriptor that can be polled, and the counting of events that were taken but not acknowledged.
+//! Queues of events with a descriptor to poll, and the counts of events that are taken but not acknowledged.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-/// The descriptor counts what waits; whether taking blocks is up to its user, by O_NONBLOCK.
+/// The descriptor counts the waiting events. Its user decides by O_NONBLOCK whether `take` blocks.
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
     waiting: Mutex<VecDeque<T>>,
@@ -33,18 +33,18 @@ impl<T> EventQueue<T> {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Errors: nothing is there, if the descriptor does not block; a signal.
+    /// Errors: no event waits and the descriptor is nonblocking; a signal.
     pub fn take(&self) -> Result<T, Errno> {
         loop {
             rustix::io::read(&self.fd, &mut [0; 8])?;
-            // What was counted may have been withdrawn.
+            // A counted event may have been withdrawn.
             if let Some(event) = self.waiting.lock().pop_front() {
                 return Ok(event);
             }
         }
     }
 
-    /// Withdraws what nobody has taken.
+    /// Removes matching events that are not taken yet.
     pub fn withdraw(&self, of: impl Fn(&T) -> bool) {
         let mut waiting = self.waiting.lock();
         let before = waiting.len();
@@ -58,7 +58,7 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// Events of one object that were taken. The object is not destroyed before they are acknowledged.
+/// Count of the taken events of one object. The object is destroyed only after all are acknowledged.
 #[derive(Default)]
 pub(crate) struct Taken {
     unacknowledged: Mutex<u64>,

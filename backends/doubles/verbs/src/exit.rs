@@ -1,10 +1,10 @@
-//! The end of a process. A device still sends what it has answered; here the NIC's thread has to get the time for that.
+//! The end of a process. A real device still sends its answers then; here the exit waits for the NIC's thread.
 
 use std::time::Duration;
 
 use crate::{counters, faults};
 
-/// A thread that ends the process may hold up its NIC.
+/// Limit of the wait: the thread that ends the process may block the NIC.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 extern "C" fn at_exit() {
@@ -16,12 +16,12 @@ extern "C" fn at_exit() {
     }
 }
 
-/// From the first use on, the end is noticed.
+/// Installs the exit handler, once.
 pub fn watch() {
     static WATCHED: parking_lot::Once = parking_lot::Once::new();
     WATCHED.call_once(|| {
         // SAFETY:
-        // - the function stays loaded, as the library is never unloaded.
+        // - the function stays loaded: the library is never unloaded.
         unsafe { libc::atexit(at_exit) };
     });
 }

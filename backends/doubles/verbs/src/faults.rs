@@ -1,8 +1,8 @@
 //! Faults on demand, by [`verbs_double_inject`].
 //!
-//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `silence`, `reg_fails=N`, or
-//! `create_qp_fails=N`. It meets all devices of this process, or with `@double1` after it only that one; those of ports meet all ports, or with `=2` one; with
-//! `qp_fatal=N` the queue pair has this number, else it is the first one.
+//! A fault is `port_down`, `port_up`, `device_fatal`, `lid_change`, `gid_change`, `qp_fatal`, `silence`, `reg_fails=N`, or `create_qp_fails=N`. It affects all
+//! devices of this process; a suffix `@double1` selects one. Faults of ports affect all ports; `=2` selects one. `qp_fatal=N` gives the number of the queue
+//! pair; the default is the first one.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ static OPEN: Mutex<Vec<Arc<Nic>>> = Mutex::new(Vec::new());
 static REGISTRATIONS: AtomicU32 = AtomicU32::new(0);
 static QPS: AtomicU32 = AtomicU32::new(0);
 
-/// What fails, and when.
+/// A parsed fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fault {
     what: String,
@@ -120,7 +120,7 @@ pub fn closed(nic: &Arc<Nic>) {
     OPEN.lock().retain(|open| !Arc::ptr_eq(open, nic));
 }
 
-/// Those of this process, and of its parent.
+/// Open NICs of this process, and of its parent.
 pub fn open_nics() -> Vec<Arc<Nic>> {
     OPEN.lock().clone()
 }
@@ -130,17 +130,17 @@ fn takes(left: &AtomicU32) -> bool {
         .is_ok()
 }
 
-/// This registration fails.
+/// Whether this registration fails. It uses up one of the requested failures.
 pub fn takes_registration() -> bool {
     takes(&REGISTRATIONS)
 }
 
-/// This queue pair is not made.
+/// Whether the creation of this queue pair fails. It uses up one of the requested failures.
 pub fn takes_qp() -> bool {
     takes(&QPS)
 }
 
-/// Gives 0, or EINVAL for an unknown fault.
+/// Returns 0, or EINVAL for an unknown fault.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn verbs_double_inject(what: *const c_char) -> c_int {
     // SAFETY:

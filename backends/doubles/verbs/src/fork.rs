@@ -1,4 +1,4 @@
-//! A child has none of its parent's NICs: it uses nothing of them, and lets go of their sockets, as peers would not see else that the parent ends.
+//! A child process uses none of its parent's NICs. It closes its copies of their sockets; otherwise peers would not notice the end of the parent.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::{config, counters, kept_pages};
 
-/// A lock that a fork holds. Unlocking one of parking_lot passes it to a waiting thread, which the child does not have.
+/// A lock that is held across a fork. A `parking_lot` lock is unsuitable: unlocking may pass it to a waiting thread, which the child does not have.
 #[allow(clippy::disallowed_types)]
 pub(crate) type ForkMutex<T> = std::sync::Mutex<T>;
 type Guard<T> = std::sync::MutexGuard<'static, T>;
@@ -17,7 +17,7 @@ pub fn lock<T>(mutex: &'static ForkMutex<T>) -> Guard<T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many forks lie between this process and the one that loaded the library.
+/// Number of forks from the process that loaded the library to this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static SOCKETS: ForkMutex<BTreeSet<c_int>> = ForkMutex::new(BTreeSet::new());
 
@@ -25,7 +25,7 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// A child is to close it.
+/// Registers a socket that child processes close.
 pub fn opened(socket: c_int) {
     lock(&SOCKETS).insert(socket);
 }
@@ -52,17 +52,17 @@ extern "C" fn in_child() {
     counters::forget();
     for socket in std::mem::take(&mut *lock(&SOCKETS)) {
         // SAFETY:
-        // - a NIC of the parent owns it, and is not used here.
+        // - the owner is a NIC of the parent, which this process does not use.
         unsafe { libc::close(socket) };
     }
 }
 
-/// From the first use on, forks are noticed.
+/// Installs the fork handlers, once.
 pub fn watch() {
     static WATCHED: parking_lot::Once = parking_lot::Once::new();
     WATCHED.call_once(|| {
         // SAFETY:
-        // - the functions stay loaded, as the library is never unloaded.
+        // - the functions stay loaded: the library is never unloaded.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
 }

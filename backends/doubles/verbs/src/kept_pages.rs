@@ -1,5 +1,5 @@
-//! Memory that a child of a fork does not get: from `ibv_fork_init` on the pages of all that is registered, as where the kernel does not copy them for the
-//! child.
+//! Memory that the child of a fork does not get. After `ibv_fork_init` these are the pages of all registered memory, as on kernels that do not copy such pages
+//! for the child.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::fork::{ForkMutex, lock};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// What is registered, a page's address at both ends; some of it more than once.
+/// Registered ranges, extended to whole pages. They may overlap.
 static REGISTERED: ForkMutex<Vec<Range<usize>>> = ForkMutex::new(Vec::new());
 
-/// The parent keeps what it registers from now on.
+/// Ranges that are registered from now on stay with the parent.
 pub fn begin() {
     WANTED.store(true, Relaxed);
 }
@@ -27,7 +27,7 @@ fn pages(base: *mut u8, len: usize) -> Range<usize> {
 fn advise(range: &Range<usize>, advice: libc::c_int) {
     let first = std::ptr::with_exposed_provenance_mut(range.start);
     // SAFETY:
-    // - nothing is read or written; what is not mapped any more is refused.
+    // - the call neither reads nor writes memory, and refuses unmapped ranges.
     unsafe { libc::madvise(first, range.len(), advice) };
 }
 
@@ -66,7 +66,7 @@ pub fn deregister(base: *mut u8, len: usize) {
 
 pub(crate) type PagesGuard = std::sync::MutexGuard<'static, Vec<Range<usize>>>;
 
-/// Before a fork, so that its child does not find it locked.
+/// Takes the lock before a fork, so that no other thread holds it in the child.
 pub fn hold() -> PagesGuard {
     lock(&REGISTERED)
 }

@@ -1,19 +1,27 @@
 //! A double of `libibverbs.so.1` for tests: processes of one host use InfiniBand verbs without a device.
 //!
-//! A folder in which `libibverbs.so.1` is a link to this library, in `LD_LIBRARY_PATH`, is all that a program needs. Each opened device has a thread, its
-//! NIC: it reads the sources of what this process asks for, and carries out what peers ask for in this process's memory, after the checks of a real
-//! device. Between NICs there are Unix sockets in the abstract namespace, so nothing is left behind.
+//! A program finds the double by `LD_LIBRARY_PATH`: a folder there has a link `libibverbs.so.1` to this library. Each opened device has a thread, its NIC. The
+//! thread reads the source data of this process's requests. It also executes the requests of peers on this process's memory, after the checks of a real device.
+//! NICs communicate by Unix sockets in the abstract namespace, so nothing is left behind.
 //!
-//! Tests of other crates have this one as a dev-dependency: cargo then builds `libverbs_double.so` beside their executables.
+//! Tests of other crates have this one as a dev-dependency. Cargo then builds `libverbs_double.so` beside their executables.
 //!
-//! `VERBS_DOUBLE` says what the device is like (`config.rs`), `verbs_double_inject` what happens to it (`faults.rs`),
-//! `VERBS_DOUBLE_COUNTS` and `verbs_double_count` what was done (`counters.rs`).
+//! - `VERBS_DOUBLE` describes the device (`config.rs`).
+//! - `verbs_double_inject` causes faults (`faults.rs`).
+//! - `VERBS_DOUBLE_COUNTS` and `verbs_double_count` report the operations of the process (`counters.rs`).
 //!
-//! Where a real device is free to be unkind, this one is: what is not inline is read after the call, keys are not used again soon, local and remote keys
-//! differ, slots of a send queue become free when a completion is polled, and completions with errors have meaningless fields.
+//! The double takes the freedoms of a real device that are hardest for programs:
 //!
-//! What it is not: atomic operations of HCA are atomic among those that one process carries out; memory that two processes have registered is not
-//! guarded between them. Limits of a device are those of each context. There is no UC or UD, no multicast, no memory windows, no path migration, and no SQD state.
+//! - It reads data that are not inline after the call.
+//! - It does not reuse keys soon, and local and remote keys differ.
+//! - Slots of a send queue become free only when a completion is polled.
+//! - Completions with errors have meaningless fields.
+//!
+//! Limits of the double:
+//!
+//! - HCA atomic operations are atomic only among the operations of one process. Memory that two processes have registered is not protected between them.
+//! - The limits of a device apply to each context.
+//! - It has no UC, UD, multicast, memory windows, path migration or SQD state.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the functions are those of the C library, where they are described"

@@ -1,4 +1,4 @@
-//! Sockets between NICs. A NIC connects to those that it has requests for; their answers come back the same way.
+//! Sockets between NICs. A NIC connects to the targets of its requests. Answers come back on the same socket.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::qp::Qp;
 
 const BACKLOG: i32 = 4096;
 const BUFFER: usize = 1 << 20;
-/// What is read at a time: others wait for their turn.
+/// Bytes that are read at a time, so that other links get their turn.
 const PART: usize = 256 << 10;
 
-/// Children close it.
+/// A descriptor that child processes close.
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
@@ -52,7 +52,7 @@ fn open() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Takes this number. Errors: EADDRINUSE if somebody else has it.
+/// Takes this number. Errors: EADDRINUSE if another NIC has it.
 pub fn occupy(fabric: &str, nic: u32) -> Result<Socket, Errno> {
     let socket = open()?;
     bind(&socket, &name(fabric, nic)?)?;
@@ -60,7 +60,7 @@ pub fn occupy(fabric: &str, nic: u32) -> Result<Socket, Errno> {
     Ok(Socket::new(socket))
 }
 
-/// One who has connected.
+/// Accepts the connection of a peer.
 pub fn accept(listener: &Socket) -> Result<Socket, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = accept_with(listener, flags)?;
@@ -68,7 +68,7 @@ pub fn accept(listener: &Socket) -> Result<Socket, Errno> {
     Ok(Socket::new(socket))
 }
 
-/// Errors: EAGAIN if it is busy now; others if nobody has this number.
+/// Connects to a NIC. Errors: EAGAIN if it is busy now; others if no NIC has this number.
 pub fn reach(fabric: &str, nic: u32) -> Result<Socket, Errno> {
     let socket = open()?;
     connect(&socket, &name(fabric, nic)?)?;
@@ -77,14 +77,14 @@ pub fn reach(fabric: &str, nic: u32) -> Result<Socket, Errno> {
 
 pub(crate) struct NicLink {
     socket: Socket,
-    /// The peer, if this side has connected.
+    /// The number of the peer's NIC, if this side connected.
     pub to: Option<u32>,
     pub out: Vec<u8>,
     sent: usize,
     pub input: Vec<u8>,
     /// Queue pairs that have more to send.
     pub waiting: Vec<Arc<Qp>>,
-    /// The network has been asked to tell when there is room.
+    /// The epoll descriptor also watches for room to send.
     pub is_watched: bool,
 }
 
@@ -113,7 +113,7 @@ impl NicLink {
         self.out.len() - self.sent
     }
 
-    /// Sends what there is room for. Errors: the peer's process has ended.
+    /// Sends as many bytes as there is room for. Errors: the peer's process has ended.
     pub fn push(&mut self) -> Result<(), Errno> {
         while self.left() > 0 {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -134,7 +134,7 @@ impl NicLink {
         Ok(())
     }
 
-    /// Appends what has come to `input`, and gives how much that is. Errors: the peer's process has ended.
+    /// Appends received bytes to `input`, and returns their number. Errors: the peer's process has ended.
     pub fn pull(&mut self) -> Result<usize, Errno> {
         self.input.reserve(PART);
         let room = spare_capacity(&mut self.input);

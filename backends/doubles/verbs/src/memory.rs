@@ -11,24 +11,24 @@ use unipgas_verbs_sys::{
 
 use crate::words;
 
-/// Keys of 31 bits are taken in turn, so one is not used again soon; the lowest bit tells remote keys from local ones.
+/// Keys of 31 bits are assigned in sequence, so a key is not reused soon. The lowest bit is set in remote keys, and clear in local ones.
 const KEYS: u32 = (1 << 31) - 1;
-/// Odd, so that neighbours in time are no neighbours in number.
+/// Factor that makes consecutive keys differ widely. It is odd, so keys are unique.
 const SCATTER: u32 = 0x1e37_79b1;
 
 pub(crate) struct Region {
-    /// The first address as work requests name it.
+    /// The first address, as work requests give it.
     pub start: u64,
     pub base: *mut u8,
     pub len: u64,
     pub access: u32,
     pub pd: u32,
-    /// On demand: need not be mapped while nobody uses it.
+    /// On-demand paging: it must be mapped only while it is accessed.
     pub odp: bool,
 }
 
 // SAFETY:
-// - the address is used by words only, as long as the owner keeps it registered.
+// - only `words` accesses the address, and only while the owner keeps it registered.
 unsafe impl Send for Region {}
 // SAFETY:
 // - as above.
@@ -39,7 +39,7 @@ pub(crate) struct MemoryTable {
     next: AtomicU32,
 }
 
-/// As long as it is held, nothing is deregistered.
+/// While this guard is held, no region is deregistered.
 pub(crate) struct MemoryGuard<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
 
 impl MemoryTable {
@@ -50,7 +50,7 @@ impl MemoryTable {
         }
     }
 
-    /// Gives the local and the remote key.
+    /// Returns the local and the remote key.
     pub fn register(&self, region: Region) -> (u32, u32) {
         let mut regions = self.regions.write();
         loop {
@@ -62,7 +62,7 @@ impl MemoryTable {
         }
     }
 
-    /// Returns when nobody uses it any more.
+    /// Waits until no access is in progress.
     pub fn deregister(&self, key: u32) -> Option<Region> {
         self.regions.write().remove(&key)
     }
@@ -88,7 +88,7 @@ impl MemoryGuard<'_> {
         (!region.odp || is_mapped(address, len as usize)).then_some(address)
     }
 
-    /// Where the owner of the queue pair may read, or write.
+    /// The address, if the owner of the queue pair may read (or write) it.
     pub fn local(&self, sge: &ibv_sge, pd: u32, write: bool) -> Option<*mut u8> {
         let need = if write { IBV_ACCESS_LOCAL_WRITE } else { 0 };
         let len = u64::from(sge.length);
@@ -97,14 +97,14 @@ impl MemoryGuard<'_> {
             .flatten()
     }
 
-    /// Where a peer may do what `need` says.
+    /// The address, if a peer has the rights `need`.
     pub fn remote(&self, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<*mut u8> {
         (key & 1 == 1)
             .then(|| self.find(key & !1, pd, at, len, need))
             .flatten()
     }
 
-    /// Appends `len` bytes from `offset` of a list on. `None`: one of the list may not be read.
+    /// Appends `len` bytes of a list, from `offset` on. `None`: an element may not be read.
     pub fn gather(
         &self,
         list: &[ibv_sge],
@@ -116,20 +116,20 @@ impl MemoryGuard<'_> {
         for part in parts(list, offset, len) {
             let from = self.local(&part, pd, false)?;
             // SAFETY:
-            // - it is registered, and stays so while `self` is held.
+            // - the range is registered, and stays registered while `self` is held.
             unsafe { words::load(into, from, part.length as usize) };
         }
         Some(())
     }
 
-    /// Writes to a list from `offset` on. `None`: one of the list may not be written.
+    /// Writes to a list, from `offset` on. `None`: an element may not be written.
     pub fn scatter(&self, list: &[ibv_sge], pd: u32, offset: u32, from: &[u8]) -> Option<()> {
         let mut rest = from;
         for part in parts(list, offset, from.len() as u32) {
             let to = self.local(&part, pd, true)?;
             let (now, later) = rest.split_at(part.length as usize);
             // SAFETY:
-            // - it is registered, and stays so while `self` is held.
+            // - the range is registered, and stays registered while `self` is held.
             unsafe { words::store(to, now) };
             rest = later;
         }
@@ -137,7 +137,7 @@ impl MemoryGuard<'_> {
     }
 }
 
-/// The pieces of a list that make up `len` bytes from `offset` on.
+/// The pieces of a list that contain `len` bytes from `offset` on.
 fn parts(list: &[ibv_sge], offset: u32, len: u32) -> impl Iterator<Item = ibv_sge> {
     let (mut skip, mut left) = (offset, len);
     list.iter().filter_map(move |sge| {
@@ -153,17 +153,17 @@ fn parts(list: &[ibv_sge], offset: u32, len: u32) -> impl Iterator<Item = ibv_sg
     })
 }
 
-/// Whether there is memory everywhere.
+/// Whether the whole range is mapped.
 pub fn is_mapped(address: *mut u8, len: usize) -> bool {
     let page = rustix::param::page_size();
     let begin = address.map_addr(|addr| addr & !(page - 1));
     let len = len + (address.addr() - begin.addr());
     // SAFETY:
-    // - MS_ASYNC changes nothing; what is not mapped is told by an error.
+    // - MS_ASYNC changes nothing, and an unmapped range gives an error.
     len == 0 || unsafe { libc::msync(begin.cast::<c_void>(), len, libc::MS_ASYNC) } == 0
 }
 
-/// What peers may do needs what the owner may do.
+/// Remote writes and remote atomic operations need the right to write locally.
 pub fn is_allowed(access: u32) -> bool {
     access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) == 0
         || access & IBV_ACCESS_LOCAL_WRITE != 0

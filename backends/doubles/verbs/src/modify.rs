@@ -17,7 +17,7 @@ struct Transition {
 
 const ALTERNATIVE: u32 = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 
-/// As the specification's table has it; to RESET and to ERR there is a way from everywhere.
+/// The table of the specification. RESET and ERR can be entered from all states.
 const TRANSITIONS: &[Transition] = &[
     Transition {
         from: IBV_QPS_RESET,
@@ -74,7 +74,7 @@ fn is_legal(from: u32, to: u32, mask: u32) -> bool {
     }
 }
 
-/// Whether the values are such that a device takes them.
+/// Whether a device accepts the values.
 fn is_possible(qp: &Qp, state: &QpState, attr: &ibv_qp_attr, mask: u32) -> bool {
     let device = qp.nic.device;
     let config = device.config;
@@ -96,7 +96,7 @@ fn is_possible(qp: &Qp, state: &QpState, attr: &ibv_qp_attr, mask: u32) -> bool 
     !wrong
 }
 
-/// On Ethernet there are GIDs only.
+/// Whether a device accepts the address. On Ethernet only GIDs are addresses.
 fn is_address(qp: &Qp, to: &ibv_ah_attr) -> bool {
     let device = qp.nic.device;
     let known = u32::from(to.grh.sgid_index) < device.config.gids;
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     } else {
         from
     };
-    // After a fatal error of the device queue pairs can only be put away.
+    // After a fatal error of the device, only RESET and ERR are possible.
     if !qp.nic.is_usable() && !matches!(to, IBV_QPS_RESET | IBV_QPS_ERR) {
         return libc::EIO;
     }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     }
     state.state = to;
     // SAFETY:
-    // - as above; users may read it only while they do not call this.
+    // - as above; users read this field only while no call of this function is in progress.
     unsafe { (*pointer).state = to };
     0
 }

@@ -1,11 +1,11 @@
-//! Errors as C has them, and the names of numbers.
+//! Errors of the C interface, and names of status values.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 pub fn set_errno(error: c_int) {
     // SAFETY:
-    // - it is this thread's own.
+    // - `errno` belongs to this thread.
     unsafe { *libc::__errno_location() = error };
 }
 

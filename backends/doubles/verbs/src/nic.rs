@@ -1,4 +1,4 @@
-//! An opened device: what the threads of its user and its own thread share.
+//! An opened device: the state that its thread shares with the user's threads.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,7 +23,7 @@ use crate::memory::MemoryTable;
 use crate::packet::{QPS_PER_NIC, qp_number};
 use crate::qp::Qp;
 
-/// Whom an asynchronous event is about.
+/// The subject of an asynchronous event.
 pub(crate) enum Subject {
     Qp(Arc<Qp>),
     Cq(Arc<Cq>),
@@ -31,11 +31,11 @@ pub(crate) enum Subject {
     Device,
 }
 
-/// What the NIC's thread is to do apart from sending.
+/// Tasks of the NIC's thread besides sending.
 pub(crate) enum NicTask {
-    /// Queue pairs of this queue have failed.
+    /// The completion queue is overrun: its queue pairs fail.
     Overrun(Arc<Cq>),
-    /// To tell when all that was answered is sent.
+    /// Report when all answers are sent.
     Flush(Arc<Flushed>),
     Stop,
 }
@@ -64,14 +64,14 @@ struct Bell {
 pub(crate) struct Nic {
     pub device: &'static Device,
     generation: u32,
-    /// Of those on the fabric.
+    /// The NIC's number on the fabric.
     pub number: u32,
     pub context: AtomicPtr<ibv_context>,
     pub qps: RwLock<HashMap<u32, Arc<Qp>>>,
     next_qp: AtomicU32,
     pub memory: MemoryTable,
     pub events: EventQueue<(u32, Subject)>,
-    /// Its device has had a fatal error.
+    /// The device has had a fatal error.
     pub is_dead: AtomicBool,
     pub handles: AtomicU32,
     pub srqs: AtomicU32,
@@ -101,7 +101,7 @@ impl Nic {
         })
     }
 
-    /// This process is a child of the one that opened it: it has no thread, and its locks may be held for ever.
+    /// Whether an ancestor of this process opened the NIC. Its thread does not exist here, and its locks may be held forever.
     pub fn is_parents(&self) -> bool {
         self.generation != fork::generation()
     }
@@ -124,7 +124,7 @@ impl Nic {
         all
     }
 
-    /// Adds a queue pair; numbers are taken in turn, so one is not used again soon. `None`: there are as many as there may be.
+    /// Adds a queue pair. Numbers are assigned in sequence, so a number is not reused soon. `None`: the limit is reached.
     pub fn add_qp(&self, make: impl FnOnce(u32) -> Arc<Qp>) -> Option<Arc<Qp>> {
         let mut qps = self.qps.write();
         if qps.len() >= self.device.config.max_qp as usize {
@@ -143,7 +143,7 @@ impl Nic {
         self.events.push((event, subject));
     }
 
-    /// The queue pair has something to do.
+    /// Tells the NIC's thread that the queue pair has work.
     pub fn ring(&self, qp: &Arc<Qp>) {
         if !qp.is_dirty.swap(true, SeqCst) {
             self.bell.dirty.lock().push(qp.clone());
@@ -162,7 +162,7 @@ impl Nic {
         self.wake();
     }
 
-    /// Waits until all that was answered is sent, as far as peers take it.
+    /// Waits until all answers that peers accept are sent.
     pub fn flush(&self, patience: Duration) {
         let flushed = Arc::new(Flushed::default());
         self.ask(NicTask::Flush(flushed.clone()));
@@ -174,12 +174,12 @@ impl Nic {
 
     fn wake(&self) {
         if self.bell.sleeping.swap(false, SeqCst) {
-            // It can only be full, and is read then.
+            // The write fails only if the counter is full; then the thread wakes anyway.
             let _ = rustix::io::write(&self.bell.fd, &1u64.to_ne_bytes());
         }
     }
 
-    /// For the NIC's thread, which empties it after it has woken up.
+    /// The descriptor that wakes the NIC's thread. The thread reads it after it wakes.
     pub fn bell_fd(&self) -> impl AsFd + '_ {
         self.bell.fd.as_fd()
     }
@@ -196,7 +196,7 @@ impl Nic {
         std::mem::take(&mut *self.bell.jobs.lock())
     }
 
-    /// The NIC's thread is about to sleep; false if there is something to do.
+    /// Called before the NIC's thread sleeps. False: there is work.
     pub fn may_sleep(&self) -> bool {
         self.bell.sleeping.store(true, SeqCst);
         let idle = self.bell.dirty.lock().is_empty() && self.bell.jobs.lock().is_empty();
@@ -210,7 +210,7 @@ impl Nic {
         self.bell.sleeping.store(false, SeqCst);
     }
 
-    /// Its device has a fatal error: nothing works any more.
+    /// Fatal error of the device: all later operations fail.
     pub fn die(&self) {
         if self.is_dead.swap(true, SeqCst) {
             return;

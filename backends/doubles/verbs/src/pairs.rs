@@ -1,4 +1,4 @@
-//! Queue pairs are made, asked, given buffers, and destroyed.
+//! Creates, queries and destroys queue pairs, and posts their receive buffers.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::qp::{Qp, QpState, Receiver, Requester};
 use crate::recv::{self, RecvQueue};
 use crate::{cq, pd};
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_qp,
@@ -32,7 +32,7 @@ pub unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Arc<Qp> {
     unsafe { &(*qp.cast::<Object>()).qp }
 }
 
-/// Errors: what is asked for cannot be had.
+/// Errors: EINVAL or another error code, if the device cannot provide such a queue pair.
 fn check(nic: &Nic, init: &ibv_qp_init_attr) -> Result<(), c_int> {
     let (config, cap) = (nic.device.config, &init.cap);
     let has_srq = !init.srq.is_null();
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ibv_create_qp(
     }
     let cap = init.cap;
     // SAFETY:
-    // - queues that are given are not destroyed; `check` has found those of completions.
+    // - queues that the caller gives are not destroyed, and `check` refused null completion queues.
     let (send_cq, recv_cq, recv) = unsafe {
         let recv = match is_shared {
             true => recv::of(init.srq).clone(),
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ibv_create_qp(
         )
     };
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut attr: ibv_qp_attr = unsafe { std::mem::zeroed() };
     attr.cap = cap;
     let made = nic.add_qp(|number| {
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ibv_create_qp(
     qp.recv.users.fetch_add(1, SeqCst);
     counters::count(Count::Qp);
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut ibv: ibv_qp = unsafe { std::mem::zeroed() };
     ibv.context = context;
     ibv.qp_context = init.qp_context;
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ibv_create_qp(
     object.cast()
 }
 
-/// Waits until all its events are acknowledged. What it has completed is forgotten.
+/// Waits until the program has acknowledged all its events. Its unpolled completions are removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(pointer: *mut ibv_qp) -> c_int {
     // SAFETY:
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(pointer: *mut ibv_qp) -> c_int {
     qp.recv_cq.users.fetch_sub(1, SeqCst);
     qp.recv.users.fetch_sub(1, SeqCst);
     // SAFETY:
-    // - it was made by `ibv_create_qp`, and nobody uses it any more.
+    // - `ibv_create_qp` made it, and the caller does not use it again.
     drop(unsafe { Box::from_raw(pointer.cast::<Object>()) });
     0
 }
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     known.qp_state = state.state;
     known.cur_qp_state = state.state;
     // SAFETY:
-    // - the caller gives places for both.
+    // - the caller gives valid pointers for both results.
     unsafe {
         attr.write(known);
         init.write(ibv_qp_init_attr {
@@ -224,20 +224,20 @@ pub unsafe extern "C" fn post_recv(
         () if !qp.nic.is_usable() => libc::EIO,
         () if qp.is_shared || qp.state.lock().state == IBV_QPS_RESET => libc::EINVAL,
         // SAFETY:
-        // - the caller gives what it needs.
+        // - the contract of `ibv_post_recv` includes the contract of `post_own`.
         () => return unsafe { post_own(qp, first, bad) },
     };
     // SAFETY:
-    // - the caller gives a place for it.
+    // - the caller gives a valid pointer for the result.
     unsafe { *bad = first };
     error
 }
 
 /// # Safety
-/// As of [`RecvQueue::post`].
+/// The contract of [`RecvQueue::post`].
 unsafe fn post_own(qp: &Arc<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     // SAFETY:
-    // - the caller says so.
+    // - contract of this function.
     let error = unsafe { qp.recv.post(first, bad) };
     if qp.state.lock().state == IBV_QPS_ERR {
         qp.flush(qp.recv.take_all());

@@ -14,11 +14,11 @@ use crate::{faults, kept_pages};
 
 pub(crate) struct Pd {
     pub number: u32,
-    /// What it is needed for: it is not freed before.
+    /// Number of regions and queues of the domain. While it is not 0, the domain is not freed.
     pub users: AtomicU32,
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_pd,
@@ -61,14 +61,14 @@ pub unsafe extern "C" fn ibv_dealloc_pd(domain: *mut ibv_pd) -> c_int {
         () if users > 0 => libc::EBUSY,
         () => {
             // SAFETY:
-            // - it was made by `ibv_alloc_pd`, and nobody uses it any more.
+            // - `ibv_alloc_pd` made it, `users` is 0, and the caller does not use it again.
             drop(unsafe { Box::from_raw(domain.cast::<Object>()) });
             0
         }
     }
 }
 
-/// Of memory that a device reaches, as the kernel has it.
+/// Whether the kernel would refuse to lock any memory for a device (RLIMIT_MEMLOCK).
 fn may_lock_nothing() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let locks = || {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
     if !nic.is_usable() {
         return fail(libc::EIO);
     }
-    // What is optional may be ignored.
+    // A device may ignore optional access flags.
     let access = access as u32 & !IBV_ACCESS_OPTIONAL_RANGE;
     let config = nic.device.config;
     let odp = access & IBV_ACCESS_ON_DEMAND != 0;
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
     }
     // SAFETY:
     // - a domain is not freed before its regions;
-    // - the region was made by `ibv_reg_mr`, and nobody uses it any more.
+    // - `ibv_reg_mr` made the region, and the caller does not use it again.
     unsafe {
         of(domain).users.fetch_sub(1, SeqCst);
         drop(Box::from_raw(region));

@@ -1,4 +1,4 @@
-//! What ports say of themselves.
+//! Attributes and GIDs of ports.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -9,7 +9,7 @@ use unipgas_verbs_sys::*;
 use crate::context::nic_of;
 use crate::device::Device;
 
-/// Users know the structure as it was before the fields after `flags` came.
+/// Users have an older version of the structure, which ends with `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ibv_query_port(
     };
     let len = std::mem::offset_of!(ibv_port_attr, flags) + 1;
     // SAFETY:
-    // - the caller gives a place for the fields up to `flags`.
+    // - the caller gives a buffer for the fields up to `flags`.
     unsafe { ptr::copy_nonoverlapping((&raw const known).cast::<u8>(), attr.cast(), len) };
     0
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     let mut count = 0;
     for entry in all.take(most) {
         // SAFETY:
-        // - the caller gives a place for `most` of them.
+        // - the caller gives an array of `most` elements.
         unsafe { entries.add(count).write(entry) };
         count += 1;
     }

@@ -1,4 +1,4 @@
-//! Work requests are taken from their user.
+//! Accepts posted work requests.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::pairs;
 use crate::qp::{Qp, QpState};
 use crate::recv::list;
 
-/// One that is not completed.
+/// A work request that is not completed.
 pub(crate) struct WorkRequest {
     pub wr_id: u64,
     pub opcode: u32,
@@ -23,13 +23,13 @@ pub(crate) struct WorkRequest {
     pub rkey: u32,
     pub operand: u64,
     pub swap: u64,
-    /// What was inline; the list is read later.
+    /// Copy of inline data. Without it, the list is read when the request is sent.
     pub inline: Option<Box<[u8]>>,
     pub list: Vec<ibv_sge>,
     pub len: u32,
-    /// All slots up to this one are free when its completion is polled.
+    /// Polling its completion frees all slots up to this one.
     pub slot: u64,
-    /// It fails when its turn comes.
+    /// Status with which the request fails when it is to be sent.
     pub error: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ impl WorkRequest {
         )
     }
 
-    /// Its answer brings data.
+    /// Whether the answer contains data.
     pub fn is_reading(&self) -> bool {
         self.is_atomic() || self.opcode == IBV_WR_RDMA_READ
     }
@@ -53,7 +53,7 @@ impl WorkRequest {
         )
     }
 
-    /// What its completion says that it was.
+    /// The opcode of its completion.
     pub fn completes_as(&self) -> u32 {
         match self.opcode {
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
@@ -81,7 +81,7 @@ fn kind(opcode: u32) -> Option<Count> {
 /// Errors: the request is refused at once.
 ///
 /// # Safety
-/// The request is as `ibv_post_send` needs it.
+/// The request meets the contract of `ibv_post_send`.
 unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkRequest, c_int> {
     let config = qp.nic.device.config;
     let count = kind(wr.opcode).ok_or(libc::EINVAL)?;
@@ -94,7 +94,7 @@ unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkReq
         return Err(libc::EINVAL);
     }
     // SAFETY:
-    // - a work request says how long its list is.
+    // - the list has the length that the work request states.
     let list = unsafe { list(wr.sg_list, parts) };
     let len: u64 = list.iter().map(|sge| u64::from(sge.length)).sum();
     let has = |flag: u32| wr.send_flags & flag != 0;
@@ -130,8 +130,8 @@ unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkReq
         for sge in &request.list {
             let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
             // SAFETY:
-            // - the caller lends what is inline for the call;
-            // - there is something: an empty part may have any address.
+            // - inline data are valid during the call, by the contract of `ibv_post_send`;
+            // - the part is not empty: an empty part may have any address.
             unsafe {
                 if sge.length > 0 {
                     data.extend_from_slice(std::slice::from_raw_parts(from, sge.length as usize));
@@ -149,10 +149,10 @@ unsafe fn take(qp: &Qp, state: &mut QpState, wr: &ibv_send_wr) -> Result<WorkReq
     Ok(request)
 }
 
-/// Gives the number of those that were taken, and the error that the next one met.
+/// Returns the number of accepted requests, and the error of the next one (0: all are accepted).
 ///
 /// # Safety
-/// As of [`post_send`].
+/// The contract of [`post_send`].
 unsafe fn take_all(qp: &Arc<Qp>, at: &mut *mut ibv_send_wr) -> (u64, c_int) {
     if !qp.nic.is_usable() {
         return (0, libc::EIO);
@@ -170,7 +170,7 @@ unsafe fn take_all(qp: &Arc<Qp>, at: &mut *mut ibv_send_wr) -> (u64, c_int) {
         // - the caller gives a list of work requests.
         let wr = unsafe { &**at };
         // SAFETY:
-        // - the caller says so.
+        // - contract of `ibv_post_send` for each request.
         let request = match unsafe { take(qp, &mut state, wr) } {
             Ok(request) => request,
             Err(error) => return (taken, error),
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn post_send(
     let (taken, error) = unsafe { take_all(qp, &mut at) };
     if error != 0 {
         // SAFETY:
-        // - the caller gives a place for it.
+        // - the caller gives a valid pointer for the result.
         unsafe { *bad = at };
     }
     if taken > 0 {

@@ -1,4 +1,4 @@
-//! What queue pairs are.
+//! Queue pairs and their state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::post::WorkRequest;
 use crate::recv::{PostedRecv, RecvQueue};
 use crate::responder::PendingResponse;
 
-/// Of a completion with an error only the status, the request and the queue pair mean anything.
+/// Value of the undefined fields of a completion with an error. Only status, request and queue pair are defined.
 const MEANINGLESS: u32 = 0xa5a5_a5a5;
 
 pub(crate) struct Qp {
@@ -30,9 +30,9 @@ pub(crate) struct Qp {
     pub recv_cq: Arc<Cq>,
     pub recv: Arc<RecvQueue>,
     pub is_shared: bool,
-    /// How many slots of the send queue have become free since it began.
+    /// Number of slots of the send queue that became free since the last reset.
     pub freed: AtomicU64,
-    /// It is in the list of those that have something to do.
+    /// It is in the list of queue pairs with work.
     pub is_dirty: AtomicBool,
     pub state: Mutex<QpState>,
     pub object: AtomicPtr<ibv_qp>,
@@ -43,64 +43,64 @@ pub(crate) struct QpState {
     /// IBV_QPS_...
     pub state: u32,
     pub attr: ibv_qp_attr,
-    /// It is destroyed.
+    /// The queue pair is destroyed.
     pub is_over: bool,
     pub sender: Requester,
     pub receiver: Receiver,
 }
 
-/// Why nothing goes on, and since when.
+/// The reason that the requester makes no progress, and its begin.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Trouble {
     #[default]
     None,
-    /// The own port is down.
+    /// The local port is down.
     Cut(Instant),
-    /// Nobody takes what is sent.
+    /// The peer does not accept packets.
     Lost(Instant),
     /// The peer's process has ended.
     Dead(Instant),
 }
 
-/// The requester.
+/// State of the requester.
 #[derive(Default)]
 pub(crate) struct Requester {
-    /// All that is not completed, the oldest first.
+    /// Requests that are not completed, the oldest first.
     pub queue: VecDeque<WorkRequest>,
-    /// How many were posted since it began.
+    /// Number of requests posted since the last reset.
     pub posted: u64,
-    /// The number of the oldest one's message.
+    /// Message number of the oldest request.
     pub first: u32,
-    /// The one to be sent next, and how much of it was sent.
+    /// Index of the request to be sent next, and the number of its bytes that are sent.
     pub next: usize,
     pub offset: u32,
-    /// How often it has begun again at the oldest one.
+    /// Number of restarts at the oldest request.
     pub epoch: u32,
-    /// Reads and atomic operations under way.
+    /// Number of outstanding reads and atomic operations.
     pub reading: u32,
-    /// How often the peer had no buffer for the oldest one.
+    /// Number of times that the peer had no buffer for the oldest request.
     pub rnr: u32,
     pub wait: Option<Instant>,
     pub trouble: Trouble,
     pub link: Option<u64>,
 }
 
-/// The responder.
+/// State of the responder.
 #[derive(Default)]
 pub(crate) struct Receiver {
-    /// The number of the message that comes next, and how much of it has come.
+    /// Number of the next message, and the number of its bytes that have arrived.
     pub expected: u32,
     pub at: u32,
     pub epoch: u32,
-    /// Where it goes, if it needs one.
+    /// The receive buffer of the message, if it needs one.
     pub buffer: Option<PostedRecv>,
-    /// In order. One that is late holds up the others.
+    /// Answers in order. A delayed answer delays all later ones.
     pub answers: VecDeque<PendingResponse>,
     pub is_established: bool,
 }
 
 impl QpState {
-    /// The LID or GID of the peer.
+    /// The LID or the hash of the GID of the peer.
     pub fn route(&self) -> u32 {
         route(&self.attr.ah_attr)
     }
@@ -151,7 +151,7 @@ impl Qp {
         });
     }
 
-    /// To the error state: the oldest request gets `status`, all others are flushed.
+    /// Enters the error state. The oldest request completes with `status`, and all others are flushed.
     pub fn break_down(self: &Arc<Self>, state: &mut QpState, status: u32) {
         if matches!(state.state, IBV_QPS_RESET | IBV_QPS_ERR) {
             return;
@@ -185,7 +185,7 @@ impl Qp {
         self.break_down(&mut self.state.lock(), IBV_WC_WR_FLUSH_ERR);
     }
 
-    /// It begins again, as if new.
+    /// Resets the queue pair to its initial state.
     pub fn reset(self: &Arc<Self>, state: &mut QpState) {
         state.state = IBV_QPS_RESET;
         state.sender = Requester::default();

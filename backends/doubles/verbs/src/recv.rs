@@ -1,4 +1,4 @@
-//! Receive queues: those of one queue pair, and shared ones.
+//! Receive queues, of one queue pair or shared.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ use crate::names::fail;
 use crate::nic::Nic;
 use crate::pd::{self, Pd};
 
-/// A buffer that was posted.
+/// A posted buffer.
 pub(crate) struct PostedRecv {
     pub wr_id: u64,
     pub list: Vec<ibv_sge>,
@@ -26,7 +26,7 @@ pub(crate) struct PostedRecv {
 
 struct Inner {
     buffers: VecDeque<PostedRecv>,
-    /// Posted, and their completions are not yet polled.
+    /// Number of posted buffers with completions that are not polled yet.
     used: u32,
     max_wr: u32,
 }
@@ -36,7 +36,7 @@ pub(crate) struct RecvQueue {
     pub pd: Arc<Pd>,
     max_sge: u32,
     inner: Mutex<Inner>,
-    /// Queue pairs of a shared one.
+    /// Number of queue pairs that use the queue.
     pub users: AtomicU32,
 }
 
@@ -63,13 +63,13 @@ impl RecvQueue {
         std::mem::take(&mut self.inner.lock().buffers)
     }
 
-    /// A completion was polled.
+    /// Frees a slot: a completion was polled.
     pub fn free(&self) {
         let mut inner = self.inner.lock();
         inner.used = inner.used.saturating_sub(1);
     }
 
-    /// The queue pair begins again.
+    /// Removes all buffers: the queue pair is reset.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.buffers.clear();
@@ -77,14 +77,14 @@ impl RecvQueue {
     }
 
     /// # Safety
-    /// `first` is a list of work requests, `bad` a place for one of them.
+    /// `first` is a list of work requests, and `bad` is valid for a write.
     pub unsafe fn post(&self, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
         counters::count(Count::RecvDoorbells);
         let mut at = first;
         let mut inner = self.inner.lock();
         while !at.is_null() {
             // SAFETY:
-            // - the caller says so.
+            // - contract of this function.
             let wr = unsafe { &*at };
             let count = u32::try_from(wr.num_sge).unwrap_or(u32::MAX);
             let error = match () {
@@ -94,12 +94,12 @@ impl RecvQueue {
             };
             if error != 0 {
                 // SAFETY:
-                // - the caller says so.
+                // - contract of this function.
                 unsafe { *bad = at };
                 return error;
             }
             // SAFETY:
-            // - a work request says how long its list is.
+            // - the list has the length that the work request states.
             let list = unsafe { list(wr.sg_list, count) };
             let len = list.iter().map(|sge| u64::from(sge.length)).sum();
             inner.used += 1;
@@ -116,17 +116,17 @@ impl RecvQueue {
 }
 
 /// # Safety
-/// There are `count` of them.
+/// `first` points to `count` elements, or `count` is 0.
 pub unsafe fn list(first: *const ibv_sge, count: u32) -> Vec<ibv_sge> {
     match count {
         0 => Vec::new(),
         // SAFETY:
-        // - the caller says so.
+        // - contract of this function.
         count => unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec(),
     }
 }
 
-/// The first field is what users see.
+/// Users hold a pointer to the first field.
 #[repr(C)]
 struct Object {
     ibv: ibv_srq,
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     let queue = RecvQueue::new(nic, pd, asked.max_wr, asked.max_sge);
     let queue = Arc::new(queue);
     // SAFETY:
-    // - all its fields may be 0.
+    // - zero is valid in all its fields.
     let mut ibv: ibv_srq = unsafe { std::mem::zeroed() };
     ibv.context = context;
     ibv.srq_context = init.srq_context;
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(pointer: *mut ibv_srq) -> c_int {
     queue.nic.srqs.fetch_sub(1, Relaxed);
     queue.pd.users.fetch_sub(1, SeqCst);
     // SAFETY:
-    // - it was made by `ibv_create_srq`, and nobody uses it any more.
+    // - `ibv_create_srq` made it, and the caller does not use it again.
     drop(unsafe { Box::from_raw(pointer.cast::<Object>()) });
     0
 }
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY:
-    // - the caller gives a queue that is not destroyed, and what `post` needs.
+    // - the caller gives a queue that is not destroyed, and arguments that meet the contract of `post`.
     unsafe {
         let queue = of(queue);
         if !queue.nic.is_usable() {

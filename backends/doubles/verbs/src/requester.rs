@@ -1,4 +1,4 @@
-//! The requesting half of queue pairs: sends what was posted, and completes what was answered.
+//! The requesting half of queue pairs: sends posted requests, and completes answered ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use crate::engine::{NicEngine, Path};
 use crate::packet::{self, *};
 use crate::qp::{Qp, QpState, Trouble};
 
-/// Between two attempts where nobody listens.
+/// Shortest and longest time between two attempts to reach a peer that does not accept packets.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// The longest time between two attempts where there was no buffer: the slowest timer of the specification would hold tests up.
+/// Longest time between two attempts after the peer had no buffer. The slowest timer of the specification would delay tests.
 const RNR_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long the specification lets a queue pair try. `None`: for ever.
+/// How long a queue pair may retry by the specification, at most `most`. `None`: without limit.
 fn patience(attr: &ibv_qp_attr, most: Duration) -> Option<Duration> {
     let timeout = Duration::from_nanos(4096) * 2u32.checked_pow(attr.timeout.into())?;
     let tries = u32::from(attr.retry_cnt) + 1;
     (attr.timeout > 0).then(|| timeout.saturating_mul(tries).min(most))
 }
 
-/// What the responder's timer means, in units of 10 us.
+/// The delay that the responder's timer stands for. The specification counts in units of 10 us.
 fn rnr_delay(timer: u8) -> Duration {
     let units = match timer {
         0 => 65536,
         1..=4 => u64::from(timer),
         _ => {
-            // Two values in each octave: 6, 8, 12, 16, 24, ...
+            // Each octave has two values: 6, 8, 12, 16, 24, ...
             let octave = u32::from(timer - 5) / 2;
             (if timer % 2 == 1 { 6 } else { 8 }) << octave
         }
@@ -37,7 +37,7 @@ fn rnr_delay(timer: u8) -> Duration {
 }
 
 impl NicEngine {
-    /// Sends what may be sent now.
+    /// Sends the requests that may be sent now.
     pub fn send(&mut self, qp: &Arc<Qp>, state: &mut QpState) {
         if state.is_over || state.state != IBV_QPS_RTS || state.sender.queue.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl NicEngine {
         }
     }
 
-    /// Nothing comes through: it fails when that has lasted for too long.
+    /// The peer is not reachable. The queue pair fails when its retry time is over.
     fn despair(&mut self, qp: &Arc<Qp>, state: &mut QpState, cut: bool, now: Instant) {
         let since = match (state.sender.trouble, cut) {
             (Trouble::Cut(since), true) | (Trouble::Dead(since), false) => since,
@@ -97,7 +97,7 @@ impl NicEngine {
                 Err(status) => Some(status),
             };
             if let Some(status) = error {
-                // Those before it are completed first.
+                // Earlier requests complete first.
                 if index == 0 {
                     qp.break_down(state, status);
                 } else {
@@ -109,7 +109,7 @@ impl NicEngine {
         }
     }
 
-    /// False: it has to wait for earlier ones. Errors: it can never be sent.
+    /// False: the request must wait for earlier ones. Errors: it can never be sent.
     fn may_begin(&self, qp: &Qp, state: &QpState) -> Result<bool, u32> {
         let sender = &state.sender;
         let request = &sender.queue[sender.next];
@@ -203,7 +203,7 @@ impl NicEngine {
         Ok(())
     }
 
-    /// What a responder says.
+    /// Handles the answer of a responder.
     pub fn response(&mut self, header: &Header, data: &[u8]) {
         let Some(qp) = self.nic.qp(header.dest) else {
             return;
@@ -219,7 +219,7 @@ impl NicEngine {
             return;
         }
         match header.kind {
-            // It is about what was sent before it began again.
+            // The answer is to a packet sent before the last restart.
             LOST | RNR if header.epoch != state.sender.epoch => return,
             ACK => carried_out(&qp, state, index + 1),
             _ => carried_out(&qp, state, index),
@@ -243,7 +243,7 @@ impl NicEngine {
         self.send(&qp, state);
     }
 
-    /// Nobody has taken the oldest one.
+    /// The peer did not accept the oldest request.
     fn lost(&mut self, qp: &Arc<Qp>, state: &mut QpState) {
         counters::count(Count::Retries);
         let now = Instant::now();
@@ -261,7 +261,7 @@ impl NicEngine {
         self.begin_again(qp, state, now + pause);
     }
 
-    /// The peer had no buffer for the oldest one.
+    /// The peer had no buffer for the oldest request.
     fn not_ready(&mut self, qp: &Arc<Qp>, state: &mut QpState, timer: u8) {
         counters::count(Count::Rnr);
         state.sender.trouble = Trouble::None;
@@ -284,7 +284,7 @@ impl NicEngine {
     }
 }
 
-/// The oldest ones have been carried out, as far as they need no answer of their own: one of those may have been lost with its queue pair.
+/// The peer has executed the `count` oldest requests. Completes them up to the first read or atomic operation: it needs its own answer, which may be lost.
 fn carried_out(qp: &Arc<Qp>, state: &mut QpState, count: usize) {
     let mut oldest = state.sender.queue.iter().take(count);
     let count = oldest
@@ -312,7 +312,7 @@ fn complete(qp: &Arc<Qp>, state: &mut QpState, count: usize) {
     }
 }
 
-/// Data for the oldest one.
+/// Data for the oldest request have arrived.
 fn arrived(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) {
     let Some(request) = state.sender.queue.front().filter(|of| of.is_reading()) else {
         return;

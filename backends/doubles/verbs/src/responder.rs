@@ -1,4 +1,4 @@
-//! The responding half of queue pairs: carries out what peers ask for, after the checks of a device.
+//! The responding half of queue pairs: executes requests of peers after the checks of a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct PendingResponse {
     header: Header,
 }
 
-/// A request is not carried out.
+/// The reason that a request is not executed.
 enum Refusal {
     NotReady,
     /// The status for the requester. Both queue pairs enter the error state.
@@ -185,11 +185,11 @@ impl NicEngine {
             let from = memory.remote(header.rkey, qp.pd.number, at, len.into(), need);
             match from {
                 // SAFETY:
-                // - it is registered, and stays so while `memory` is held.
+                // - the range is registered, and stays registered while `memory` is held.
                 Some(from) => unsafe { words::load(self.begin(link, &packet), from, len as usize) },
                 None if len == 0 => self.tell(link, &packet),
                 None => {
-                    // It was deregistered meanwhile.
+                    // The region was deregistered meanwhile.
                     let denied = Header {
                         kind: NAK,
                         status: IBV_WC_REM_ACCESS_ERR as u8,
@@ -206,7 +206,7 @@ impl NicEngine {
     }
 }
 
-/// A receive buffer for the message, which it keeps if it is sent again.
+/// Takes a receive buffer for the message. A resent message keeps its buffer.
 fn take_buffer(qp: &Qp, state: &mut QpState) -> Result<(), Refusal> {
     if state.receiver.buffer.is_none() {
         state.receiver.buffer = Some(qp.recv.take().ok_or(NotReady)?);
@@ -214,7 +214,7 @@ fn take_buffer(qp: &Qp, state: &mut QpState) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The message is there.
+/// The whole message has arrived.
 fn received(qp: &Arc<Qp>, state: &mut QpState, header: &Header, opcode: u32) {
     let Some(buffer) = state.receiver.buffer.take() else {
         return;
@@ -244,7 +244,7 @@ fn write(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Res
         let at = header.remote.wrapping_add(header.offset.into());
         let to = memory.remote(header.rkey, qp.pd.number, at, left, IBV_ACCESS_REMOTE_WRITE);
         // SAFETY:
-        // - it is registered, and stays so while `memory` is held; the data are not longer than what is left of the message.
+        // - the range is registered, and stays registered while `memory` is held; the data are not longer than the rest of the message.
         unsafe { words::store(to.ok_or(DENIED)?, data) };
     }
     if has_immediate && header.flags & LAST != 0 {
@@ -253,7 +253,7 @@ fn write(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Res
     Ok(())
 }
 
-/// The message does not fit in its buffer: the receiver gets an error completion.
+/// The message cannot be written to its buffer: the receiver gets an error completion.
 fn spoilt(qp: &Arc<Qp>, state: &mut QpState, status: u32) {
     if let Some(buffer) = state.receiver.buffer.take() {
         qp.push_received(qp.completion(buffer.wr_id, status, 0), false);
@@ -269,7 +269,7 @@ fn send(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Resu
         spoilt(qp, state, IBV_WC_LOC_LEN_ERR);
         return Err(INVALID);
     }
-    // A shared queue's buffers belong to its own domain.
+    // Buffers of a shared queue belong to the domain of that queue.
     let pd = qp.recv.pd.number;
     let memory = qp.nic.memory.hold();
     let written = memory.scatter(&buffer.list, pd, header.offset, data);
@@ -284,7 +284,7 @@ fn send(qp: &Arc<Qp>, state: &mut QpState, header: &Header, data: &[u8]) -> Resu
     Ok(())
 }
 
-/// More at a time than was agreed upon are refused.
+/// Refuses more outstanding reads and atomic operations than max_dest_rd_atomic.
 fn is_within_depth(state: &QpState, header: &Header) -> Result<(), Refusal> {
     match header.depth > state.attr.max_dest_rd_atomic {
         true => Err(INVALID),
@@ -323,6 +323,6 @@ fn atomic(qp: &Qp, state: &QpState, header: &Header) -> Result<u64, Refusal> {
         return Err(INVALID);
     }
     // SAFETY:
-    // - it is registered for atomic operations, and stays so while `memory` is held; it is aligned.
+    // - the word is aligned, and registered for atomic operations while `memory` is held.
     Ok(unsafe { atomics::carry_out(qp.nic.device, at.cast(), header) })
 }

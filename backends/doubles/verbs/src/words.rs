@@ -1,12 +1,12 @@
-//! Copies from and to memory that others use at the same time. An aligned word of 8, 4 or 2 bytes is copied as one, and words in ascending order, as
-//! processes wait for words that a peer writes.
+//! Copies from and to memory that other threads and processes access concurrently. An aligned word of 8, 4 or 2 bytes is copied in one access, and words in
+//! ascending order: processes wait for words that a peer writes.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64,
     Ordering::{Acquire, Release},
 };
 
-/// The longest word, up to 8 bytes, that begins at this address and is not longer than what is left.
+/// The longest aligned word at this address, of at most 8 and at most `left` bytes.
 fn step(address: usize, left: usize) -> usize {
     match () {
         () if address.is_multiple_of(8) && left >= 8 => 8,
@@ -19,7 +19,7 @@ fn step(address: usize, left: usize) -> usize {
 /// Writes `from` to `to`.
 ///
 /// # Safety
-/// `to` can be written for as many bytes; nobody holds a reference to them.
+/// `to` is valid for writes of `from.len()` bytes, and no reference to them exists.
 pub unsafe fn store(to: *mut u8, from: &[u8]) {
     let mut done = 0;
     while done < from.len() {
@@ -27,9 +27,9 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
         let step = step(at.addr(), from.len() - done);
         let word = from.as_ptr().wrapping_add(done);
         // SAFETY:
-        // - the word lies in what the caller lets be written, and is aligned: `step` says so;
-        // - it lies in `from`, which need not be aligned;
-        // - others use what is written by their CPU or by atomic operations only.
+        // - the word is in the range that the caller permits to write, and `step` aligns it;
+        // - the source is in `from`, which need not be aligned;
+        // - other processes, and threads outside Rust, access the range concurrently; threads of this library use atomic operations only.
         unsafe {
             match step {
                 8 => AtomicU64::from_ptr(at.cast())
@@ -48,7 +48,7 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
 /// Appends `len` bytes from `from`.
 ///
 /// # Safety
-/// `from` can be read for `len` bytes; nobody holds a unique reference to them.
+/// `from` is valid for reads of `len` bytes, and no unique reference to them exists.
 pub unsafe fn load(into: &mut Vec<u8>, from: *const u8, len: usize) {
     into.reserve(len);
     let to = into.spare_capacity_mut().as_mut_ptr().cast::<u8>();
@@ -58,9 +58,9 @@ pub unsafe fn load(into: &mut Vec<u8>, from: *const u8, len: usize) {
         let step = step(at.addr(), len - done);
         let word = to.wrapping_add(done);
         // SAFETY:
-        // - the word lies in what the caller lets be read, and is aligned: `step` says so;
-        // - there is room for it, which need not be aligned;
-        // - others use what is read by their CPU or by atomic operations only.
+        // - the word is in the range that the caller permits to read, and `step` aligns it;
+        // - `into` has room for it, which need not be aligned;
+        // - other processes, and threads outside Rust, access the range concurrently; threads of this library use atomic operations only.
         unsafe {
             match step {
                 8 => word
@@ -78,7 +78,7 @@ pub unsafe fn load(into: &mut Vec<u8>, from: *const u8, len: usize) {
         done += step;
     }
     // SAFETY:
-    // - all of it is written.
+    // - all `len` bytes are written.
     unsafe { into.set_len(into.len() + len) };
 }
 

@@ -21,7 +21,7 @@ pub enum CollectiveOperation {
 }
 
 impl CollectiveOperation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [CollectiveOperation; 3] = [
         CollectiveOperation::Barrier,
         CollectiveOperation::AllReduce,
@@ -29,32 +29,32 @@ impl CollectiveOperation {
     ];
 }
 
-/// One way to carry an operation out.
+/// An algorithm for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CollectiveAlgorithm {
     /// A barrier of the engine's groups.
     Barrier(Barrier),
-    /// One of their all-reduces.
+    /// An all-reduce of the engine's groups.
     AllReduce(AllReduce),
-    /// One of their broadcasts.
+    /// A broadcast of the engine's groups.
     Broadcast(Broadcast),
     /// A barrier by barrier gates between nodes (uTofu guide §2.3): a relay gate for each round.
     GateBarrier,
-    /// An all-reduce by gates, likewise.
+    /// An all-reduce by barrier gates between nodes.
     GateAllReduce,
 }
 
-/// The most bytes that gates combine: three doubles (guide §5.4).
+/// Maximum number of bytes that gates combine: three doubles (guide §5.4).
 pub const GATE_BYTES: u64 = 24;
 /// Relay gates of a TNI.
 const RELAYS: u32 = 32;
-/// Members of a [`AllReduce::Flat`]: as many as a group has in it.
+/// Maximum number of members of an [`AllReduce::Flat`], as in the engine's groups.
 const FLAT: u32 = FEW;
-/// The most members of a counting barrier: all come to one word.
+/// Maximum number of members of a counting barrier: all count at one word.
 const COUNTED: u32 = 1 << 14;
 
 impl CollectiveAlgorithm {
-    /// The steps of rank `me`. Broadcasts begin at rank 0.
+    /// The steps of rank `me`. The root of broadcasts is rank 0.
     pub fn schedule(self, me: u32, job: &JobLayout) -> Schedule {
         let (n, per_node) = (job.processes, job.per_node);
         match self {
@@ -66,7 +66,7 @@ impl CollectiveAlgorithm {
         }
     }
 
-    /// Whether a group of the engine can take it; else it is the interface's.
+    /// Whether a group of the engine can use it. Otherwise only an interface can.
     pub fn is_of_groups(self) -> bool {
         !matches!(
             self,
@@ -88,8 +88,8 @@ impl fmt::Display for CollectiveAlgorithm {
     }
 }
 
-/// The plans for an operation of that many bytes. The ones without an alternative's advantage at that size are left out: a flat all-reduce of many, a counter of
-/// very many, gates for more than they take.
+/// The plans for an operation of `bytes` bytes. Plans without advantage at this size are omitted: a flat all-reduce of many members, a counter of very many,
+/// gates for more than [`GATE_BYTES`].
 pub fn plans(
     operation: CollectiveOperation,
     job: &JobLayout,
@@ -132,7 +132,7 @@ pub fn plans(
     plans
 }
 
-/// Simulates one of them. Errors: as [`simulate`].
+/// Simulates a plan. Errors: as [`simulate`].
 pub fn run(
     job: &JobLayout,
     figures: &Figures,
@@ -150,7 +150,7 @@ pub fn run(
     simulate(&setting, |me| plan.schedule(me, job))
 }
 
-/// The best of the `allowed` plans, and its time in ns. Of equal plans it is the first. Errors: none is allowed; as [`simulate`].
+/// The best of the `allowed` plans, and its time in ns. If plans are equal, the first one wins. Errors: no plan is allowed; as [`simulate`].
 pub fn best_of(
     operation: CollectiveOperation,
     job: &JobLayout,
@@ -171,7 +171,7 @@ pub fn best_of(
     best.ok_or_else(|| Error("no schedule is allowed".into()))
 }
 
-/// The best plan for this number of members on full nodes, with the model's figures. Errors: as [`best_of`], and no members.
+/// The best plan for this number of members on full nodes, with the default figures. Errors: as [`best_of`]; no members.
 pub fn best(
     operation: CollectiveOperation,
     members: u32,

@@ -1,59 +1,59 @@
-//! The figures of the model, and where each is from.
+//! The figures of the model, and their sources.
 
 use crate::{Result, wrong};
 
-/// How a figure is known.
+/// The source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureSource {
-    /// It has been published there.
+    /// The publication.
     Published(&'static str),
-    /// It has not been published, as far as is known here: why this value.
+    /// No publication is known. The reason for this value.
     Assumed(&'static str),
 }
 
 /// One figure, for tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
-    /// What [`Figures::set`] calls it.
+    /// Its name in [`Figures::set`].
     pub name: &'static str,
     /// Its value.
     pub value: f64,
     /// Unit of the value.
     pub unit: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub about: &'static str,
-    /// How it is known.
+    /// Its source.
     pub source: FigureSource,
 }
 
-/// What the model computes with. Times in ns, bandwidths in GB/s, that is bytes a ns.
+/// The figures of the model. Times in ns; bandwidths in GB/s, that is bytes per ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// A put of 8 bytes to a neighbour, one way, from the call to the byte that the target sees.
+    /// One-way time of a put of 8 bytes to a neighbour, from the call until the target sees the data.
     pub put_ns: f64,
-    /// Each further hop.
+    /// Time of each further hop.
     pub hop_ns: f64,
-    /// A link in one direction, with headers.
+    /// Bandwidth of a link in one direction, including headers.
     pub link_gbs: f64,
-    /// Bytes of the program that a node injects with all its TNIs, and takes.
+    /// Bandwidth of a node with all its TNIs, for injection and for reception, without headers.
     pub injection_gbs: f64,
     /// TNIs of a node.
     pub tnis: f64,
-    /// The processor posts a put; part of `put_ns`.
+    /// Time of the processor to post a put; part of `put_ns`.
     pub post_ns: f64,
-    /// A TNI starts a put after another one.
+    /// Minimum time between the starts of two puts at a TNI.
     pub gap_ns: f64,
-    /// Atomic operations on one word follow each other.
+    /// Time between two atomic operations on one word.
     pub atomic_ns: f64,
-    /// 8 bytes from a process to another one of its node, through shared memory.
+    /// Time of 8 bytes to another process of the node, through shared memory.
     pub local_ns: f64,
-    /// A processor's part of that.
+    /// The processor's part of `local_ns`.
     pub store_ns: f64,
-    /// Bytes that a process copies to another one of its node.
+    /// Bandwidth of a copy to another process of the node.
     pub local_gbs: f64,
-    /// Bytes that a processor combines in a reduction.
+    /// Bandwidth of a processor that combines values in a reduction.
     pub combine_gbs: f64,
-    /// A packet from a barrier gate to one of a neighbour, and through that.
+    /// Time of a packet from a barrier gate to a gate of a neighbour, including that gate.
     pub gate_ns: f64,
 }
 
@@ -80,17 +80,17 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// Bytes a ns of a put through one TNI: that node's injection with all, by their number. 93 % of a link, as published.
+    /// Bandwidth of a put through one TNI, in bytes per ns: the injection bandwidth of the node divided by its TNIs. This is 93 % of a link, as published.
     pub fn put_gbs(&self) -> f64 {
         self.injection_gbs / self.tnis
     }
 
-    /// Bytes of the program that a link carries in a ns: headers take as much there as of one put.
+    /// Bandwidth of a link without headers, in bytes per ns. Headers take the same share as for a put.
     pub fn link_payload_gbs(&self) -> f64 {
         self.link_gbs.min(self.put_gbs())
     }
 
-    /// ns of a put of `bytes` over `hops` hops, one way; with 0 hops it stays in the node, and goes through shared memory.
+    /// One-way time of a put of `bytes` over `hops` hops, in ns. With 0 hops it stays in the node, through shared memory.
     pub fn put(&self, bytes: u64, hops: u32) -> f64 {
         let more = bytes.saturating_sub(8) as f64;
         match hops {
@@ -99,7 +99,7 @@ impl Figures {
         }
     }
 
-    /// Bytes a ns of puts of `bytes` from one process to another over `hops` hops, one behind the other through one TNI.
+    /// Bandwidth of consecutive puts of `bytes` between two processes, over `hops` hops through one TNI, in bytes per ns.
     pub fn stream(&self, bytes: u64, hops: u32) -> f64 {
         let busy = match hops {
             0 => bytes as f64 / self.local_gbs,
@@ -137,7 +137,7 @@ impl Figures {
         fields
     }
 
-    /// All of them, in a fixed order.
+    /// All figures, in a fixed order.
     pub fn list(&self) -> Vec<Figure> {
         let mut copy = *self;
         let fields = copy.fields();
@@ -151,7 +151,7 @@ impl Figures {
         fields.into_iter().map(figure).collect()
     }
 
-    /// Gives a figure another value, as `hop=80`. Errors: no such figure, or a value that is not above 0.
+    /// Sets a figure, for example `hop=80`. Errors: an unknown figure, or a value that is not above 0.
     pub fn set(&mut self, text: &str) -> Result<()> {
         let Some((name, value)) = text.split_once('=') else {
             return wrong(format!(

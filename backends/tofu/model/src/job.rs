@@ -4,32 +4,32 @@ use crate::route::{self, PathRule};
 use crate::shape::TorusShape;
 use crate::{Result, wrong};
 
-/// In which order the ranks go to the nodes.
+/// The order in which ranks are assigned to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RankOrder {
-    /// Ranks that follow each other share a node, as far as it has room.
+    /// Consecutive ranks share a node while it has room.
     #[default]
     Node,
-    /// Ranks that follow each other are on nodes that follow each other.
+    /// Consecutive ranks are on consecutive nodes.
     Cyclic,
 }
 
-/// Processes on nodes.
+/// The assignment of processes to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobLayout {
     /// The box.
     pub shape: TorusShape,
     /// Processes that a node has room for.
     pub per_node: u32,
-    /// Ranks.
+    /// Number of ranks.
     pub processes: u32,
-    /// Of the ranks.
+    /// The order of the ranks.
     pub order: RankOrder,
-    /// Of all packets.
+    /// The path rule of all packets.
     pub path: PathRule,
 }
 
-/// The most processes that the model takes on a node: one for each core of an A64FX.
+/// Maximum number of processes on a node: one for each core of an A64FX.
 pub const MOST_PER_NODE: u32 = 48;
 
 impl JobLayout {
@@ -49,7 +49,7 @@ impl JobLayout {
         })
     }
 
-    /// A job of so many processes, in a box that has room for them. Errors: as [`JobLayout::full`] and [`TorusShape::for_nodes`].
+    /// A job of `processes` processes, in a box with room for them. Errors: as [`JobLayout::full`] and [`TorusShape::for_nodes`].
     pub fn of(processes: u32, per_node: u32) -> Result<Self> {
         let nodes = processes.div_ceil(per_node.max(1));
         let job = JobLayout::full(TorusShape::for_nodes(nodes)?, per_node)?;
@@ -65,7 +65,7 @@ impl JobLayout {
         }
     }
 
-    /// Which of the node's processes a rank is.
+    /// The index of a rank among the processes of its node.
     #[inline]
     pub fn place(&self, rank: u32) -> u32 {
         match self.order {
@@ -74,7 +74,7 @@ impl JobLayout {
         }
     }
 
-    /// The rank of a node's process; `None` where there is none.
+    /// The rank of a process of a node. `None`: the node has no such process.
     pub fn rank(&self, node: u32, place: u32) -> Option<u32> {
         let nodes = self.nodes_in_use();
         let rank = match self.order {
@@ -84,32 +84,32 @@ impl JobLayout {
         (node < nodes && place < self.per_node && rank < self.processes).then_some(rank)
     }
 
-    /// Nodes that have processes: the first ones.
+    /// Number of nodes with processes. These are the first nodes.
     #[inline]
     pub fn nodes_in_use(&self) -> u32 {
         self.processes.div_ceil(self.per_node)
     }
 
-    /// Processes of a node.
+    /// Number of processes of a node.
     pub fn on_node(&self, node: u32) -> u32 {
         (0..self.per_node)
             .filter(|place| self.rank(node, *place).is_some())
             .count() as u32
     }
 
-    /// Whether every node has as many processes as it has room for.
+    /// Whether every node is full.
     pub fn is_full(&self) -> bool {
         self.processes == self.shape.nodes() * self.per_node
     }
 
-    /// Hops between two ranks; 0 on one node.
+    /// Hops between two ranks; 0 on the same node.
     #[inline]
     pub fn hops(&self, from: u32, to: u32) -> u32 {
         route::hops(&self.shape, self.path, self.node(from), self.node(to))
     }
 
-    /// TNIs of a process, of so many of the node's: the `i`-th of `k` has `i`, `i + k`, `i + 2k` and so on, and where there are more processes than TNIs,
-    /// one that it shares.
+    /// The TNIs of a process, if the node has `tnis`. Process `i` of `k` has `i`, `i + k`, `i + 2k` and so on. With more processes than TNIs, each has one, and
+    /// shares it.
     pub fn tnis(&self, place: u32, tnis: u32) -> impl ExactSizeIterator<Item = u32> {
         let step = self.per_node.min(tnis);
         (place % step..tnis).step_by(step as usize)

@@ -1,4 +1,4 @@
-//! Who sends to whom.
+//! Communication patterns: senders and receivers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,27 +7,27 @@ use crate::job::JobLayout;
 use crate::shape::{AXES, PORTS};
 use crate::{Error, Result, wrong};
 
-/// A pattern of messages of one size. All are on their way at once.
+/// A pattern of messages of one size. All are sent at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrafficPattern {
-    /// From one rank to another; without ranks, from rank 0 to the first one of the next node.
+    /// One rank sends to another; without ranks, rank 0 to the first rank of the next node.
     Pair(Option<(u32, u32)>),
-    /// Each rank to the next one, the last one to rank 0.
+    /// Each rank sends to the next one, the last one to rank 0.
     Ring,
-    /// Each process to the one with its place on the node so many further along an axis.
+    /// Each process sends to the process with the same place on another node: the node at this distance along this axis.
     Shift(usize, u32),
-    /// Each process to those with its place on all neighbours of its node.
+    /// Each process sends to the processes with the same place on all neighbours of its node.
     Halo,
-    /// Each rank to all others.
+    /// Each rank sends to all others.
     AllToAll,
-    /// All ranks to one.
+    /// All ranks send to one.
     AllToOne(u32),
-    /// Each rank to the one that a random permutation of this seed says.
+    /// Each rank sends to its image in a random permutation with this seed.
     Random(u64),
 }
 
 impl TrafficPattern {
-    /// Errors: a rank that the job does not have, or an axis without links.
+    /// Checks the pattern for a job. Errors: a rank that the job does not have, or an axis without links.
     pub fn check(&self, job: &JobLayout) -> Result<()> {
         let rank = |rank: u32| match rank < job.processes {
             true => Ok(()),
@@ -54,8 +54,8 @@ impl TrafficPattern {
         }
     }
 
-    /// Calls `send` with sender and receiver of each message, in the order in which a sender posts them. Not of [`TrafficPattern::AllToAll`] for many
-    /// processes: they are as many as their square.
+    /// Calls `send` with sender and receiver of each message, in the posting order of each sender. [`TrafficPattern::AllToAll`] of `n` processes has about `n *
+    /// n` messages: avoid it for many processes.
     pub(crate) fn messages(&self, job: &JobLayout, mut send: impl FnMut(u32, u32)) {
         let all = 0..job.processes;
         let place = |node: u32, rank: u32| job.rank(node, job.place(rank));
@@ -106,7 +106,7 @@ impl TrafficPattern {
     }
 }
 
-/// By Fisher and Yates, from the numbers of a linear congruential generator: the same on every machine.
+/// A Fisher-Yates shuffle with a linear congruential generator: the same on every machine.
 fn permutation(n: u32, seed: u64) -> Vec<u32> {
     let mut state = seed;
     let mut next = move |below: u64| {
@@ -238,7 +238,7 @@ mod tests {
         };
         assert_eq!(count(TrafficPattern::Ring), n);
         assert_eq!(count(TrafficPattern::Shift(0, 2)), n);
-        // X and B are rings, Y, A and C are links; there is no Z.
+        // X and B are rings; Y, A and C are single links; Z has length 1.
         assert_eq!(count(TrafficPattern::Halo), n * (2 + 1 + 1 + 2 + 1));
         assert_eq!(count(TrafficPattern::AllToAll), n * (n - 1));
         assert_eq!(count(TrafficPattern::AllToOne(3)), n - 1);

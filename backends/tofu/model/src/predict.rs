@@ -1,9 +1,13 @@
-//! How long a pattern takes.
+//! The predicted time of a pattern.
 //!
-//! `time = latency of the longest way + busy time of the bottleneck`. What is busy: each link in each direction, each TNI out and in, each node out and in, and each
-//! processor, which posts and copies. A resource with `m` messages and `l` bytes is busy for `(l - first) / bandwidth`, where `first`, up to 8
-//! bytes, is in the latency; a processor or TNI for at least `(m - 1)` times what a message costs it. Headers of short messages beyond those of long ones, and
-//! waiting for more than one resource in turn, are left out: this is a lower bound where several are nearly as busy.
+//! `time = latency of the longest route + busy time of the bottleneck`. These resources can be busy: each link in each direction, each TNI and each node,
+//! sending and receiving, and each processor, which posts and copies.
+//!
+//! A resource with `m` messages and `l` bytes is busy for `(l - first) / bandwidth`. `first` is at most 8 bytes, which the latency contains. A processor or TNI
+//! is busy for at least `(m - 1)` times its cost of a message.
+//!
+//! The model omits two effects: the larger headers of short messages, and waiting for several resources in turn. So the time is a lower bound if several
+//! resources are nearly equally busy.
 
 use crate::figures::Figures;
 use crate::job::JobLayout;
@@ -12,34 +16,34 @@ use crate::route;
 use crate::shape::{PORTS, TorusShape};
 use crate::{Result, wrong};
 
-/// Most messages that are followed one by one. [`TrafficPattern::AllToAll`] of larger jobs is folded.
+/// Maximum number of messages that are followed one by one. [`TrafficPattern::AllToAll`] of larger jobs is folded.
 const WAYS: u64 = 1 << 22;
-/// Most messages that a folded pattern follows.
+/// Maximum number of messages that a folded pattern follows.
 const FOLDED: u64 = 1 << 24;
 
 /// The resource that determines the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// No resource is busy for longer than a message takes.
+    /// No resource is busy for longer than the latency of a message.
     Latency,
     /// A link.
     Link,
-    /// A TNI that sends.
+    /// A sending TNI.
     TniOut,
-    /// A TNI that receives.
+    /// A receiving TNI.
     TniIn,
     /// All that a node sends.
     Injection,
     /// All that a node receives.
     Ejection,
-    /// A processor, as it posts.
+    /// A processor that posts.
     Post,
-    /// A processor, as it copies within the node.
+    /// A processor that copies within the node.
     Copy,
 }
 
 impl Bottleneck {
-    /// In a few words.
+    /// A short description.
     pub fn name(self) -> &'static str {
         match self {
             Bottleneck::Latency => "latency",
@@ -57,28 +61,28 @@ impl Bottleneck {
 /// Load of a pattern on all resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loads {
-    /// Bytes of each link, by [`route::link`]; 0 where there is none.
+    /// Bytes of each link, indexed by [`route::link`]; 0 for links that do not exist.
     pub links: Vec<u64>,
-    /// Bytes that the busiest node sends to others, and receives.
+    /// Bytes that the busiest node sends to other nodes, and receives from them.
     pub node: [u64; 2],
-    /// Bytes of the busiest TNI, sending and receiving, and its messages.
+    /// Bytes and messages of the busiest TNI, for sending and for receiving.
     pub tni: [(u64, u64); 2],
-    /// Messages of the process that posts most of them.
+    /// Largest number of messages that a process posts.
     pub posts: u64,
-    /// Bytes of the process that copies most of them within its node.
+    /// Largest number of bytes that a process copies within its node.
     pub copies: u64,
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Messages within nodes.
+    /// Number of messages within nodes.
     pub local: u64,
     /// Hops of all messages.
     pub hops: u64,
-    /// Hops of the longest way.
+    /// Hops of the longest route.
     pub longest: u32,
 }
 
 impl Loads {
-    /// The busiest link; `None` where nothing leaves a node.
+    /// The busiest link and its bytes. `None`: no message leaves a node.
     pub fn hottest(&self) -> Option<(usize, u64)> {
         let busy = self.links.iter().copied().enumerate();
         busy.max_by_key(|(link, bytes)| (*bytes, usize::MAX - link))
@@ -86,24 +90,24 @@ impl Loads {
     }
 }
 
-/// How long a pattern takes, and why.
+/// The predicted time of a pattern, and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Of the longest way, in ns.
+    /// Latency of the longest route, in ns.
     pub latency_ns: f64,
-    /// From the first post to the last byte, in ns.
+    /// Time from the first post to the last byte, in ns.
     pub time_ns: f64,
-    /// Why not sooner.
+    /// The resource that determines the time.
     pub bottleneck: Bottleneck,
     /// Busy times of all resources that the pattern uses, in ns.
     pub busy_ns: Vec<(Bottleneck, f64)>,
-    /// Bytes of all messages a ns.
+    /// Bandwidth of all messages together, in bytes per ns.
     pub total_gbs: f64,
     /// The loads.
     pub loads: Loads,
 }
 
-/// The time of a pattern of messages of `bytes`. Errors: those of [`TrafficPattern::check`]; too many messages to follow.
+/// Predicts the time of a pattern of messages of `bytes`. Errors: as [`TrafficPattern::check`]; too many messages to follow.
 pub fn predict(
     job: &JobLayout,
     figures: &Figures,
@@ -164,7 +168,7 @@ fn loads(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> Res
     }
 }
 
-/// Loads of each node, TNI and process, while messages are followed one by one.
+/// Loads of each node, TNI and process, summed message by message.
 struct Followed<'a> {
     job: &'a JobLayout,
     tnis: u32,
@@ -172,7 +176,7 @@ struct Followed<'a> {
     loads: Loads,
     node: [Vec<u64>; 2],
     tni: Vec<[(u64, u64); 2]>,
-    /// Messages that each process has sent, and that it has received.
+    /// Numbers of messages that each process has sent, and has received.
     turns: [Vec<u64>; 2],
     copies: Vec<u64>,
 }
@@ -239,7 +243,7 @@ fn followed(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> 
     followed.end()
 }
 
-/// The loads of [`Pattern::AllToAll`] on a full box. Nodes that differ only by steps around rings load links alike, so such links share one sum.
+/// The loads of [`TrafficPattern::AllToAll`] on a full box. Nodes that differ only by steps around rings load links equally, so such links share one sum.
 fn folded(job: &JobLayout, tnis: u32, bytes: u64) -> Result<Loads> {
     let nodes = job.shape.nodes();
     let folds: Vec<u32> = (0..nodes).map(|node| fold(&job.shape, node)).collect();
@@ -284,7 +288,7 @@ fn folded(job: &JobLayout, tnis: u32, bytes: u64) -> Result<Loads> {
     })
 }
 
-/// The node whose coordinates are 0 around each ring, and those of `node` elsewhere.
+/// The node with coordinate 0 in each ring, and the coordinates of `node` in the other axes.
 fn fold(shape: &TorusShape, node: u32) -> u32 {
     let mut at = shape.coords(node);
     (0..3)

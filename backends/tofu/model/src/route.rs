@@ -1,26 +1,26 @@
-//! The way of a packet (uTofu guide §2.4).
+//! The route of a packet (uTofu guide §2.4).
 
 use std::str::FromStr;
 
 use crate::shape::{NodeCoords, PORTS, TorusShape};
 use crate::{Error, Result, wrong};
 
-/// The order in which the axes are taken, each by its shortest way: to the path's A, B, C, then X, Y, Z, then the target's A, B, C. The guide says no more; the
-/// order within the three is assumed.
+/// The order of the axes; each is traversed by its shortest way. First to the path's A, B, C, then X, Y, Z, then the target's A, B, C. The guide does not give
+/// the order within each three; it is assumed.
 const TO_PATH: [usize; 3] = [3, 4, 5];
 const ACROSS: [usize; 3] = [0, 1, 2];
 
-/// Which path coordinates packets take.
+/// The path coordinates of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathRule {
-    /// The target's own, which its VCQ id has in it (guide §3.3): the default of the system.
+    /// The coordinates of the target, which its VCQ id contains (guide §3.3): the default of the system.
     #[default]
     Target,
-    /// The sender's own.
+    /// The coordinates of the sender.
     Source,
-    /// The same for all.
+    /// The same coordinates for all packets.
     Fixed([u32; 3]),
-    /// All in turn, by the numbers of the two nodes: a program that asks for a path for each peer.
+    /// All coordinates in turn, by the numbers of the two nodes: a program that requests a path for each peer.
     Spread,
 }
 
@@ -38,7 +38,7 @@ impl PathRule {
         }
     }
 
-    /// Errors: path coordinates that the box does not have.
+    /// Checks the rule for a box. Errors: path coordinates that the box does not have.
     pub fn check(self, shape: &TorusShape) -> Result<()> {
         let PathRule::Fixed(path) = self else {
             return Ok(());
@@ -77,13 +77,13 @@ impl FromStr for PathRule {
     }
 }
 
-/// The number of a link: that of the node where it begins times [`PORTS`], and its port there, `2 * axis + up`.
+/// The number of a link: the number of its first node times [`PORTS`], plus its port there, `2 * axis + up`.
 pub fn link(node: u32, axis: usize, up: bool) -> usize {
     node as usize * PORTS + 2 * axis + usize::from(up)
 }
 
-/// Calls `visit` with the number of each link from one node to another, in order; returns how many. Of two ways of the same length around a ring it is
-/// the one upwards.
+/// Calls `visit` with the number of each link from one node to another, in order, and returns their number. If both ways around a ring have the same length,
+/// the route goes upwards.
 #[inline]
 pub fn walk(
     shape: &TorusShape,
@@ -127,7 +127,7 @@ pub fn walk(
     hops
 }
 
-/// How many hops [`walk`] makes.
+/// The number of hops of [`walk`].
 #[inline]
 pub fn hops(shape: &TorusShape, rule: PathRule, from: u32, to: u32) -> u32 {
     if from == to {
@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// Hops from one node to all others, by looking at the links alone.
+    /// Hops from one node to all others, computed from the links alone.
     fn breadth_first(shape: &TorusShape, from: u32) -> Vec<u32> {
         let mut hops = vec![u32::MAX; shape.nodes() as usize];
         hops[from as usize] = 0;

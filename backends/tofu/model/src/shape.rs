@@ -1,25 +1,25 @@
-//! The box of nodes that a job has: six axes, of which X, Y, Z and B are rings and A and C are not (uTofu guide §1.1.2).
+//! The box of nodes of a job. It has six axes: X, Y, Z and B are rings, A and C are not (uTofu guide §1.1.2).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, Result, wrong};
 
-/// X, Y, Z, A, B, C of a node.
+/// The coordinates X, Y, Z, A, B, C of a node.
 pub type NodeCoords = [u32; 6];
 
 /// Names of the axes.
 pub const AXES: [char; 6] = ['X', 'Y', 'Z', 'A', 'B', 'C'];
-/// Ends of links of a node, both directions of each axis; [`TorusShape::has_link`] says which of them lead anywhere.
+/// Number of ports of a node: two directions of each axis. [`TorusShape::has_link`] tells whether a port has a link.
 pub const PORTS: usize = 12;
-/// The most that A, B and C can be.
+/// Maximum lengths of A, B and C.
 const UNIT: [u32; 3] = [2, 3, 2];
-/// The longest X, Y and Z: a coordinate is a byte.
+/// Maximum length of X, Y and Z: a coordinate is a byte.
 const LONGEST: u32 = 255;
-/// The most nodes that the model takes.
+/// Maximum number of nodes in the model.
 pub const MAX_NODES: u32 = 1 << 20;
 
-/// Lengths of the six axes, and which of them are rings.
+/// The lengths of the six axes, and whether each is a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TorusShape {
     lengths: [u32; 6],
@@ -30,8 +30,8 @@ impl TorusShape {
     /// Fugaku: 158,976 nodes.
     pub const FUGAKU: [u32; 6] = [24, 23, 24, 2, 3, 2];
 
-    /// Axes of these lengths: X, Y, Z of 1 to 255, A, B, C up to 2, 3, 2. Axes of two nodes are no rings: there is one link between them. Errors: a length
-    /// that cannot be, or more than [`MAX_NODES`] nodes.
+    /// A box with axes of these lengths: X, Y, Z of 1 to 255, A, B, C up to 2, 3, 2. Axes of two nodes are no rings: one link connects them. Errors: an invalid
+    /// length, or more than [`MAX_NODES`] nodes.
     pub fn new(lengths: [u32; 6]) -> Result<Self> {
         let most = [LONGEST, LONGEST, LONGEST, UNIT[0], UNIT[1], UNIT[2]];
         for ((length, most), axis) in lengths.iter().zip(most).zip(AXES) {
@@ -54,14 +54,14 @@ impl TorusShape {
         })
     }
 
-    /// The same box as a part of a larger machine: X, Y and Z do not close.
+    /// The same box as a part of a larger machine: X, Y and Z are no rings.
     pub fn open(mut self) -> Self {
         self.rings[..3].fill(false);
         self
     }
 
-    /// A box for `nodes` nodes. Below twelve the smallest part of a unit of 2 x 3 x 2; else units, with the shortest ways of all boxes that are at most a
-    /// quarter too large. Errors: as [`TorusShape::new`].
+    /// A box for `nodes` nodes. Up to twelve nodes, it is the smallest sufficient part of a unit of 2 x 3 x 2. Otherwise it consists of units. It has the
+    /// shortest routes among the boxes that are at most a quarter too large. Errors: as [`TorusShape::new`].
     pub fn for_nodes(nodes: u32) -> Result<Self> {
         if nodes == 0 || nodes > MAX_NODES {
             return wrong(format!("a job has 1 to {MAX_NODES} nodes, not {nodes}"));
@@ -89,12 +89,12 @@ impl TorusShape {
         }
     }
 
-    /// Of the axes X, Y, Z, A, B, C.
+    /// Lengths of the axes X, Y, Z, A, B, C.
     pub fn lengths(&self) -> [u32; 6] {
         self.lengths
     }
 
-    /// Whether an axis closes.
+    /// Whether an axis is a ring.
     pub fn is_ring(&self, axis: usize) -> bool {
         self.rings[axis]
     }
@@ -104,7 +104,7 @@ impl TorusShape {
         self.lengths.iter().product()
     }
 
-    /// Nodes of one X, Y, Z.
+    /// Number of nodes with the same X, Y, Z.
     pub fn unit(&self) -> u32 {
         self.lengths[3..].iter().product()
     }
@@ -117,7 +117,7 @@ impl TorusShape {
             .fold(0, |node, (at, length)| node * length + at)
     }
 
-    /// Where node `node` is, which is below [`TorusShape::nodes`].
+    /// The coordinates of node `node`, which must be below [`TorusShape::nodes`].
     #[inline]
     pub fn coords(&self, mut node: u32) -> NodeCoords {
         let mut at = [0; 6];
@@ -128,13 +128,13 @@ impl TorusShape {
         at
     }
 
-    /// Nodes that lie between neighbours of an axis in the order of their numbers.
+    /// Difference between the numbers of neighbours along an axis.
     #[inline]
     pub(crate) fn stride(&self, axis: usize) -> u32 {
         self.lengths[axis + 1..].iter().product()
     }
 
-    /// Hops between two places of an axis.
+    /// Hops between two coordinates of an axis.
     #[inline]
     pub fn distance(&self, axis: usize, from: u32, to: u32) -> u32 {
         let straight = from.abs_diff(to);
@@ -144,7 +144,7 @@ impl TorusShape {
         }
     }
 
-    /// The node one further along an axis, up or down; `None` where there is no link.
+    /// The next node along an axis, up or down. `None`: there is no link.
     pub fn neighbour(&self, node: u32, axis: usize, up: bool) -> Option<u32> {
         let mut at = self.coords(node);
         let length = self.lengths[axis];
@@ -163,7 +163,7 @@ impl TorusShape {
         self.neighbour(node, port / 2, port % 2 == 1).is_some()
     }
 
-    /// The most hops between two nodes by shortest ways.
+    /// Maximum number of hops between two nodes.
     pub fn diameter(&self) -> u32 {
         let longest = |axis: usize| match self.rings[axis] {
             true => self.lengths[axis] / 2,

@@ -1,17 +1,17 @@
-//! Collective operations, simulated along the very [`Schedule`]s that the engine's groups walk.
+//! Simulation of collective operations along the [`Schedule`]s that the engine's groups execute.
 //!
-//! All members begin at the same time. Each carries out its steps in order:
+//! All members begin at the same time. Each executes its steps in order:
 //!
-//! - To signal or to send to another node takes its processor [`Figures::post_ns`]; then its TNI, if that is free, is busy for the bytes, or for
-//!   [`Figures::gap_ns`]; the rest of [`Figures::put`] later it is there.
-//! - Within a node the processor is busy for [`Figures::store_ns`] and the copy; [`Figures::put`] of no hops later it is there.
-//! - To wait takes until the flag or value is there, to combine as long as its bytes at [`Figures::combine_gbs`].
-//! - To count in ([`Step::Meet`]) is an atomic operation at member 0's node and its answer; operations there follow each other.
+//! - A signal or send to another node occupies the processor for [`Figures::post_ns`]. Then it occupies a free TNI for its bytes, or for
+//!   [`Figures::gap_ns`]. It arrives after the rest of [`Figures::put`].
+//! - A signal or send within a node occupies the processor for [`Figures::store_ns`] and the copy. It arrives after [`Figures::put`] with no hops.
+//! - A wait ends when the flag or value has arrived. To combine takes the time of its bytes at [`Figures::combine_gbs`].
+//! - A count ([`Step::Meet`]) is an atomic operation at the node of member 0, with an answer. Operations there are executed one after another.
 //!
-//! With [`Fidelity::Contention`] each link and each receiving TNI takes one message after another, too: the head of a message waits where one is busy.
-//! Resources are given in the order in which messages are posted.
+//! With [`Fidelity::Contention`] each link and each receiving TNI also carries one message after another: the head of a message waits at a busy one.
+//! Messages get resources in the order of their posting.
 //!
-//! Times are counted in ps, so that sums are exact and the same everywhere.
+//! Times are in ps, so that sums are exact and equal on all machines.
 
 mod members;
 mod network;
@@ -27,7 +27,7 @@ use crate::{Result, wrong};
 use members::{Members, NEVER};
 use network::SimNetwork;
 
-/// The most members: each has its schedule and its slots in memory.
+/// Maximum number of members. Each has its schedule and its slots in memory.
 pub const MOST_MEMBERS: u32 = 1 << 20;
 
 /// The resources for which messages wait.
@@ -81,8 +81,8 @@ pub struct SimResult {
     pub sent: Vec<SentCounts>,
 }
 
-/// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: more than
-/// [`MOST_MEMBERS`]; members wait for each other for ever.
+/// Simulates an operation. `schedule` returns the schedule of a member. It is called once for each member, when the member begins; the schedule is freed when
+/// the member ends. Errors: more than [`MOST_MEMBERS`] members; a deadlock of members.
 pub fn simulate(setting: &SimSetting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<SimResult> {
     let members = setting.job.processes;
     if members > MOST_MEMBERS {
@@ -143,11 +143,11 @@ struct Run<'a> {
     members: Members,
     network: SimNetwork<'a>,
     ordered: bool,
-    /// When who goes on, where that is in the order of time.
+    /// If `ordered`: members that can continue, by time.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
-    /// And where it is not.
+    /// Otherwise: members that can continue, with their times.
     ready: Vec<(u32, u64)>,
-    /// Members that have counted themselves in, and until when the counter is busy.
+    /// Number of members that have counted, and the time until which the counter is busy.
     counter: (u32, u64),
     ended: u32,
     first: u64,
@@ -198,7 +198,7 @@ impl Run<'_> {
         }
     }
 
-    /// When the step is over; `None`: it waits for a flag.
+    /// The end of the step. `None`: it waits for a flag.
     fn take(&mut self, me: u32, step: Step, now: u64) -> Option<u64> {
         let bytes = self.setting.bytes;
         match step {

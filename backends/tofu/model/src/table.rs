@@ -1,14 +1,14 @@
-//! The best shapes for groups over TofuD, as a table: what the simulation says, so that no process has to simulate when it forms a group.
+//! The best shapes for groups over TofuD, as a table of results of the simulation. So no process simulates when it forms a group.
 
 use unipgas_schedule::{AllReduce, Barrier, Broadcast, Shapes};
 
-/// The most bytes of values that are of the first kind.
+/// Maximum number of bytes of a small value.
 const FEW: u64 = 256;
 
-/// Up to so many nodes these are the best shapes, for values of few bytes and of many: simulated with 8 and with as many as a group moves at once.
+/// The best shapes up to a number of nodes, for small and for large values. They are simulated with 8 bytes, and with the largest payload of a group.
 type Row = (u32, Barrier, [AllReduce; 2], [Broadcast; 2]);
 
-/// With one member on each node.
+/// Shapes with one member on each node.
 #[rustfmt::skip]
 const ALONE: [Row; 7] = [
     (2, Barrier::Dissemination, [AllReduce::Doubling, AllReduce::Doubling], [Broadcast::Tree(2), Broadcast::Tree(2)]),
@@ -20,7 +20,7 @@ const ALONE: [Row; 7] = [
     (3072, Barrier::Radix(8), [AllReduce::Radix(8), AllReduce::Radix(4)], [Broadcast::Tree(8), Broadcast::Tree(8)]),
 ];
 
-/// With four members on each node; other numbers take these shapes with their own number.
+/// Shapes with four members on each node. Other numbers of members use these shapes with their own number.
 #[rustfmt::skip]
 const SHARED: [Row; 7] = [
     (2, Barrier::Radix(8), [AllReduce::Radix(8), AllReduce::Doubling], [Broadcast::Tree(8), Broadcast::Tree(8)]),
@@ -32,7 +32,8 @@ const SHARED: [Row; 7] = [
     (3072, Barrier::ByNode(4, 8), [AllReduce::ByNode(4, 8), AllReduce::ByNode(4, 4)], [Broadcast::ByNode(4, 8), Broadcast::ByNode(4, 8)]),
 ];
 
-/// The shapes for `members` on nodes of TofuD, `per_node` of them on each, that follow each other; for values of about `bytes` bytes. All members must ask the same.
+/// The shapes for `members` members on nodes of TofuD, with `per_node` consecutive members on each, for values of about `bytes` bytes. All members must pass
+/// the same arguments.
 pub fn shapes(members: u32, per_node: u32, bytes: u64) -> Shapes {
     let per_node = per_node.clamp(1, members.max(1));
     let nodes = members.div_ceil(per_node);
@@ -46,7 +47,7 @@ pub fn shapes(members: u32, per_node: u32, bytes: u64) -> Shapes {
             other => other,
         },
         all_reduce: match all_reduce[kind] {
-            // Each sends to each: not of many.
+            // Each member sends to each: unsuitable for many members.
             AllReduce::Flat if members > unipgas_schedule::FEW => AllReduce::Doubling,
             AllReduce::ByNode(_, radix) => AllReduce::ByNode(per_node, radix),
             other => other,

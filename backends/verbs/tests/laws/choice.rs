@@ -1,4 +1,4 @@
-//! Which device is used, and what is said where none can be.
+//! The choice of a device, and the error if none can be used.
 
 use unipgas_core::registry::Opening;
 use unipgas_core::transport::Transport;
@@ -19,7 +19,7 @@ pub fn reach(node: &Node, other: &Node) {
     other.works(&other.know(node));
 }
 
-/// There is no place, and the reason is one line with all of `says` in it.
+/// Opening the transport fails. The reason is one line that contains all of `says`.
 fn refused(says: &[&str]) {
     device::load();
     let error = Verbs::from_env(&Opening::on_one_host(2)).map(drop);
@@ -32,7 +32,7 @@ fn refused(says: &[&str]) {
     );
     assert!(!text.contains('\n'));
     assert!(says.iter().all(|what| text.contains(what)), "{text}");
-    // Without what an error says of its kind.
+    // The error also names its kind; the probe gives only the reason.
     assert!(text.ends_with(&probe().unwrap_err()), "{text}");
 }
 
@@ -46,7 +46,7 @@ fn devices_by_name() {
     }
 }
 
-/// Devices differ in what they can do, and are used all the same.
+/// Devices with few features are usable.
 #[test]
 fn devices_that_can_do_little() {
     for verbs in [
@@ -121,7 +121,7 @@ fn patience_by_its_exponent() {
 #[test]
 fn a_port_that_is_down_is_not_used() {
     alone("devices=2,ports=2", || {
-        // One after the other goes down, and the next one is used.
+        // The ports go down one after the other, and the next port is used.
         for down in [
             "port_down=1@double0",
             "port_down=2@double0",
@@ -146,7 +146,7 @@ fn a_port_that_is_down_is_not_used() {
     });
 }
 
-/// Ranks take different ones, which reach each other.
+/// Ranks use different devices, which reach each other.
 #[test]
 fn ranks_share_the_devices() {
     with_others_on(
@@ -162,7 +162,7 @@ fn ranks_share_the_devices() {
                 let mut other = others.begin(&[("UNIPGAS_RANK", rank)]);
                 let link = node.find(&other.wire.hear());
                 node.works(&link);
-                // It dies with a device that only some of the ranks use.
+                // A device that only some ranks use fails.
                 other.wire.say(b"dies");
                 let shares = other.wire.hear();
                 assert_eq!(shares == b"shares", rank == "3", "{rank}");
@@ -174,14 +174,14 @@ fn ranks_share_the_devices() {
             wire.say(&node.name());
             assert_eq!(wire.hear(), b"dies");
             inject("device_fatal@double0");
-            // Nothing is registered on a device that has died.
+            // A failed device registers no memory.
             let lives = node.transport.allocate(4096, Rights::FULL).is_ok();
             wire.say(if lives { b"another" } else { b"shares" });
         },
     );
 }
 
-/// InfiniBand and Ethernet do not reach each other, and that is said.
+/// InfiniBand and Ethernet do not reach each other, and the error states this.
 #[test]
 fn links_of_two_kinds() {
     with_others_on(

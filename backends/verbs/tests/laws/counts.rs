@@ -66,7 +66,7 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
     assert!(signalled <= told, "{what}: {signalled}");
 }
 
-/// An operation in 16, and the end of all.
+/// One operation in 16, and the last one.
 const FEW: u64 = MANY / 16 + 1;
 
 fn two(body: impl FnOnce(&Node, &PeerLink, &Node)) {
@@ -80,7 +80,7 @@ fn two(body: impl FnOnce(&Node, &PeerLink, &Node)) {
 #[test]
 fn a_put_with_notice_is_two_requests_and_a_doorbell() {
     two(|here, link, there| {
-        // The first one makes a lane.
+        // The first notice creates a lane.
         while !here.tell_quickly(link, 8, 0, 1) {}
         there.await_notice(0, 1);
         let quick = cost(
@@ -123,7 +123,7 @@ fn a_put_is_one_and_one() {
             });
         };
         let flags = Flags::INLINE | Flags::GATHERED;
-        // Not more than the queue has places for.
+        // No more operations than the queue has places for.
         let seen_and_ended = |nth| {
             seen(nth);
             if u64::from(nth).is_multiple_of(GATHERED) {
@@ -156,7 +156,7 @@ fn a_get_is_one_and_one() {
     });
 }
 
-/// For devices with atomics that exclude the processors, and for devices that must be the only executor.
+/// Applies to devices with atomics that are atomic with respect to the CPU, and to devices that must be the only executor.
 #[test]
 fn an_atomic_operation_is_one_and_one() {
     let words = Rights::FULL | Rights::WORDS;
@@ -227,7 +227,7 @@ fn the_end_of_all_costs_one() {
     });
 }
 
-/// Messages about credits, and the thread that sends writes which were kept too long, change the same counters.
+/// Checks that most rounds are exact. Messages about credits, and the thread that sends delayed writes, change the same counters.
 fn mostly(mut exact: impl FnMut(u64) -> bool) {
     let times = (0..100).filter(|&round| exact(round)).count();
     assert!(times >= 50, "{times} of 100 times");
@@ -276,7 +276,7 @@ fn who_waits_waits_for_nothing_that_is_held() {
     });
 }
 
-/// A put of a word that says that more comes soon.
+/// Puts a word within a batch that announces more operations.
 fn put_and_promise(here: &Node, link: &PeerLink, nth: usize, value: u64, flags: Flags) {
     here.word(8 * nth).store(value, Ordering::Relaxed);
     here.channel.begin_batch(&link.region);
@@ -362,7 +362,7 @@ fn what_stays_ends_with_its_peer() {
             here.works(&link);
             put_and_promise(&here, &link, 0, 1, Flags::empty());
             drop(there);
-            // The put has left, or fails.
+            // The put is complete, or has failed.
             here.settle();
             here.channel.begin_batch(&link.region);
             here.channel.end_batch(&link.region, true);

@@ -1,4 +1,4 @@
-//! A message finds a buffer at the peer, whoever else sends there: no device ever has to send one again for want of one.
+//! A message always finds a buffer at the peer, even with several senders. So no device resends a message because the peer has no buffer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::device::count;
 use crate::node::{LEN, Node, PeerLink, remote, until};
 use crate::process::{OtherProcesses, ProcessPipe, alone, with_others_on};
 
-/// Counts what comes, and answers with it.
+/// Counts messages, and returns each as its answer.
 #[derive(Default)]
 struct Echo(AtomicU64);
 
@@ -23,7 +23,7 @@ impl Handler for Echo {
     }
 }
 
-/// Notices and messages by turns from a channel of its own, in all sizes.
+/// Sends notices and messages of all sizes alternately, on a separate channel.
 fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
     let channel = node.transport.open_channel().unwrap();
     let at = 1024 * (thread + 1);
@@ -32,7 +32,7 @@ fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
     for nth in 1..=rounds {
         let value = u64::from(nth).to_ne_bytes();
         // SAFETY:
-        // - the bytes are taken in the call.
+        // - the bytes are read within the call.
         let quick = unsafe {
             let notice = unipgas_core::Notice {
                 slot: remote(to, at),
@@ -92,7 +92,7 @@ fn other(mut wire: ProcessPipe) {
         }
     });
     wire.say_number(count("rnr"));
-    // What the first process has to say still comes.
+    // Serve the first process until it ends.
     until(&node.transport, || {
         to.peer.life() != unipgas_core::transport::Life::Alive
     });
@@ -103,7 +103,7 @@ fn storm_from_all(begun: &OtherProcesses, others: usize) {
     let echo = Arc::new(Echo::default());
     node.memory.handle_by(echo.clone()).unwrap();
     let (links, mut all): (Vec<_>, Vec<_>) = (0..others).map(|_| node.meet(begun)).unzip();
-    // This one's own notices go against the storm.
+    // Notices of this process cross the storm.
     for nth in 1..200 {
         for link in &links {
             let post = || node.tell(link, 64, 72, nth, Flags::GATHERED);
@@ -134,7 +134,7 @@ fn in_a_storm_every_message_finds_a_buffer() {
     }
 }
 
-/// Peers that go in the midst of what they say take no buffers with them.
+/// Peers that are killed while they send do not reduce the buffers.
 #[test]
 fn those_who_go_leave_their_buffers() {
     let verbs = "max_srq_wr=160";
@@ -149,7 +149,7 @@ fn those_who_go_leave_their_buffers() {
                 other.wire.say(&node.name());
                 assert_eq!(other.wire.hear_number(), 200);
                 if nth == 39 {
-                    // The last one may say all that it has to say.
+                    // The last peer sends all its notices.
                     assert_eq!(other.wire.hear_number(), 2000);
                     assert_eq!(other.wire.hear_number(), 0);
                 } else {
@@ -175,14 +175,14 @@ fn those_who_go_leave_their_buffers() {
     );
 }
 
-/// A place in the network that begins, says something and goes, again and again, in the same process.
+/// In one process, a transport is repeatedly opened, sends notices, and is closed.
 #[test]
 fn those_who_leave_leave_their_buffers() {
     alone("max_srq_wr=160", || {
         let node = Node::open();
         let stops = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Somebody serves all the time, as a program does.
+            // This thread makes progress all the time, as a program does.
             scope.spawn(|| until(&node.transport, || stops.load(Ordering::Relaxed)));
             for _ in 0..60 {
                 let other = Node::open();
@@ -191,7 +191,7 @@ fn those_who_leave_leave_their_buffers() {
                     let post = || other.tell(&to, 8, 16, nth, Flags::GATHERED);
                     other.insist(post).unwrap();
                 }
-                // It goes in the midst of it.
+                // The transport is closed while operations are outstanding.
             }
             stops.store(true, Ordering::Relaxed);
         });

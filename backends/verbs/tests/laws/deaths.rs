@@ -1,4 +1,4 @@
-//! Peers that end, in each way: operations with them end, too, and everybody else goes on.
+//! Peers that end in each way. Operations with them end, too, and other peers continue.
 
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Error, Flags, Outcome};
@@ -6,7 +6,7 @@ use unipgas_core::{Error, Flags, Outcome};
 use crate::node::{Node, PeerLink, until};
 use crate::process::{OtherProcesses, ProcessPipe, with_others};
 
-/// Writes and reads without end, as fast as it goes, until it is refused; gives why, and what became of the rest.
+/// Writes and reads as fast as possible until an operation is refused. Returns the error, and the errors of the other operations.
 pub fn until_refused(node: &Node, to: &PeerLink) -> (Error, Vec<Error>) {
     let mut failed = Vec::new();
     let mut nth = 0;
@@ -35,9 +35,9 @@ pub fn until_refused(node: &Node, to: &PeerLink) -> (Error, Vec<Error>) {
     }
 }
 
-/// The peer is not there any more: all has ended, and nothing begins.
+/// Checks that the peer is dead: all operations have ended, and new ones fail.
 pub fn check_dead(node: &Node, to: &PeerLink, life: Life) {
-    // Looking is what finds out where nothing else tells.
+    // If no event reports the death, a liveness check finds it.
     until(&node.transport, || to.peer.life() != Life::Alive);
     assert_eq!(to.peer.life(), life);
     let (why, failed) = until_refused(node, to);
@@ -55,7 +55,7 @@ pub fn check_dead(node: &Node, to: &PeerLink, life: Life) {
     );
 }
 
-/// One that can be found, and goes as it is told.
+/// A process that other processes can find. It ends in the way that the message names.
 fn other(mut wire: ProcessPipe) {
     let (node, to) = Node::join(&mut wire);
     if wire.hear() == b"drop" {
@@ -65,7 +65,7 @@ fn other(mut wire: ProcessPipe) {
     }
     node.transport.leave();
     // SAFETY:
-    // - ends the process; nothing of it is needed any more.
+    // - the call ends the process, which needs none of its state again.
     unsafe { libc::_exit(0) };
 }
 

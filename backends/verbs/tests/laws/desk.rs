@@ -1,4 +1,4 @@
-//! The port where connections begin is open to everybody on the network.
+//! The port for new connections is open to all programs on the network.
 
 use std::net::{Shutdown, TcpStream};
 
@@ -17,7 +17,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A process with a door, and another one that knocks there in the wrong way; then one that does so rightly.
+/// A process listens, and another process connects incorrectly. Correct connections must work then and later.
 fn knocks(verbs: &str, knock: impl FnOnce(&Door)) {
     with_others_as(
         test_of(&knock),
@@ -35,7 +35,7 @@ fn knocks(verbs: &str, knock: impl FnOnce(&Door)) {
             other.wire.say(b"end");
             assert_eq!(other.wire.hear(), b"gone");
             node.works(&node.know(&Node::open()));
-            // Those of the other process have been closed, or are at once.
+            // The descriptors of the other process's connections are closed soon.
             crate::node::until(&node.transport, || descriptors() <= before + 8);
             other.ends();
         },
@@ -61,7 +61,7 @@ fn garbage_is_refused() {
             let _ = socket.shutdown(Shutdown::Write);
             assert!(is_closed(&mut socket), "{len}");
         }
-        // Of another version, and with an address that is none.
+        // Another magic number, another version, and an invalid length of the address.
         let right = door.opening(5, 8);
         for (at, value, said) in [
             (0, 0, None),
@@ -102,7 +102,7 @@ fn who_says_half_keeps_nobody_out() {
             say(&mut socket, &opening[..len]);
             kept.push(socket);
         }
-        // The last byte comes later.
+        // The bytes arrive one by one.
         let mut socket = door.connect();
         for byte in &opening {
             say(&mut socket, &[*byte]);
@@ -132,7 +132,7 @@ fn who_goes_after_the_opening_leaves_nothing_behind() {
                 say(&mut socket, b"R");
             }
         }
-        // All of them have been heard, as this one is.
+        // A connection succeeds once all earlier ones are handled.
         loop {
             let mut socket = door.connect();
             say(&mut socket, &door.opening(1, 8));
@@ -151,7 +151,7 @@ fn who_promises_too_much_does_no_harm() {
             let mut socket = door.connect();
             say(&mut socket, &door.opening(9, credits));
             assert_eq!(verdict(&mut socket), Some(WELCOME));
-            // It has nothing more to say than that.
+            // A correct peer sends only this byte.
             say(&mut socket, b"R");
             say(&mut socket, &[b'R'; 4096]);
             kept.push(socket);
@@ -159,7 +159,7 @@ fn who_promises_too_much_does_no_harm() {
     });
 }
 
-/// What answers at the door of a process that is no more, or never was.
+/// Another program listens at the address of a process that has ended, or never existed.
 #[test]
 fn what_answers_nonsense_is_not_a_peer() {
     alone("", || {

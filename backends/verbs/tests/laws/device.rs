@@ -1,4 +1,4 @@
-//! The device of software: loaded before anybody looks for libibverbs, made to fail, and asked what it was asked for.
+//! The software device: loading it in place of libibverbs, injecting failures, and reading its counts.
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ struct Double {
     count: unsafe extern "C" fn(*const c_char) -> u64,
 }
 
-/// Cargo builds it beside what depends on it.
+/// The path of the double. Cargo builds it beside the tests that depend on it.
 fn path() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let found = own
@@ -26,7 +26,7 @@ fn double() -> &'static Double {
     DOUBLE.get_or_init(|| {
         let path = CString::new(path().into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY:
-        // - the library's constructors need nothing; it is never unloaded, and has these functions of these types.
+        // - the library's constructors have no requirements; it is never unloaded, and has these functions with these types.
         unsafe {
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
             assert!(!library.is_null(), "{path:?} cannot be loaded");
@@ -49,31 +49,31 @@ fn double() -> &'static Double {
     })
 }
 
-/// From now on libibverbs is this one.
+/// Loads the double. Later loads of libibverbs find it.
 pub fn load() {
     double();
 }
 
-/// Something happens to the devices of this process.
+/// Injects a fault into the devices of this process.
 pub fn inject(what: &str) {
     let text = CString::new(what).unwrap();
     // SAFETY:
-    // - a C string.
+    // - the argument is a C string.
     let unknown = unsafe { (double().inject)(text.as_ptr()) };
     assert_eq!(unknown, 0, "{what}");
 }
 
-/// How often something has been done in this process.
+/// The count of this name in this process.
 pub fn count(what: &str) -> u64 {
     let text = CString::new(what).unwrap();
     // SAFETY:
-    // - a C string.
+    // - the argument is a C string.
     let count = unsafe { (double().count)(text.as_ptr()) };
     assert_ne!(count, u64::MAX, "{what}");
     count
 }
 
-/// Work requests of all kinds that write, read or send.
+/// Number of work requests that write, read or send.
 pub fn requests() -> u64 {
     [
         "write",

@@ -1,4 +1,4 @@
-//! Devices, ports and cables that fail under a process.
+//! Devices, ports and cables that fail while a process uses them.
 
 use unipgas_core::Error;
 use unipgas_core::transport::{Life, Transport};
@@ -8,14 +8,14 @@ use crate::device::inject;
 use crate::node::{Node, open, until};
 use crate::process::{ProcessPipe, alone, test_of, with_others_as};
 
-/// What is expected of a line that the user reads.
+/// The number of lines for the user that contain `what`.
 fn lines(told: &str, what: &str) -> usize {
     let all = told.lines();
     all.filter(|line| line.starts_with("unipgas: verbs: ") && line.contains(what))
         .count()
 }
 
-/// Something happens to this process's device in the midst of what it does with another process; both sides learn of it. Afterwards `then`.
+/// A fault meets this process's device while it communicates with another process. Both sides detect it. Then calls `then`.
 fn cut(verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
     with_others_as(
         test_of(&then),
@@ -33,7 +33,7 @@ fn cut(verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
                 ends.join().unwrap()
             });
             assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
-            // Nothing that comes from there touches anything from now on.
+            // No later operation of the other process changes the memory.
             let before: Vec<u64> = (0..64)
                 .map(|nth| node.word(nth * 8).load(std::sync::atomic::Ordering::SeqCst))
                 .collect();
@@ -56,7 +56,7 @@ fn cut(verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
             assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
             check_dead(&node, &to, Life::Dead);
             wire.say(b"over");
-            // It can be used still.
+            // The other process can still use its device.
             node.works(&node.know(&Node::open()));
             assert_eq!(wire.hear(), b"end");
         },
@@ -66,7 +66,7 @@ fn cut(verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<String> {
 #[test]
 fn a_cable_is_pulled() {
     cut("", "silence", |node| {
-        // The process is there, its device too; nothing answers.
+        // The process and its device exist, but the device does not answer.
         let other = open();
         let found = node.transport.connect(&other.address());
         if let Ok(peer) = found {
@@ -89,7 +89,7 @@ fn a_port_goes_down() {
 #[test]
 fn a_device_dies() {
     let told = cut("", "device_fatal", |node| {
-        // It says so, and goes on saying so.
+        // Each connect reports the failed device.
         let other = node.transport.address();
         for _ in 0..3 {
             let error = node.transport.connect(&other).map(drop).unwrap_err();
@@ -109,7 +109,7 @@ fn a_queue_pair_dies() {
         let (node, other) = (Node::open(), Node::open());
         let link = node.know(&other);
         node.works(&link);
-        // The first one is of either.
+        // The first queue pair may belong to either node.
         inject("qp_fatal");
         until_refused(&node, &link);
         check_dead(&node, &link, Life::Dead);
@@ -121,7 +121,7 @@ fn a_queue_pair_dies() {
     });
 }
 
-/// What the subnet manager or the administrator changes at another port harms nobody, and is not told.
+/// Changes of another port, by the subnet manager or the administrator, affect no process and are not reported.
 #[test]
 fn another_port_changes() {
     let told = alone("link=eth,ports=2", || {
@@ -139,7 +139,7 @@ fn another_port_changes() {
     }
 }
 
-/// The subnet's manager gives a port another LID: connections that are made later use it.
+/// The subnet manager gives a port another LID. Later connections use it.
 #[test]
 fn a_port_has_another_lid_from_now_on() {
     alone("", || {
@@ -157,7 +157,7 @@ fn a_change_of_its_own_port_is_told_once() {
         for what in ["port_down", "port_up", "lid_change", "gid_change"] {
             inject(what);
         }
-        // Events are taken by turns: a connection needs some.
+        // Making a connection takes turns in which events are read.
         let other = Node::open();
         let _ = node.transport.connect_within(
             &other.transport.address(),

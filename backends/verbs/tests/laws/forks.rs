@@ -1,4 +1,4 @@
-//! The child of a process with open connections owns nothing: whatever it does, its parent goes on.
+//! The child of a process with open connections owns none of them. Whatever it does, its parent continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,14 +9,14 @@ use unipgas_core::{Error, Flags, Notice};
 use crate::node::{Node, PeerLink, remote};
 use crate::process::{ProcessPipe, test_of, with_others_as};
 
-/// What a process has open.
+/// The open objects of a process.
 struct Mine {
     node: Node,
     link: PeerLink,
 }
 
 impl Mine {
-    /// In the midst of something all the time.
+    /// Keeps operations outstanding until `stops` is set.
     fn work_until(&self, stops: &AtomicBool) {
         let channel = self.node.transport.open_channel().unwrap();
         let mut nth = 0u32;
@@ -36,7 +36,7 @@ impl Mine {
         let bytes = nth.to_ne_bytes();
         let to = remote(&self.link, 72);
         // SAFETY:
-        // - the bytes are taken in the call, or are memory that stays.
+        // - the bytes are read within the call, or belong to memory that outlives the operation.
         unsafe {
             if !channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
@@ -54,10 +54,10 @@ impl Mine {
     }
 }
 
-/// In a child of this process; its status.
+/// Runs `body` in a child of this process, and returns its wait status.
 fn in_child(body: impl FnOnce() -> i32) -> i32 {
     // SAFETY:
-    // - the child waits for no other thread, as is to be seen, and ends.
+    // - the child must not depend on other threads of its parent, which the test verifies; it ends with `_exit`.
     unsafe {
         match libc::fork() {
             0 => libc::_exit(body()),
@@ -80,7 +80,7 @@ fn other(mut wire: ProcessPipe) {
     }
 }
 
-/// Children do `body` with what their parent has, while another thread of that is in the midst of something.
+/// Children run `body` with the objects of their parent, while another thread of the parent has operations outstanding.
 fn children(body: impl Fn(Mine) -> i32) {
     with_others_as(
         test_of(&body),
@@ -98,7 +98,7 @@ fn children(body: impl Fn(Mine) -> i32) {
                     (0..50).for_each(|_| std::thread::yield_now());
                     let status = in_child(|| {
                         // SAFETY:
-                        // - a copy of the child's own, whose original nobody looks at again there.
+                        // - the copy is in the child, which does not use the original again.
                         body(unsafe { std::ptr::read(&raw const all) })
                     });
                     stops.store(true, Ordering::Relaxed);
@@ -108,7 +108,7 @@ fn children(body: impl Fn(Mine) -> i32) {
                 other.wire.say(b"again");
                 assert_eq!(other.wire.hear(), b"works");
             }
-            // And one that begins now.
+            // A new transport of the parent works, too.
             let third = Node::open();
             third.works(&third.know(&all.node));
         },
@@ -130,7 +130,7 @@ fn one_that_becomes_another_program() {
         std::mem::forget(mine);
         let end = std::ptr::null::<libc::c_char>();
         // SAFETY:
-        // - C strings, and the null that ends them.
+        // - the arguments are C strings, and a null ends the list.
         unsafe { libc::execl(c"/bin/true".as_ptr(), c"true".as_ptr(), end) };
         1
     });

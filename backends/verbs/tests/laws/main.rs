@@ -1,4 +1,4 @@
-//! The backend over devices of software, which count what they are asked for and fail on demand.
+//! The backend over software devices, which count operations and fail on demand.
 
 mod choice;
 mod counts;

@@ -143,7 +143,7 @@ fn more_connections_than_descriptors() {
             node.works(&to_early);
             other.wire.say(b"end");
             assert_eq!(other.wire.hear(), b"kept");
-            // Now this process connects.
+            // In this part, this process connects.
             for (nth, key) in (0..MANY).zip(1u64..) {
                 let mut secret = [0; 16];
                 secret[..8].copy_from_slice(&key.to_ne_bytes());
@@ -203,7 +203,7 @@ fn who_comes_while_there_is_no_descriptor_waits() {
             }
             other.wire.say(&node.name());
             assert_eq!(other.wire.hear(), b"knocks");
-            // The connection may exist already, or come later.
+            // The connection may exist already, or arrive later.
             (0..2000).for_each(|_| {
                 node.transport.progress();
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! A place in the network with a channel and memory, and another one as seen from there.
+//! A node of the network with a channel and memory, and its links to other nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ impl Node {
         Node::with(Rights::FULL)
     }
 
-    /// To whose memory others have such rights.
+    /// A node with memory that peers access with these rights.
     pub fn with(rights: Rights) -> Node {
         let transport = open();
         Node {
@@ -51,14 +51,14 @@ impl Node {
         }
     }
 
-    /// How another process finds it and its memory.
+    /// The name by which another process finds the node and its memory.
     pub fn name(&self) -> Vec<u8> {
         let mut name = self.memory.key();
         name.extend(self.transport.address());
         name
     }
 
-    /// The one with this name. Errors: those of the contract.
+    /// Connects to the node with this name. Errors: as `Transport::connect` and `Peer::import`.
     pub fn try_find(&self, name: &[u8]) -> Result<PeerLink> {
         let (key, address) = name.split_at(8);
         let peer = self.transport.connect(address)?;
@@ -73,7 +73,7 @@ impl Node {
     pub fn know(&self, other: &Node) -> PeerLink {
         self.find(&other.name())
     }
-    /// Begins another process, which joins.
+    /// Starts another process, which joins.
     pub fn meet(&self, others: &OtherProcesses) -> (PeerLink, Other) {
         let mut other = others.begin(&[]);
         let link = self.find(&other.wire.hear());
@@ -81,7 +81,7 @@ impl Node {
         (link, other)
     }
 
-    /// A node of a process that [`meet`](Node::meet) has begun, and the node there.
+    /// A node in a process that [`meet`](Node::meet) has started, and a link to the first node.
     pub fn join(wire: &mut ProcessPipe) -> (Node, PeerLink) {
         let node = Node::open();
         wire.say(&node.name());
@@ -89,7 +89,7 @@ impl Node {
         (node, link)
     }
 
-    /// A place in its memory, for operations of its own.
+    /// An address in its memory, for operations of this node.
     pub fn local(&self, offset: usize) -> Local {
         Local {
             ptr: self.memory.base().wrapping_add(offset),
@@ -97,15 +97,15 @@ impl Node {
         }
     }
 
-    /// A word of its memory, of 8 bytes.
+    /// A word of 8 bytes of its memory.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= LEN && offset.is_multiple_of(8));
         // SAFETY:
-        // - within the memory, aligned, and only ever used by atomics and by the device.
+        // - the word is within the memory and aligned; only atomic operations and the device access it.
         unsafe { AtomicU64::from_ptr(self.memory.base().wrapping_add(offset).cast()) }
     }
 
-    /// A word of a notice.
+    /// The value of a notice.
     pub fn notice(&self, offset: usize) -> u32 {
         assert!(offset + 4 <= LEN && offset.is_multiple_of(4));
         // SAFETY:
@@ -114,19 +114,19 @@ impl Node {
         word.load(Ordering::Acquire)
     }
 
-    /// Waits for a notice, or for more.
+    /// Waits until the notice has at least this value.
     pub fn await_notice(&self, offset: usize, value: u32) {
         until(&self.transport, || self.notice(offset) >= value);
     }
 
-    /// Takes what has ended.
+    /// Takes the completions.
     pub fn ends(&self) -> Vec<Completion> {
         let mut ends = Vec::new();
         self.channel.poll(&mut |end| ends.push(end));
         ends
     }
 
-    /// Waits until all that was posted has ended; gives what has failed.
+    /// Waits until all posted operations have ended, and returns the failed ones.
     pub fn settle(&self) -> Vec<Completion> {
         let mut failed = Vec::new();
         while self.channel.pending() > 0 || self.channel.quick_pending() > 0 {
@@ -140,7 +140,7 @@ impl Node {
         failed
     }
 
-    /// Writes from its own memory to the other's.
+    /// Writes from this node's memory to the memory of the peer.
     pub fn put(
         &self,
         to: &PeerLink,
@@ -151,7 +151,7 @@ impl Node {
     ) -> Result<Outcome> {
         assert!(from + len <= LEN);
         // SAFETY:
-        // - within the memory, which stays until all has ended.
+        // - the range is within the memory, which exists until all operations have ended.
         unsafe {
             self.channel.put(
                 &PutRequest::new(self.local(from), remote(to, at), len),
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// Reads the other's memory into its own.
+    /// Reads from the memory of the peer to this node's memory.
     pub fn get(&self, from: &PeerLink, at: usize, into: usize, len: usize) -> Result<Outcome> {
         assert!(into + len <= LEN);
         // SAFETY:
@@ -173,7 +173,7 @@ impl Node {
         }
     }
 
-    /// Adds to a word of 8 bytes; what was there goes into its own memory.
+    /// Adds to a word of 8 bytes. The old value is stored in this node's memory.
     pub fn add(&self, to: &PeerLink, at: usize, into: usize, value: u64) -> Result<Outcome> {
         let local = self.local(into);
         let request = AtomicRequest {
@@ -185,7 +185,7 @@ impl Node {
             result: local.ptr,
         };
         // SAFETY:
-        // - the operand is taken in the call; the result as for `put`.
+        // - the operand is read within the call; for the result, as for `put`.
         unsafe {
             self.channel
                 .atomic(remote(to, at), &request, local.desc, Flags::empty(), 1)
@@ -209,7 +209,7 @@ impl Node {
         };
         let flags = flags | Flags::INLINE;
         // SAFETY:
-        // - the bytes are taken in the call.
+        // - the bytes are read within the call.
         unsafe {
             self.channel.put(
                 &PutRequest::new(src, remote(to, at), 8).with(notice),
@@ -219,7 +219,7 @@ impl Node {
         }
     }
 
-    /// As [`tell`](Node::tell), with the least that is needed. False: it cannot go now.
+    /// As [`tell`](Node::tell), by `put_unsignaled`. False: there is no room now.
     pub fn tell_quickly(&self, to: &PeerLink, at: usize, slot: usize, value: u32) -> bool {
         let bytes = u64::from(value).to_ne_bytes();
         let notice = Notice {
@@ -227,7 +227,7 @@ impl Node {
             value,
         };
         // SAFETY:
-        // - the bytes are there.
+        // - the bytes are valid, and are read within the call.
         unsafe {
             self.channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
@@ -238,7 +238,7 @@ impl Node {
         }
     }
 
-    /// The operation, again and again while there is no room for it; what it gives then.
+    /// Repeats the operation while there is no room for it, and returns its result.
     pub fn insist(&self, mut post: impl FnMut() -> Result<Outcome>) -> Result<Outcome> {
         loop {
             match post() {
@@ -251,7 +251,7 @@ impl Node {
         }
     }
 
-    /// A put comes through, and a get brings it back; where nothing else writes.
+    /// Checks that a put arrives and that a get reads it back. No other operation may write there.
     pub fn works(&self, with: &PeerLink) {
         let (from, at, back) = (0x8000, 0x8008, 0x8010);
         let next = self.word(from).load(Ordering::Relaxed) + 1;
@@ -269,7 +269,7 @@ pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
     link.region.at(offset)
 }
 
-/// Waits, and moves the network on.
+/// Waits, and makes progress.
 pub fn until(transport: &StreamTransport<Verbs>, mut done: impl FnMut() -> bool) {
     while !done() {
         transport.progress();

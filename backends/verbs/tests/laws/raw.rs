@@ -1,9 +1,9 @@
-//! Who speaks to the port of a process without being one: the bytes of `wire`, by hand.
+//! A program that is no peer sends bytes of `wire` to the port of a process.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
-/// Of an address: the protocol, the secret, and where it listens.
+/// The parts of an address: the protocol, the secret, and the socket address of the listener.
 pub(crate) struct Door {
     pub protocol: [u8; 2],
     pub secret: [u8; 16],
@@ -26,7 +26,7 @@ impl Door {
         }
     }
 
-    /// As peers get it.
+    /// The address in the format for peers.
     pub fn address(&self) -> Vec<u8> {
         let mut bytes = self.protocol.to_vec();
         bytes.extend(self.secret);
@@ -42,23 +42,23 @@ impl Door {
         TcpStream::connect(self.at).unwrap()
     }
 
-    /// One end of a connection whose queue pair nobody has.
+    /// One end of a connection, with a queue pair that does not exist.
     fn ends(number: u32, credits: u32) -> [u8; 36] {
         let mut ends = [0; 36];
         ends[..4].copy_from_slice(&number.to_ne_bytes());
         ends[8..12].copy_from_slice(&credits.to_ne_bytes());
-        // A LID that nobody has, packets of 1024 bytes, and reads.
+        // A LID that does not exist, packets of 1024 bytes, and reads.
         ends[12..16].copy_from_slice(&[0xfe, 0xfe, 3, 0]);
         ends[16..18].copy_from_slice(&[1, 1]);
         ends[20..22].copy_from_slice(&[0xfe, 0x80]);
         ends
     }
 
-    /// What whoever begins a connection says.
+    /// The first message of the process that connects.
     pub fn opening(&self, number: u32, credits: u32) -> Vec<u8> {
         let mut bytes = b"uverbs\0\0".to_vec();
         bytes.extend(self.protocol);
-        // A process that nobody finds.
+        // The address of a process that does not exist.
         let own = Door {
             protocol: self.protocol,
             secret: [number as u8 | 1; 16],
@@ -73,7 +73,7 @@ impl Door {
         bytes
     }
 
-    /// What is answered to that, if it is welcome.
+    /// The answer to the first message, if it is accepted.
     pub fn answer(&self, number: u32) -> Vec<u8> {
         let mut bytes = b"uverbs\0\0".to_vec();
         bytes.extend(self.protocol);
@@ -83,19 +83,19 @@ impl Door {
     }
 }
 
-/// The verdict of an answer; `None`: the socket was closed instead.
+/// The verdict of an answer. `None`: the socket was closed instead.
 pub fn verdict(socket: &mut TcpStream) -> Option<u16> {
     let mut answer = [0; 48];
     socket.read_exact(&mut answer).ok()?;
     Some(u16::from_ne_bytes(answer[10..12].try_into().unwrap()))
 }
 
-/// Waits until the other side closes; whether it has said nothing more.
+/// Waits until the other side closes or sends. True: it closed, and sent nothing more.
 pub fn is_closed(socket: &mut TcpStream) -> bool {
     !matches!(socket.read(&mut [0]), Ok(1..))
 }
 
-/// Says it, unless the other side has gone.
+/// Sends the bytes. Errors are ignored: the other side may have closed.
 pub fn say(socket: &mut TcpStream, bytes: &[u8]) {
     let _ = socket.write_all(bytes);
 }

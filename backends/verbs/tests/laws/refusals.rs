@@ -1,4 +1,4 @@
-//! The device refuses something: who asks is told what helps, nothing is kept, and later all works.
+//! Refusals of the device. The error gives the remedy, no resource leaks, and later calls work.
 
 use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
@@ -65,7 +65,7 @@ fn memory_that_is_not_registered() {
     });
 }
 
-/// Says what it is told, at length.
+/// Answers with the message, which is long.
 struct Long;
 
 impl Handler for Long {
@@ -75,7 +75,7 @@ impl Handler for Long {
     }
 }
 
-/// Buffers are registered when they are needed first; messages go without them, too.
+/// Buffers are registered on first use. Messages also work if that fails.
 #[test]
 fn buffers_that_are_not_registered() {
     alone("", || {
@@ -89,7 +89,7 @@ fn buffers_that_are_not_registered() {
             }
             let mut answer = vec![0u8; 1000];
             // SAFETY:
-            // - the bytes live until the end.
+            // - the bytes outlive the operation.
             let reply = unsafe { ReplyBuffer::new(answer.as_mut_ptr(), answer.len()) };
             node.channel
                 .active_message(remote(&link, 0), &message, reply, Flags::empty(), 1)
@@ -111,7 +111,7 @@ fn connections_that_are_not_made() {
         for nth in 0..30 {
             let other = Node::open();
             let before = count("qp");
-            // At this side, then at the other one.
+            // Alternately on this side and on the other one.
             inject(if nth % 2 == 0 {
                 "create_qp_fails=1"
             } else {
@@ -168,7 +168,7 @@ fn a_device_that_is_full_says_so_on_both_sides() {
             }
         }
         assert_eq!((links.len(), refused), (3, 2));
-        // The other way round.
+        // In the other direction.
         let error = all[4].try_find(&node.name()).map(drop).unwrap_err();
         assert!(error.to_string().contains("no room"), "{error}");
         links.iter().for_each(|link| node.works(link));

@@ -1,4 +1,4 @@
-//! Registrations that end while peers use them: nothing is written afterwards, and peers are told.
+//! Registrations that end while peers use them: no write follows, and peers get an error.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,14 +11,14 @@ use crate::process::{ProcessPipe, with_others};
 
 const PAGE: usize = 4096;
 
-/// Writes what is never 0 to all of the region, until it is refused. Gives why.
+/// Writes nonzero values to the whole region until a write is refused, and returns the error.
 fn writes(node: &Node, to: &PeerLink) -> Error {
     let words: Vec<u64> = vec![u64::MAX; PAGE / 8];
     let src = Local::unregistered(words.as_ptr().cast());
     for nth in 0.. {
         let at = crate::node::remote(to, nth % 64 * 8);
         // SAFETY:
-        // - what is not taken in the call is memory that stays until all has ended.
+        // - bytes that are not read within the call belong to memory that exists until all operations have ended.
         let posted = unsafe {
             match nth % 3 {
                 0 => (node.channel).put(
@@ -67,7 +67,7 @@ fn other(mut wire: ProcessPipe) {
         wire.say(b"writes");
         let why = writes(&node, &link);
         let rest = node.settle();
-        // It has gone, and nothing else has happened.
+        // The region is released, and no other error has occurred.
         let lawful = |error: &Error| *error == Error::StaleRegion;
         let all = rest.iter().filter_map(|end| end.result.as_ref().err());
         let lawful = lawful(&why) && all.clone().all(lawful) && !link.region.is_current();
@@ -89,7 +89,7 @@ fn nothing_is_written_to_memory_that_was_given_back() {
             for _ in 0..30 {
                 let base = memory.as_ptr().cast_mut().cast::<u8>();
                 // SAFETY:
-                // - the memory lives longer, and is changed by atomics alone.
+                // - the memory outlives the registration, and only atomic operations change it.
                 let region = unsafe { node.transport.register(base, PAGE, Rights::FULL) }.unwrap();
                 for other in &mut all {
                     other.wire.say(&region.key());
@@ -99,7 +99,7 @@ fn nothing_is_written_to_memory_that_was_given_back() {
                 }
                 until(&node.transport, || memory[0].load(Ordering::Relaxed) != 0);
                 drop(region);
-                // It is this process's alone from now on.
+                // After the release only this process accesses the memory.
                 memory
                     .iter()
                     .for_each(|word| word.store(0, Ordering::SeqCst));
@@ -117,7 +117,7 @@ fn nothing_is_written_to_memory_that_was_given_back() {
     );
 }
 
-/// A peer that has stopped is waited for, but not for ever; what it had under way then does nothing.
+/// A release waits for a stopped peer for a limited time. The peer's outstanding operations then have no effect.
 #[test]
 fn one_that_has_stopped_holds_nobody_up() {
     with_others(
@@ -129,7 +129,7 @@ fn one_that_has_stopped_holds_nobody_up() {
             other.wire.say(&node.transport.address());
             let memory = node.transport.allocate(PAGE, Rights::FULL).unwrap();
             // SAFETY:
-            // - aligned, and changed by atomics alone; it stays mapped as long as the transport.
+            // - the word is aligned, only atomic operations change it, and it stays mapped as long as the transport.
             let first = unsafe { AtomicU64::from_ptr(memory.base().cast()) };
             other.wire.say(&memory.key());
             assert_eq!(other.wire.hear(), b"writes");
@@ -143,12 +143,12 @@ fn one_that_has_stopped_holds_nobody_up() {
                         std::thread::yield_now();
                     }
                 });
-                // It returns, though nobody answers.
+                // The release returns, although the peer does not answer.
                 drop(memory);
                 first.store(0, Ordering::SeqCst);
                 node.works(&to_third);
                 other.signal(libc::SIGCONT);
-                // Whatever it has had under way: it is told, or has lost its connection.
+                // The peer's operations fail, or it has lost its connection.
                 let said = other.wire.hear();
                 assert!(said == b"stale" || said == b"wrong");
                 assert_eq!(first.load(Ordering::SeqCst), 0);
@@ -162,7 +162,7 @@ fn one_that_has_stopped_holds_nobody_up() {
     );
 }
 
-/// What is imported goes with its importer, stopped or not; the owner does not wait for it.
+/// An importer drops its link without waiting for a stopped owner.
 #[test]
 fn an_owner_that_has_stopped_holds_no_importer_up() {
     with_others(

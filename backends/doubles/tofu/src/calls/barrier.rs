@@ -72,10 +72,10 @@ pub unsafe fn utofu_alloc_vbg(
     }
     check_tni(double, tni_id)?;
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     outcome(unsafe { (double.real.utofu_alloc_vbg)(tni_id, num_vbgs, flags, vbg_ids) })?;
     // SAFETY:
-    // - the library has stored that many there.
+    // - the library has written `num_vbgs` ids.
     let ids = unsafe { std::slice::from_raw_parts(vbg_ids, num_vbgs) };
     let is_safe = flags & UTOFU_VBG_FLAG_THREAD_SAFE != 0;
     let mut all = VBGS.lock();
@@ -94,7 +94,7 @@ pub unsafe fn utofu_free_vbg(
         &[]
     } else {
         // SAFETY:
-        // - not null, so that many by the caller's word.
+        // - contract of `utofu_free_vbg`: an array that is not null has `num_vbgs` ids.
         unsafe { std::slice::from_raw_parts(vbg_ids, num_vbgs) }
     };
     let mut all = VBGS.lock();
@@ -105,20 +105,20 @@ pub unsafe fn utofu_free_vbg(
         );
     }
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     outcome(unsafe { (double.real.utofu_free_vbg)(vbg_ids, num_vbgs) })?;
     all.retain(|id, _| !ids.contains(id));
     Ok(())
 }
 
-/// Functions on a VBG: what `$check` says comes first.
+/// Functions on a VBG, after the check `$check`.
 macro_rules! on_vbg {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) if $check:expr;)*) => {$(
         pub unsafe fn $name(double: &'static Double, vbg_id: utofu_vbg_id_t, $($parameter: $ty),*) -> UtofuResult {
             let _inside = Inside::new(double, stringify!($name), vbg_id);
             $check?;
             // SAFETY:
-            // - the caller's arguments.
+            // - the arguments of the caller, by the contract of this function.
             outcome(unsafe { (double.real.$name)(vbg_id, $($parameter),*) })
         }
     )*};

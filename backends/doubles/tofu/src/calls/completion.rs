@@ -29,7 +29,7 @@ pub unsafe fn utofu_poll_tcq(
     let taken = inside.queues().poll_tcq(double, inside.vcq())?;
     let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - the contract of this function: a pointer that is not null is valid for a write.
     unsafe { *cbdata = std::ptr::with_exposed_provenance_mut(told) };
     outcome(code)
 }
@@ -48,7 +48,7 @@ pub unsafe fn utofu_poll_mrq(
     let taken = queues.poll_mrq(double, inside.vcq())?;
     let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - the contract of this function: a pointer that is not null is valid for a write.
     unsafe { *notice = told };
     outcome(code)
 }
@@ -62,7 +62,7 @@ pub unsafe fn utofu_query_num_unread_tcq(
     check(0, count)?;
     let unread = inside.queues().query_unread(double)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - the contract of this function: a pointer that is not null is valid for a write.
     unsafe { *count = unread };
     Ok(())
 }
@@ -77,7 +77,7 @@ pub unsafe fn utofu_query_num_unread_mrq(
     check(0, count)?;
     let held = inside.queues().check_mrq(double, CALL, inside.vcq())?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - the contract of this function: a pointer that is not null is valid for a write.
     unsafe { *count = held };
     Ok(())
 }

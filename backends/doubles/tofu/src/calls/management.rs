@@ -10,7 +10,7 @@ use super::forwarded;
 use crate::library::{Double, UtofuResult, outcome};
 use crate::vcqs;
 
-/// VCQs of a CQ.
+/// Component ids of a CQ.
 const CMP_IDS: utofu_cmp_id_t = 8;
 const VCQ_FLAGS: c_ulong =
     UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
@@ -24,7 +24,7 @@ forwarded! { double:
     fn utofu_get_path_coords(vcq_id: utofu_vcq_id_t, path_id: utofu_path_id_t, path_coords: *mut u8);
     fn utofu_query_my_coords(coords: *mut u8);
     fn utofu_query_barrier_caps(tni_id: utofu_tni_id_t, tni_caps: *mut *mut utofu_barrier_caps) if check_tni(double, tni_id);
-    // The other nodes have as many TNIs as this one.
+    // The other nodes have the same number of TNIs as this one.
     fn utofu_construct_vcq_id(
         coords: *mut u8, tni_id: utofu_tni_id_t, cq_id: utofu_cq_id_t, cmp_id: utofu_cmp_id_t, vcq_id: *mut utofu_vcq_id_t,
     ) if check_tni(double, tni_id).and_then(|()| check_cmp(cmp_id));
@@ -38,7 +38,7 @@ macro_rules! lists {
             double: &'static Double, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize,
         ) -> UtofuResult {
             // SAFETY:
-            // - the caller's arguments.
+            // - the arguments of the caller, by the contract of this function.
             unsafe {
                 outcome((double.real.$name)(tni_ids, num_tnis))?;
                 cut(double, tni_ids, num_tnis);
@@ -56,13 +56,13 @@ fn check_handle(call: &str, handle: utofu_vcq_hdl_t) -> UtofuResult {
     Ok(())
 }
 
-/// Cuts a list of TNIs to those that the node has: its end is lower, and nothing is left where that is 0.
+/// Shortens a list of TNIs to the TNIs of the node. If none are left, the list becomes null.
 ///
 /// # Safety
-/// What the library has stored.
+/// The library has written both results.
 unsafe fn cut(double: &Double, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) {
     // SAFETY:
-    // - the library has stored an array of that many, made by malloc, or null.
+    // - the library has written an array of `num_tnis` elements from malloc, or null.
     unsafe {
         let all = std::slice::from_raw_parts_mut(
             *tni_ids,
@@ -101,7 +101,7 @@ pub fn check_tni(double: &Double, tni_id: utofu_tni_id_t) -> UtofuResult {
     }
 }
 
-/// The library's structure, with what is different here. It stays for ever, one for each TNI.
+/// The library's structure with the changes of this machine. Each TNI has one, which is never freed.
 pub unsafe fn utofu_query_onesided_caps(
     double: &'static Double,
     tni_id: utofu_tni_id_t,
@@ -111,7 +111,7 @@ pub unsafe fn utofu_query_onesided_caps(
         Mutex::new(BTreeMap::new());
     check_tni(double, tni_id)?;
     // SAFETY:
-    // - the caller's arguments; the library has stored the address of a structure.
+    // - the arguments of the caller, by the contract of this function; the library has written the address of a structure.
     let mut caps = unsafe {
         outcome((double.real.utofu_query_onesided_caps)(tni_id, tni_caps))?;
         **tni_caps
@@ -129,12 +129,12 @@ pub unsafe fn utofu_query_onesided_caps(
         .entry(tni_id)
         .or_insert_with(|| Box::leak(Box::new(caps)));
     // SAFETY:
-    // - a place that the library has stored at; callers must not write to what they get.
+    // - the library has written to the same pointer; callers must not write to the structure.
     unsafe { *tni_caps = std::ptr::from_ref(kept).cast_mut() };
     Ok(())
 }
 
-/// Creates a VCQ by `make`, if its flags and the TNI allow that.
+/// Creates a VCQ by `make`, if its flags and the TNI allow it.
 fn create(
     double: &'static Double,
     tni_id: utofu_tni_id_t,
@@ -157,7 +157,7 @@ fn create(
     }
     outcome(make())?;
     // SAFETY:
-    // - the library has stored the handle there.
+    // - the library has written the handle.
     vcqs::created(double, unsafe { *vcq_hdl }, flags)
 }
 
@@ -168,7 +168,7 @@ pub unsafe fn utofu_create_vcq(
     vcq_hdl: *mut utofu_vcq_hdl_t,
 ) -> UtofuResult {
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     let make = || unsafe { (double.real.utofu_create_vcq)(tni_id, flags, vcq_hdl) };
     create(double, tni_id, flags, false, vcq_hdl, make)
 }
@@ -183,7 +183,7 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
     check_cmp(cmp_id)?;
     let make = || {
         // SAFETY:
-        // - the caller's arguments.
+        // - the arguments of the caller, by the contract of this function.
         unsafe { (double.real.utofu_create_vcq_with_cmp_id)(tni_id, cmp_id, flags, vcq_hdl) }
     };
     create(double, tni_id, flags, true, vcq_hdl, make)
@@ -192,7 +192,7 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
 pub unsafe fn utofu_free_vcq(double: &'static Double, vcq_hdl: utofu_vcq_hdl_t) -> UtofuResult {
     let vcq = vcqs::find("utofu_free_vcq", vcq_hdl);
     // SAFETY:
-    // - a VCQ that is there.
+    // - the VCQ exists.
     vcqs::freed(&vcq, || unsafe { (double.real.utofu_free_vcq)(vcq_hdl) })
 }
 
@@ -202,7 +202,7 @@ pub unsafe fn utofu_query_tofu_version(
     minor_ver: *mut c_int,
 ) -> UtofuResult {
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     unsafe { (double.real.utofu_query_tofu_version)(major_ver, minor_ver) };
     Ok(())
 }
@@ -213,7 +213,7 @@ pub unsafe fn utofu_query_utofu_version(
     minor_ver: *mut c_int,
 ) -> UtofuResult {
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     unsafe { (double.real.utofu_query_utofu_version)(major_ver, minor_ver) };
     Ok(())
 }

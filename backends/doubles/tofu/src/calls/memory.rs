@@ -9,7 +9,7 @@ use crate::library::{Double, UtofuResult, outcome};
 use crate::rules::broken;
 use crate::vcqs::{StaddEntry, VcqCall};
 
-/// Alignment of what has a STag of the program's choice, and the number of those.
+/// Alignment of memory under a STag that the program chooses, and the number of such STags.
 const ALIGNMENT: usize = 256;
 const STAGS: c_uint = 256;
 
@@ -26,7 +26,7 @@ fn check_stag(stag: c_uint) -> UtofuResult {
     }
 }
 
-/// Registers `size` bytes at `addr` by `make`, if that is allowed. `tagged`: under a STag of the program's choice.
+/// Registers `size` bytes at `addr` by `make`, if that is allowed. `tagged`: the program chooses the STag.
 fn register(
     double: &'static Double,
     inside: &VcqCall,
@@ -46,7 +46,7 @@ fn register(
     }
     let mut queues = inside.queues();
     let registered = &mut queues.of(inside.vcq()).registered;
-    // The same memory gets the STADD that it has.
+    // A repeated registration gets the same STADD.
     let is_same = |memory: &StaddEntry| (memory.address, memory.length) == (addr.addr(), size);
     let is_new = tagged || !registered.values().any(is_same);
     if is_new && registered.len() >= double.config.regs {
@@ -54,7 +54,7 @@ fn register(
     }
     outcome(make())?;
     // SAFETY:
-    // - the library has stored the STADD there.
+    // - the library has written the STADD.
     let memory = registered.entry(unsafe { *stadd }).or_insert(StaddEntry {
         address: addr.addr(),
         length: size,
@@ -75,7 +75,7 @@ pub unsafe fn utofu_reg_mem(
 ) -> UtofuResult {
     let inside = VcqCall::new(double, "utofu_reg_mem", vcq_hdl);
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     let make = || unsafe { (double.real.utofu_reg_mem)(vcq_hdl, addr, size, flags, stadd) };
     register(double, &inside, (addr, size), (flags, false), stadd, make)
 }
@@ -99,7 +99,7 @@ pub unsafe fn utofu_reg_mem_with_stag(
     check_stag(stag)?;
     let make = || {
         // SAFETY:
-        // - the caller's arguments.
+        // - the arguments of the caller, by the contract of this function.
         unsafe { (double.real.utofu_reg_mem_with_stag)(vcq_hdl, addr, size, stag, flags, stadd) }
     };
     register(double, &inside, (addr, size), (flags, true), stadd, make)
@@ -138,7 +138,7 @@ pub unsafe fn utofu_dereg_mem(
         );
     }
     // SAFETY:
-    // - memory that is registered.
+    // - the memory is registered.
     outcome(unsafe { (double.real.utofu_dereg_mem)(vcq_hdl, stadd, flags) })?;
     memory.times -= 1;
     if is_last {

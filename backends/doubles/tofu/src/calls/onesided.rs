@@ -9,10 +9,10 @@ use crate::library::{Double, UtofuResult};
 use crate::operation::OperationArguments;
 use crate::post;
 
-/// The library tells of the end of each descriptor: so the double knows which have a place in the TOQ. Programs are told of what they have asked for.
+/// The double requests a TCQ descriptor for each descriptor, to know the free places of the TOQ. Programs get only the ones that they requested.
 const TOLD: c_ulong = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
 
-/// A start function and its twin that prepares, with the operation that they are.
+/// A start function and its preparation function, with their operation.
 macro_rules! both {
     ($(fn $name:ident | $prepare:ident ($($parameter:ident: $ty:ty),* $(,)?) $flags:ident { $($field:ident: $value:expr),* $(,)? })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "as in C")]
@@ -25,12 +25,12 @@ macro_rules! both {
                 double, stringify!($name), vcq_hdl, cbdata, &operation,
                 || {
                     // SAFETY:
-                    // - the caller's arguments.
+                    // - the arguments of the caller, by the contract of this function.
                     unsafe { (double.real.$name)(vcq_hdl, $($parameter,)* cbdata) }
                 },
                 |desc, size| {
                     // SAFETY:
-                    // - the caller's arguments, and places of our own.
+                    // - the arguments of the caller, by the contract of this function; `desc` and `size` are valid for writes.
                     unsafe { (double.real.$prepare)(vcq_hdl, $($parameter,)* desc, size) }
                 },
             )
@@ -44,11 +44,11 @@ macro_rules! both {
             let $flags = $flags | TOLD;
             let make = || {
                 // SAFETY:
-                // - the caller's arguments.
+                // - the arguments of the caller, by the contract of this function.
                 unsafe { (double.real.$prepare)(vcq_hdl, $($parameter,)* desc, desc_size) }
             };
             // SAFETY:
-            // - the places that the library stores at.
+            // - the library writes to the same `desc` and `desc_size`.
             unsafe { post::prepare(double, stringify!($prepare), vcq_hdl, (desc, desc_size), &operation, make) }
         }
     )*};
@@ -144,6 +144,6 @@ pub unsafe fn utofu_post_toq(
     cbdata: *mut c_void,
 ) -> UtofuResult {
     // SAFETY:
-    // - the caller's arguments.
+    // - the arguments of the caller, by the contract of this function.
     unsafe { post::post_toq(double, vcq_hdl, desc, desc_size, cbdata) }
 }

@@ -1,4 +1,4 @@
-//! Completions that come late, and completions of what has failed.
+//! Delayed completions, and completions of failed operations.
 
 use unipgas_utofu_sys::*;
 
@@ -11,7 +11,7 @@ fn late_ones_are_handed_out_at_their_poll() {
         let (a, b) = two();
         assert_eq!(a.put(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
         assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
-        // The first poll finds them, and the third one after it hands the first one out: until then they hold their places.
+        // The first poll finds the completions. The third poll after it returns the first one. Until then they keep their places.
         for _ in 0..3 {
             assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
             assert_eq!(a.put(&b, 0, 0), UTOFU_ERR_BUSY);
@@ -27,7 +27,8 @@ fn late_ones_are_handed_out_at_their_poll() {
     });
 }
 
-/// Over a library that ends nothing in the call: places of the TOQ come back, also of what asks for nothing, and each completion comes once, in its place.
+/// With a library that completes no operation within the call: places of the TOQ become free, also without a requested notice. Each completion arrives once and
+/// in order.
 #[test]
 fn what_ends_later_is_told_later() {
     let backend = [("UNIPGAS_BACKEND", "streams")];
@@ -74,7 +75,7 @@ fn what_ends_later_is_told_later() {
     });
 }
 
-/// Also one that has asked for nothing; what comes before and after it is carried out.
+/// This includes a descriptor without a requested notice. Earlier and later descriptors are executed.
 #[test]
 fn a_descriptor_that_is_not_sent_is_told_in_its_place() {
     alone("tcq=2:ERR_TCQ_MEMORY,tcq=4:ERR_TCQ_DESC", || {
@@ -88,7 +89,7 @@ fn a_descriptor_that_is_not_sent_is_told_in_its_place() {
         a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
         a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
         assert_eq!([0, 8, 16].map(|at| b.word(at)), [1, 0, 1]);
-        // A get that is not sent writes nothing.
+        // An unsent get writes nothing.
         assert_eq!(a.get(&b, TCQ | LOCAL, 4), UTOFU_SUCCESS);
         assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_DESC, 4));
         assert_eq!((a.word(0), a.poll_mrq().0), (0, UTOFU_ERR_NOT_FOUND));
@@ -115,7 +116,7 @@ fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
             );
             assert_eq!(told.notice_type, UTOFU_MRQ_TYPE_LCL_PUT);
             assert_eq!((told.rmt_stadd, b.word(0)), (b.stadd + 16, 9));
-            // A NOP is none of those that can fail so; nobody need poll the TCQ.
+            // A NOP cannot fail this way. Polling the TCQ is not necessary.
             ok!(utofu_nop(a.handle, 0, cbdata(0)));
             assert_eq!(a.get(&b, LOCAL, 2), UTOFU_SUCCESS);
             let (code, told) = a.next_mrq();
@@ -136,7 +137,7 @@ fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
     );
 }
 
-/// Of descriptors that are posted together, the others leave, with the completions that they ask for.
+/// If one descriptor of a post fails, the others are sent, with their requested completions.
 #[test]
 fn one_of_several_that_are_posted_together_fails() {
     alone("tcq=2:ERR_TCQ_LENGTH", || {

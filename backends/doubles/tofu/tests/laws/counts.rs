@@ -1,4 +1,4 @@
-//! What was done is counted.
+//! The counts of calls and operations.
 
 use unipgas_utofu_sys::*;
 

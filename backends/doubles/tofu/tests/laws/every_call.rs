@@ -1,4 +1,4 @@
-//! Every one of the calls is made to fail once, and the failure is seen; the same call then does its work, or refuses its arguments itself.
+//! Each call fails once on demand. The test sees the failure; the next same call works, or refuses its arguments itself.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,7 +7,7 @@ use unipgas_utofu_sys::*;
 use crate::kit::*;
 use crate::process::alone;
 
-/// An argument of no value: whatever a function does with it, the injected failure comes first.
+/// An arbitrary argument. The injected failure precedes its use.
 trait Nothing {
     fn nothing() -> Self;
 }
@@ -25,7 +25,7 @@ impl<T> Nothing for *mut T {
     }
 }
 
-/// Whether a call has failed as was demanded.
+/// Whether a call has failed on demand.
 trait Failed {
     fn has_failed(self) -> bool;
 }
@@ -34,7 +34,7 @@ impl Failed for c_int {
         self == UTOFU_ERR_OUT_OF_RESOURCE
     }
 }
-/// Of null pointers nothing is seen: `versions_are_not_told` sees it.
+/// With null pointers the effect is not visible here. `versions_are_not_told` tests it.
 impl Failed for () {
     fn has_failed(self) -> bool {
         true
@@ -72,7 +72,7 @@ fn every_call_fails_once() {
                 "{name}"
             );
         }
-        // A second time all is as ever.
+        // The second call works.
         let (a, b) = two();
         assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
         assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
@@ -93,7 +93,7 @@ fn versions_are_not_told() {
             let told = || {
                 let mut versions = (-1, -1);
                 // SAFETY:
-                // - places for what is told.
+                // - both pointers are valid for writes.
                 unsafe { query(&mut versions.0, &mut versions.1) };
                 versions
             };

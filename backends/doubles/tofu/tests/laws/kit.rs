@@ -1,4 +1,4 @@
-//! What tests share: the functions of the double, and two VCQs of one process.
+//! Common code of the tests: the functions of the double, and two VCQs of one process.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
@@ -21,7 +21,7 @@ fn symbol(name: &CStr) -> *mut c_void {
             .with_file_name("libtofu_double.so");
         let path = CString::new(path.into_os_string().into_vec()).unwrap();
         // SAFETY:
-        // - a C string.
+        // - the path is a C string.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(
             !library.is_null(),
@@ -30,7 +30,7 @@ fn symbol(name: &CStr) -> *mut c_void {
         library.expose_provenance()
     });
     // SAFETY:
-    // - a library that is never closed, and a C string.
+    // - the library is never closed, and the name is a C string.
     unsafe {
         libc::dlsym(
             std::ptr::with_exposed_provenance_mut(*library),
@@ -44,7 +44,7 @@ pub fn tofu() -> &'static UtofuFunctions {
     static FUNCTIONS: OnceLock<UtofuFunctions> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {
         // SAFETY:
-        // - the functions of a libtofucom, which stays loaded.
+        // - the symbols are from a libtofucom, which stays loaded.
         unsafe { UtofuFunctions::load(symbol) }.unwrap()
     })
 }
@@ -55,22 +55,22 @@ macro_rules! call {
         let function = crate::kit::tofu().$name;
         #[allow(unused_unsafe, reason = "where an argument is a separate expression")]
         // SAFETY:
-        // - arguments of a test: places are valid, and the rest is the double's to refuse.
+        // - the pointers of a test are valid, and the double refuses other wrong arguments.
         unsafe { function($($argument),*) }
     }};
 }
 pub(crate) use call;
 
-/// Calls a function that succeeds: `ok!(utofu_nop(handle, 0, cbdata))`.
+/// Calls a function that must succeed: `ok!(utofu_nop(handle, 0, cbdata))`.
 macro_rules! ok {
     ($($call:tt)*) => { assert_eq!(crate::kit::call!($($call)*), UTOFU_SUCCESS) };
 }
 pub(crate) use ok;
 
-/// What `tofu_double_counts` says.
+/// The counts from `tofu_double_counts`.
 pub fn counts() -> serde_json::Value {
     // SAFETY:
-    // - a function of this type.
+    // - the function has this type.
     let function = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, usize) -> usize>(
             symbol(c"tofu_double_counts"),
@@ -78,12 +78,12 @@ pub fn counts() -> serde_json::Value {
     };
     let mut text = vec![0u8; 1 << 16];
     // SAFETY:
-    // - as many bytes as are said.
+    // - `text` has the stated number of bytes.
     let used = unsafe { function(text.as_mut_ptr().cast(), text.len()) };
     serde_json::from_slice(&text[..used - 1]).unwrap()
 }
 
-/// What was given as cbdata.
+/// A number as cbdata.
 pub fn cbdata(number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(number)
 }
@@ -100,7 +100,7 @@ pub(crate) struct TestVcq {
 pub fn memory() -> *mut u8 {
     let layout = Layout::from_size_align(SIZE, 4096).unwrap();
     // SAFETY:
-    // - a size that is not 0.
+    // - the size is not 0.
     let memory = unsafe { alloc_zeroed(layout) };
     assert!(!memory.is_null());
     memory
@@ -130,13 +130,13 @@ impl TestVcq {
 
     pub fn set(&self, offset: usize, value: u64) {
         // SAFETY:
-        // - inside the memory, aligned.
+        // - the word is inside the memory, and aligned.
         unsafe { self.memory.add(offset).cast::<u64>().write_volatile(value) }
     }
 
     pub fn word(&self, offset: usize) -> u64 {
         // SAFETY:
-        // - inside the memory, aligned.
+        // - the word is inside the memory, and aligned.
         unsafe { self.memory.add(offset).cast::<u64>().read_volatile() }
     }
 
@@ -145,7 +145,7 @@ impl TestVcq {
         self.put_from(self.stadd, other, (8, 7), flags, number)
     }
 
-    /// Puts from a local STADD so many bytes with such edata.
+    /// Puts from a local STADD, with this length and edata.
     pub fn put_from(
         &self,
         from: utofu_stadd_t,
@@ -173,7 +173,7 @@ impl TestVcq {
         ))
     }
 
-    /// Puts blocks: their length, their distance and their number.
+    /// Puts blocks with this length, distance and number.
     pub fn put_stride(
         &self,
         other: &TestVcq,
@@ -226,7 +226,7 @@ impl TestVcq {
         ))
     }
 
-    /// One poll of the TCQ: code, and the number given as cbdata.
+    /// Polls the TCQ once. Returns the code, and the number that was the cbdata.
     pub fn poll_tcq(&self) -> (c_int, usize) {
         let mut told = cbdata(0);
         let code = call!(utofu_poll_tcq(self.handle, 0, &mut told));
@@ -251,7 +251,7 @@ impl TestVcq {
         (code, notice)
     }
 
-    /// The next TCQ descriptor that comes.
+    /// Waits for the next TCQ descriptor.
     pub fn next_tcq(&self) -> (c_int, usize) {
         soon(|| self.poll_tcq())
     }
@@ -260,7 +260,7 @@ impl TestVcq {
         soon(|| self.poll_mrq())
     }
 
-    /// The next notice, which is of this kind.
+    /// Waits for the next notice, which must be of this kind.
     pub fn notice(&self, kind: u8) -> utofu_mrq_notice {
         let (code, notice) = self.next_mrq();
         assert_eq!((code, notice.notice_type), (UTOFU_SUCCESS, kind));
@@ -276,7 +276,7 @@ impl TestVcq {
     }
 }
 
-/// The first answer of a poll that is one: the library carries out what is asked for before many polls.
+/// Repeats a poll until it finds an entry. The library executes operations within a limited number of polls.
 fn soon<T>(poll: impl Fn() -> (c_int, T)) -> (c_int, T) {
     let polls = std::iter::repeat_with(poll).take(1 << 20);
     let mut found = polls.filter(|(code, _)| *code != UTOFU_ERR_NOT_FOUND);
@@ -290,7 +290,7 @@ pub fn coordinates() -> [u8; 6] {
     coords
 }
 
-/// Two VCQs of two TNIs.
+/// Two VCQs on two TNIs.
 pub fn two() -> (TestVcq, TestVcq) {
     (TestVcq::new(0, 0), TestVcq::new(1, 0))
 }

@@ -1,4 +1,4 @@
-//! Limits have their codes.
+//! Exceeded limits return their codes.
 
 use unipgas_utofu_sys::*;
 
@@ -12,7 +12,7 @@ fn arguments_have_their_codes() {
         let mut caps = std::ptr::null_mut();
         ok!(utofu_query_onesided_caps(0, &mut caps));
         // SAFETY:
-        // - the library's structure.
+        // - `caps` points to a structure of the library.
         let caps = unsafe { *caps };
         assert_eq!((caps.max_putget_size, caps.max_piggyback_size), (4096, 32));
 
@@ -101,7 +101,7 @@ fn memory_has_its_codes() {
     });
 }
 
-/// Guide §3.6.1: the same STADD, until it has been deregistered as often.
+/// Guide §3.6.1: repeated registrations have the same STADD, until an equal number of deregistrations.
 #[test]
 fn memory_is_registered_more_than_once() {
     alone("regs=1", || {
@@ -130,7 +130,7 @@ fn interfaces_and_queues_end() {
         ] {
             let (mut ids, mut number) = (std::ptr::null_mut(), 9);
             // SAFETY:
-            // - places for what is told, and an array of that many.
+            // - both pointers are valid for writes, and the array has `number` elements.
             unsafe {
                 assert_eq!(list(&mut ids, &mut number), UTOFU_SUCCESS);
                 assert_eq!(std::slice::from_raw_parts(ids, number), [0, 1]);
@@ -171,7 +171,7 @@ fn interfaces_and_queues_end() {
         );
         ok!(utofu_query_onesided_caps(1, &mut caps));
         // SAFETY:
-        // - the library's structure.
+        // - `caps` points to a structure of the library.
         let caps = unsafe { *caps };
         assert_eq!((caps.flags, caps.armw_ops), (0, 0));
         let mut caps = std::ptr::null_mut();
@@ -206,7 +206,7 @@ fn without_interfaces_there_is_no_list() {
     });
 }
 
-/// VCQs that share a CQ share its TOQ; whoever polls one of them makes room.
+/// VCQs that share a CQ share its TOQ. A poll on any of them makes room.
 #[test]
 fn the_toq_is_full_until_it_is_polled() {
     alone("toq=4", || {

@@ -1,4 +1,4 @@
-//! The double in front of our own library: what is refused, what ends the program, and what fails on demand.
+//! The double in front of the library of unipgas: refused arguments, rules that end the program, and failures on demand.
 
 mod completions;
 mod counts;

@@ -1,4 +1,4 @@
-//! Tests run in processes of their own, as the library is told once for each what the machine is like.
+//! Each test runs in a separate process, because the library reads the settings of the machine once in a process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ROLE: &str = "TOFU_DOUBLE_TEST_ROLE";
 
-/// Our own library.
+/// The library of unipgas.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) {
             return path.into();
         }
-        // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
+        // Cargo builds the library beside this test. A separate build there would have other features, and would overwrite this one.
         let path = std::env::current_exe()
             .expect("this program has a path")
             .with_file_name("libunipgas_c.so");
@@ -24,19 +24,19 @@ fn library() -> &'static Path {
     })
 }
 
-/// Whether this is the process of a test of its own.
+/// Whether this is the separate process of a test.
 pub fn is_inside() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
-/// The path of the test that calls with this closure, as the harness knows it.
+/// The path of the test that passes this closure, in the test harness.
 fn test_of<F>(_: &F) -> &'static str {
     let path = std::any::type_name::<F>();
     let (_, path) = path.split_once("::").unwrap();
     path.split("::{{closure}}").next().unwrap()
 }
 
-/// Runs test `test` in a process of its own, with a job of its own.
+/// Runs the test `test` in a separate process, with a separate job.
 pub fn again(test: &str, settings: &str, environment: &[(&str, &str)]) -> Output {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let job = format!(
@@ -60,7 +60,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The body of a test.
+/// Runs the body of a test in a separate process.
 pub fn alone(settings: &str, body: impl FnOnce()) {
     alone_with(settings, &[], body);
 }
@@ -82,12 +82,12 @@ fn run(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOn
     );
 }
 
-/// A body that breaks a rule: its process is aborted, after one line of the double's, which is `line`.
+/// Runs a body that breaks a rule. The double must abort the process, after the line `line`.
 pub fn dies(settings: &str, line: &str, body: impl FnOnce()) {
     let test = test_of(&body);
     if is_inside() {
         body();
-        // Not by a panic, which is no abort: the parent sees the difference.
+        // The rule did not end the process. It ends normally, so the parent fails the test. A panic would not be an abort, either.
         return;
     }
     let output = again(test, settings, &[]);

@@ -1,4 +1,4 @@
-//! What is undefined on the machine ends the program.
+//! Undefined behavior of the machine ends the program.
 
 use unipgas_utofu_sys::*;
 
@@ -72,7 +72,7 @@ deadly! {
         assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
         a.deregister();
     }
-    /// It has asked for nothing, and waits for a step.
+    /// The put has no requested notice, and waits for a step.
     memory_that_a_silent_put_will_read("", "utofu_dereg_mem: a Put of 8 bytes") {
         let (a, b) = (TestVcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), TestVcq::new(1, 0));
         assert_eq!(a.put(&b, REMOTE, 1), UTOFU_SUCCESS);
@@ -85,7 +85,7 @@ deadly! {
         a.next_tcq();
         a.deregister();
     }
-    /// That it was sent says nothing of what comes back.
+    /// The TCQ descriptor only confirms the sending, not the arrival of the data.
     memory_that_a_get_may_still_write("", "utofu_dereg_mem: a Get of 8 bytes") {
         let (a, b) = two();
         assert_eq!(a.get(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
@@ -135,7 +135,7 @@ deadly! {
     }
 }
 
-/// What just keeps the rules that are broken above.
+/// Counterparts of the tests above that just keep the rules.
 #[test]
 fn what_keeps_the_rules_goes_on() {
     alone("mrq=8", || {
@@ -150,10 +150,10 @@ fn what_keeps_the_rules_goes_on() {
         assert_eq!(a.get(&b, LOCAL, 0), UTOFU_SUCCESS);
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
         assert_eq!(a.put(&b, LOCAL, 0), UTOFU_SUCCESS);
-        // Nothing is unread: it was sent.
+        // No TCQ descriptor is unread: the put is sent.
         assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
         assert_eq!((a.unread_tcq(), a.deregister()), (0, UTOFU_SUCCESS));
-        // The notice of a later one says that this one is over; of the last one a peer may have told.
+        // The notice of a later put confirms this one. A peer may have confirmed the last one.
         assert_eq!(b.put(&b, TCQ, 0), UTOFU_SUCCESS);
         assert_eq!(b.put(&b, LOCAL, 0), UTOFU_SUCCESS);
         b.notice(UTOFU_MRQ_TYPE_LCL_PUT);
@@ -162,7 +162,7 @@ fn what_keeps_the_rules_goes_on() {
     });
 }
 
-/// Of a local range that is not registered, the library tells at a poll.
+/// The library reports an unregistered local range at a poll.
 #[test]
 fn a_wrong_stadd_may_be_the_librarys_to_tell() {
     alone("stadds=tell", || {

@@ -1,4 +1,4 @@
-//! What is wrong with the settings is told once, in one line, and all calls fail.
+//! A wrong setting is reported once, in one line, and all calls fail.
 
 use unipgas_utofu_sys::*;
 

@@ -5,7 +5,7 @@ use unipgas_utofu_sys::*;
 use crate::kit::*;
 use crate::process::{alone, dies};
 
-/// Both polled by two threads, `rounds` times or until the program ends.
+/// Two threads poll one VCQ each, `rounds` times or until the program ends.
 fn poll_both(one: utofu_vcq_hdl_t, other: utofu_vcq_hdl_t, rounds: u64) {
     std::thread::scope(|scope| {
         for handle in [one, other] {

@@ -1,4 +1,4 @@
-//! What is not allowed fails as it does with a device.
+//! Forbidden accesses fail as with a device.
 
 use unipgas_verbs_sys::*;
 
@@ -10,7 +10,7 @@ fn pair(other: PairOptions) -> (Side, Side) {
     Side::pair(PairOptions::DEFAULT, other)
 }
 
-/// The request fails with `status` at the requester; those behind it are flushed, signalled or not; a later one, too.
+/// The request fails with `status` at the requester. Requests behind it are flushed, signaled or not, and so are later ones.
 fn fails(request: Wr, status: u32, one: &Side) {
     let peer = one.address();
     one.start(&request.flags(0));
@@ -123,7 +123,7 @@ fn what_is_deregistered_is_not_written() {
         let (one, other) = Side::plain_pair();
         let request = wr(900, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0);
         // SAFETY:
-        // - it is deregistered once.
+        // - the region is deregistered once.
         assert_eq!(unsafe { (crate::api::api().ibv_dereg_mr)(other.mr) }, 0);
         fails(request, IBV_WC_REM_ACCESS_ERR, &one);
     });
@@ -138,7 +138,7 @@ fn a_message_longer_than_its_buffer_fails_on_both_sides() {
             assert_eq!(other.recv(2, 0, 16), 0);
             fails(wr(900, IBV_WR_SEND, 0, 17), IBV_WC_REM_INV_REQ_ERR, &one);
             assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
-            // What is shared is there for others.
+            // Buffers of a shared queue stay there for other queue pairs.
             if !shared {
                 assert_eq!(other.ends(), (2, IBV_WC_WR_FLUSH_ERR));
             }
@@ -185,7 +185,7 @@ fn a_requester_keeps_to_its_own_depth() {
         for id in 0..60 {
             assert_eq!(one.ends(), (id, IBV_WC_SUCCESS));
         }
-        // With none at all there are no reads.
+        // With max_rd_atomic 0, reads fail.
         let none = PairOptions::with(|options| options.rd_atomic = 0);
         let (one, other) = Side::pair(none, none);
         let request = wr(1, IBV_WR_RDMA_READ, 0, 8).to(&other.address(), 0);
@@ -203,7 +203,7 @@ fn a_buffer_that_may_not_be_written_fails_on_both_sides() {
         assert_eq!(other.recv(1, 0, 16), 0);
         fails(wr(900, IBV_WR_SEND, 0, 8), IBV_WC_REM_OP_ERR, &one);
         assert_eq!(other.ends(), (1, IBV_WC_LOC_PROT_ERR));
-        // Nor is it a place for what is read.
+        // Without local write access, the memory cannot receive the data of a read.
         let (one, other) = Side::pair(
             PairOptions::with(|options| options.access = IBV_ACCESS_REMOTE_READ),
             PairOptions::DEFAULT,

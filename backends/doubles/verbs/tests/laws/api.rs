@@ -1,4 +1,4 @@
-//! The functions of the library, as a program gets them by dlopen.
+//! The functions of the library, loaded by dlopen as in a program.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ macro_rules! functions {
                 $name: {
                     let name = CString::new(stringify!($name)).unwrap();
                     // SAFETY:
-                    // - the library is loaded, and stays so;
+                    // - the library is loaded, and stays loaded;
                     // - the function has this type.
                     unsafe {
                         let address = libc::dlsym(library, name.as_ptr());
@@ -73,7 +73,7 @@ pub fn api() -> &'static VerbsFunctions {
 
 pub fn count(name: &CStr) -> u64 {
     // SAFETY:
-    // - it is a C string.
+    // - the argument is a C string.
     let count = unsafe { (api().verbs_double_count)(name.as_ptr()) };
     assert_ne!(count, u64::MAX, "{name:?}");
     count
@@ -81,7 +81,7 @@ pub fn count(name: &CStr) -> u64 {
 
 pub fn inject(what: &CStr) {
     // SAFETY:
-    // - it is a C string.
+    // - the argument is a C string.
     let error = unsafe { (api().verbs_double_inject)(what.as_ptr()) };
     assert_eq!(error, 0, "{what:?}");
 }
@@ -90,9 +90,9 @@ pub fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
-/// All fields are 0.
+/// A structure with all fields 0.
 pub fn zeroed<T: Copy>() -> T {
     // SAFETY:
-    // - it is used for structures of the interface only, whose fields may all be 0.
+    // - `T` is a structure of the interface, and zero is valid in all its fields.
     unsafe { std::mem::zeroed() }
 }

@@ -24,11 +24,11 @@ fn is_readable(fd: i32) -> bool {
         revents: 0,
     };
     // SAFETY:
-    // - it is a list of one.
+    // - the list has one element.
     unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
 }
 
-/// The queue of the next event, which is acknowledged.
+/// Takes and acknowledges the next event, and returns its queue.
 fn take(side: &Side) -> Result<*mut ibv_cq, i32> {
     let mut cq = null_mut();
     let mut context: *mut c_void = null_mut();
@@ -61,7 +61,7 @@ fn there_is_one_event_each_time_it_is_armed() {
         assert!(!is_readable(fd));
         write();
         write();
-        // It blocks until there is one.
+        // The call blocks until an event arrives.
         assert_eq!(take(&one), Ok(one.cq));
         one.wait();
         one.wait();
@@ -100,7 +100,7 @@ fn those_who_wait_for_solicited_ones_get_those_and_errors() {
         one.start(&wr(1, IBV_WR_SEND, 0, 8));
         assert_eq!(other.ends(), (1, IBV_WC_LOC_LEN_ERR));
         assert_eq!(take(&other), Ok(other.cq));
-        // Events that nobody has taken end with their queue.
+        // Untaken events end with their queue.
         other.destroy();
     });
 }

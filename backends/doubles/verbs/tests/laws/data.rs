@@ -1,4 +1,4 @@
-//! When the bytes of an operation are read, and which accesses are atomic.
+//! The time at which an operation reads its bytes, and the accesses that are atomic.
 
 use unipgas_verbs_sys::*;
 
@@ -16,7 +16,7 @@ fn inline_data_are_copied_and_others_are_not() {
             let before = count(c"rnr");
             let request = wr(1, IBV_WR_SEND, 0, 8).flags(IBV_SEND_SIGNALED | flags);
             one.start(&request);
-            // There is no buffer: it is sent again, from where it is now.
+            // The peer has no buffer: the data are read again when the message is resent.
             while count(c"rnr") == before {
                 std::thread::yield_now();
             }
@@ -59,7 +59,7 @@ fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
         let mut add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8).to(&other.address(), 8);
         add.operand = 1;
         let (mut added, mut own) = (0, 0);
-        // In time something is lost.
+        // Eventually an update is lost.
         while other.word(1) == added + own {
             one.start(&add);
             added += 1;
@@ -68,7 +68,7 @@ fn atomics_of_hca_are_not_atomic_towards_the_cpu() {
                 own += 1;
             }
         }
-        // Among themselves they are.
+        // Operations of the device are atomic with respect to each other.
         other.put(1, &[0]);
         for _ in 0..100 {
             one.run(&add);

@@ -1,4 +1,4 @@
-//! Peers that have ended, or were never there.
+//! Peers that have ended, or never existed.
 
 use unipgas_verbs_sys::*;
 
@@ -20,12 +20,12 @@ fn a_queue_pair_that_is_not_there_does_not_answer() {
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             assert_eq!(one.ends(), (2, IBV_WC_WR_FLUSH_ERR));
         };
-        // It is not ready.
+        // The peer's queue pair is not ready.
         never(|_| {});
-        // There is no such one, and no such NIC.
+        // The queue pair does not exist, nor does the NIC.
         never(|peer| peer.qp ^= 0x800);
         never(|peer| peer.qp = 0x000_005);
-        // It is there, but not at this address.
+        // The queue pair exists, but at another address.
         let (one, other) = Side::apart();
         let mut wrong = other.address();
         wrong.lid += 1;
@@ -46,10 +46,10 @@ fn a_queue_pair_that_was_destroyed_does_not_answer() {
         other.destroy();
         one.start(&request);
         assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
-        // Nor does a device that is closed.
+        // A closed device does not answer either.
         let (one, other) = Side::plain_pair();
         // SAFETY:
-        // - nothing of it is used any more.
+        // - the program does not use its objects again.
         unsafe {
             assert_eq!((api().ibv_close_device)(other.context), 0);
             assert_eq!((api().ibv_close_device)(context), 0);

@@ -15,7 +15,7 @@ fn addresses_change() {
         inject(c"lid_change");
         assert_eq!(one.event().event_type, IBV_EVENT_LID_CHANGE);
         assert_ne!(one.lid(), before);
-        // The old one leads nowhere.
+        // No port has the old address any more.
         one.start(&wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&other.address(), 0));
         assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
     });

@@ -1,4 +1,4 @@
-//! Buffers that are missing, slots, and queues that are full.
+//! Missing buffers, slots, and full queues.
 
 use unipgas_verbs_sys::*;
 
@@ -21,7 +21,7 @@ fn a_message_waits_for_a_buffer_if_it_may() {
             for id in [1, 2, 3] {
                 one.start(&wr(id, opcode, 0, 8).to(&other.address(), 0));
             }
-            // More often than any count that is not for ever.
+            // The largest limited number of retries is 6; this exceeds it.
             while count(c"rnr") < before + 10 {
                 std::thread::yield_now();
             }
@@ -51,7 +51,7 @@ fn a_message_gives_up_waiting_for_a_buffer() {
             assert_eq!(one.ends(), (2, IBV_WC_RNR_RETRY_EXC_ERR));
             assert_eq!(one.ends(), (3, IBV_WC_WR_FLUSH_ERR));
             assert_eq!(count(c"rnr") - before, u64::from(rnr_retry) + 1);
-            // The other side knows nothing of it.
+            // The other side does not notice.
             assert_eq!(other.state(), IBV_QPS_RTS);
         }
     });
@@ -72,7 +72,7 @@ fn slots_are_free_when_a_later_completion_is_polled() {
             id: 4,
             ..request.clone()
         });
-        // All are carried out, but nothing is polled.
+        // All requests are executed, but no completion is polled.
         assert_eq!(one.post(&request), libc::ENOMEM);
         while count(c"polls") == 0 {
             assert_eq!(one.ends(), (4, IBV_WC_SUCCESS));
@@ -80,7 +80,7 @@ fn slots_are_free_when_a_later_completion_is_polled() {
         for _ in 0..4 {
             one.start(&request.clone().flags(0));
         }
-        // Nothing will ever free them.
+        // No completion will free these slots.
         assert_eq!(one.post(&request), libc::ENOMEM);
         assert!(one.poll().is_none());
         assert_eq!(one.post(&request), libc::ENOMEM);

@@ -1,4 +1,4 @@
-//! Children of a process that uses a device.
+//! Child processes of a process that uses a device.
 
 use unipgas_verbs_sys::*;
 
@@ -25,7 +25,7 @@ fn a_process_is_dead_though_its_child_lives() {
             one.start(&request);
             assert_eq!(one.ends(), (1, IBV_WC_RETRY_EXC_ERR));
             // SAFETY:
-            // - it waits until it is killed.
+            // - the grandchild only waits for this signal.
             assert_eq!(unsafe { libc::kill(grandchild as i32, libc::SIGKILL) }, 0);
         },
         |mut stream| {
@@ -35,7 +35,7 @@ fn a_process_is_dead_though_its_child_lives() {
             stream.say_number(1);
             stream.hear_number();
             // SAFETY:
-            // - the child only waits; the parent ends without anything else.
+            // - the child only waits, and the parent ends immediately.
             unsafe {
                 match libc::fork() {
                     0 => loop {
@@ -58,7 +58,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
         for round in 0..40 {
             let (mut here, mut there) = ProcessPipe::pair();
             // SAFETY:
-            // - the child opens a device of its own, and ends.
+            // - the child opens another device, and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let side = Side::new(PairOptions::DEFAULT);
@@ -68,11 +68,11 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
                 side.wait_for(9, 7);
                 if round % 2 == 0 {
                     // SAFETY:
-                    // - nothing of it is used any more.
+                    // - the child does not use its objects again.
                     unsafe { (api().ibv_close_device)(side.context) };
                 }
                 // SAFETY:
-                // - it does what is to be done at the end.
+                // - only this thread of the child calls exit, which runs the exit handlers.
                 unsafe { libc::exit(0) };
             }
             let side = parent.beside(PairOptions::DEFAULT);
@@ -82,7 +82,7 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
             side.put(0, &[7]);
             let request = wr(1, IBV_WR_RDMA_WRITE, 0, 8).to(&peer, 72);
             side.start(&request);
-            // It may come too late.
+            // The child may end before these requests arrive.
             let behind = wr(2, IBV_WR_RDMA_WRITE, 0, 4096).to(&peer, 80);
             for _ in 0..30 {
                 side.start(&behind);
@@ -93,13 +93,13 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
             }
             side.destroy();
             // SAFETY:
-            // - it is waited for once.
+            // - the child is waited for once.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         }
     });
 }
 
-/// A fork holds the library's locks, and its child finds them free although other threads of the parent wait for them.
+/// A fork holds the library's locks. They are free in the child, even if other threads of the parent wait for them.
 #[test]
 fn threads_fork_at_once() {
     alone("", || {

@@ -1,4 +1,4 @@
-//! What a device has too little of, or does not have.
+//! Limits of a device, and features that it lacks.
 
 use std::ptr::null_mut;
 
@@ -59,7 +59,7 @@ fn of_a_list_those_before_the_refused_one_are_taken() {
         }
         let mut bad = null_mut();
         // SAFETY:
-        // - the queue pair is not destroyed; the requests are a list.
+        // - the queue pair is not destroyed, and the requests form a list.
         let error = unsafe {
             let post = (*one.context).ops.post_send.unwrap();
             post(one.qp, at, &raw mut bad)
@@ -108,7 +108,7 @@ fn objects_are_refused() {
         let mut srq: ibv_srq_init_attr = zeroed();
         srq.attr.max_wr = 1;
         // SAFETY:
-        // - context and domain are there.
+        // - the context is open, and the domain is not freed.
         unsafe {
             assert!((api().ibv_create_cq)(side.context, 101, null_mut(), null_mut(), 0).is_null());
             assert!((api().ibv_create_srq)(side.pd, &raw mut srq).is_null());

@@ -1,4 +1,4 @@
-//! The library behaves as a device's does.
+//! The library behaves as with a real device.
 
 mod access;
 mod api;

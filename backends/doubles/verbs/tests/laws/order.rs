@@ -1,4 +1,4 @@
-//! Order, as far as verbs keep it.
+//! The order of operations that verbs guarantee.
 
 use unipgas_verbs_sys::*;
 
@@ -27,7 +27,7 @@ fn completions_are_in_order_though_reads_are_late() {
     });
 }
 
-/// What a read gets that a write follows.
+/// For each round: whether a read that a write follows gets the old value.
 fn read_before_write(flags: u32, rounds: u64) -> Vec<bool> {
     let (one, other) = Side::plain_pair();
     let peer = other.address();
@@ -53,7 +53,7 @@ fn a_fence_waits_for_reads() {
                 .iter()
                 .all(|old| *old)
         );
-        // Without it a write may overtake a read, and does so in time.
+        // Without a fence, a write may overtake a read. Eventually one does.
         while read_before_write(0, 10).iter().all(|old| *old) {}
     });
 }

@@ -8,7 +8,7 @@ use unipgas_verbs_sys::*;
 use crate::api::zeroed;
 use crate::side::{Side, SideAddress};
 
-/// A work request; the local part is of the own memory, in bytes.
+/// A work request. Its local ranges are offsets in the side's memory, in bytes.
 #[derive(Clone)]
 pub(crate) struct Wr {
     pub id: u64,
@@ -39,7 +39,7 @@ pub fn wr(id: u64, opcode: u32, local: u64, len: u32) -> Wr {
 }
 
 impl Wr {
-    /// At this place of the peer's memory, in bytes.
+    /// Sets the target: an offset in the peer's memory, in bytes.
     pub fn to(mut self, peer: &SideAddress, offset: u64) -> Self {
         self.remote = peer.base + offset;
         self.rkey = peer.rkey;
@@ -66,7 +66,7 @@ impl Side {
         parts.iter().map(sge).collect()
     }
 
-    /// Gives the error.
+    /// Posts a request, and returns the error.
     pub fn post(&self, wr: &Wr) -> c_int {
         let mut list = self.list(&wr.local, wr.lkey);
         let mut raw: ibv_send_wr = zeroed();
@@ -89,12 +89,12 @@ impl Side {
         self.post_raw(&mut raw)
     }
 
-    /// Posts a request that the queue takes.
+    /// Posts a request, which must succeed.
     pub fn start(&self, wr: &Wr) {
         assert_eq!(self.post(wr), 0);
     }
 
-    /// Posts a request, and waits for its completion, which is the next one.
+    /// Posts a request, and waits for its completion, which must be the next one.
     pub fn run(&self, wr: &Wr) {
         self.start(wr);
         assert_eq!(self.ends(), (wr.id, IBV_WC_SUCCESS));
@@ -103,7 +103,7 @@ impl Side {
     pub fn post_raw(&self, raw: &mut ibv_send_wr) -> c_int {
         let mut bad = null_mut();
         // SAFETY:
-        // - the queue pair is not destroyed; the request is a list of one.
+        // - the queue pair is not destroyed, and the list has one request.
         unsafe {
             let post = (*self.context).ops.post_send.unwrap();
             let error = post(self.qp, raw, &raw mut bad);
@@ -122,7 +122,7 @@ impl Side {
         };
         let mut bad = null_mut();
         // SAFETY:
-        // - neither queue is destroyed; the request is a list of one.
+        // - neither queue is destroyed, and the list has one request.
         unsafe {
             let ops = &(*self.context).ops;
             match self.srq.is_null() {
@@ -154,7 +154,7 @@ impl Side {
         }
     }
 
-    /// Waits for a completion: its request and its status.
+    /// Waits for a completion, and returns its request and status.
     pub fn ends(&self) -> (u64, u32) {
         let wc = self.wait();
         (wc.wr_id, wc.status)

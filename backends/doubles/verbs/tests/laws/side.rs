@@ -1,4 +1,4 @@
-//! One side of a connection: a context, or what shares one, with a queue pair and memory.
+//! One side of a connection: a context (new or shared), a queue pair and memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ pub const ALL: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC;
 
-/// What it is to be like.
+/// Options of a side.
 #[derive(Clone, Copy)]
 pub(crate) struct PairOptions {
     pub send_wr: u32,
@@ -51,7 +51,7 @@ impl PairOptions {
         psn: 0xff_fffe,
     };
 
-    /// The default ones with a change.
+    /// The default options with a change.
     pub fn with(change: impl FnOnce(&mut PairOptions)) -> Self {
         let mut options = PairOptions::DEFAULT;
         change(&mut options);
@@ -59,7 +59,7 @@ impl PairOptions {
     }
 }
 
-/// What the other side needs to know.
+/// The data that a peer needs to connect to this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SideAddress {
     pub qp: u32,
@@ -100,12 +100,12 @@ impl Side {
         Side::on(open(), options)
     }
 
-    /// With the same context.
+    /// Another side with the same context.
     pub fn beside(&self, options: PairOptions) -> Self {
         Side::on(self.context, options)
     }
 
-    /// Two that are connected, with a context each.
+    /// Two connected sides with separate contexts.
     pub fn pair(one: PairOptions, other: PairOptions) -> (Side, Side) {
         let (one, other) = (Side::new(one), Side::new(other));
         one.connect(&other.address());
@@ -113,7 +113,7 @@ impl Side {
         (one, other)
     }
 
-    /// Two with the default options that are not connected.
+    /// Two sides with default options that are not connected.
     pub fn apart() -> (Side, Side) {
         (
             Side::new(PairOptions::DEFAULT),
@@ -121,7 +121,7 @@ impl Side {
         )
     }
 
-    /// Two with the default options that are connected.
+    /// Two connected sides with default options.
     pub fn plain_pair() -> (Side, Side) {
         Side::pair(PairOptions::DEFAULT, PairOptions::DEFAULT)
     }
@@ -130,7 +130,7 @@ impl Side {
         let api = api();
         let memory = Vec::leak((0..options.words).map(|_| AtomicU64::new(0)).collect());
         // SAFETY:
-        // - each object is made of those before it, none of which is destroyed.
+        // - each object is made from earlier objects, and none of them is destroyed.
         unsafe {
             let pd = (api.ibv_alloc_pd)(context);
             let at = memory.as_mut_ptr().expose_provenance() as *mut c_void;
@@ -182,7 +182,7 @@ impl Side {
         unsafe { (api().ibv_create_qp)(self.pd, &raw mut init) }
     }
 
-    /// The same, under another name.
+    /// Another handle of the same side.
     pub fn copy(&self) -> Side {
         Side { ..*self }
     }
@@ -198,7 +198,7 @@ impl Side {
 
     pub fn address(&self) -> SideAddress {
         // SAFETY:
-        // - neither is destroyed.
+        // - neither queue pair nor region is destroyed.
         let (qp, rkey) = unsafe { ((*self.qp).qp_num, (*self.mr).rkey) };
         SideAddress {
             qp,
@@ -311,7 +311,7 @@ impl Side {
         assert_eq!(error, 0);
     }
 
-    /// Waits for an asynchronous event other than that of a connection's first packet.
+    /// Waits for an asynchronous event other than IBV_EVENT_COMM_EST.
     pub fn event(&self) -> ibv_async_event {
         loop {
             let mut event: ibv_async_event = zeroed();
@@ -337,18 +337,18 @@ impl Side {
         self.memory[at].load(SeqCst)
     }
 
-    /// Waits until a peer has written.
+    /// Waits until a peer has written this word.
     pub fn wait_for(&self, at: usize, word: u64) {
         while self.word(at) != word {
             std::thread::yield_now();
         }
     }
 
-    /// Destroys all of it but the context.
+    /// Destroys all objects except the context.
     pub fn destroy(self) {
         let api = api();
         // SAFETY:
-        // - each is destroyed once, after those that need it.
+        // - each object is destroyed once, after the objects that depend on it.
         unsafe {
             assert_eq!((api.ibv_destroy_qp)(self.qp), 0);
             if !self.srq.is_null() {

@@ -65,7 +65,7 @@ fn an_error_flushes_all_in_order() {
         assert_eq!(other.ends(), (4, IBV_WC_WR_FLUSH_ERR));
         other.start(&wr(5, IBV_WR_SEND, 0, 8));
         assert_eq!(other.ends(), (5, IBV_WC_WR_FLUSH_ERR));
-        // From there it begins again, with a peer that does so, too.
+        // After RESET both sides can connect again.
         for side in [&one, &other] {
             attr.qp_state = IBV_QPS_RESET;
             assert_eq!(side.modify(&attr, IBV_QP_STATE), 0);
@@ -81,7 +81,7 @@ fn what_is_in_use_is_not_destroyed() {
     alone("", || {
         let side = Side::new(PairOptions::with(|options| options.shared = true));
         // SAFETY:
-        // - none of them is destroyed, as each is in use.
+        // - none of the objects is destroyed, since each is in use.
         unsafe {
             assert_eq!((api().ibv_destroy_cq)(side.cq), libc::EBUSY);
             assert_eq!((api().ibv_destroy_srq)(side.srq), libc::EBUSY);
@@ -139,7 +139,7 @@ fn a_first_packet_establishes_a_connection() {
         assert_eq!(error, 0);
         assert_eq!(event.event_type, IBV_EVENT_COMM_EST);
         assert_eq!(event.element, other.qp.cast());
-        // It is not destroyed before its event is acknowledged.
+        // The queue pair is not destroyed before its event is acknowledged.
         let element = event.element.expose_provenance();
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -148,7 +148,7 @@ fn a_first_packet_establishes_a_connection() {
                     event_type: IBV_EVENT_COMM_EST,
                 };
                 // SAFETY:
-                // - it is acknowledged once.
+                // - the event is acknowledged once.
                 unsafe { (api().ibv_ack_async_event)(&raw mut event) };
             });
             other.destroy();

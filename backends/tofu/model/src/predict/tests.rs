@@ -53,7 +53,7 @@ fn links_carry_all_hops() {
     }
 }
 
-/// Of all messages between two halves of a ring of 2k, k * k * k / 2 cross each of two cuts each way: counted here pair by pair.
+/// In a ring of 2k, k * k * k / 2 of the messages between its halves cross each of two cuts in each direction. The test counts them pair by pair.
 #[test]
 fn what_crosses_a_bisection_is_what_the_links_there_carry() {
     let job = job("6x4x1x1x1x1", 1);
@@ -63,7 +63,7 @@ fn what_crosses_a_bisection_is_what_the_links_there_carry() {
     for from in 0..24 {
         for to in 0..24 {
             let (x, goal) = (job.shape.coords(from)[0], job.shape.coords(to)[0]);
-            // Around a ring of 6 in at most 3 steps, upwards where there is a choice.
+            // At most 3 steps around a ring of 6; upwards if both directions are equal.
             let steps = (goal + 6 - x) % 6;
             let ring: Vec<u32> = match steps <= 3 {
                 true => (0..=steps).map(|step| (x + step) % 6).collect(),
@@ -108,7 +108,7 @@ fn patterns_that_look_the_same_from_everywhere_load_links_alike() {
     }
 }
 
-/// Odd rings, where both directions are equally far: of n places each way (n * n - 1) / 8 messages a link.
+/// In odd rings both directions are equal. With n places, each link carries (n * n - 1) / 8 messages in each direction.
 #[test]
 fn all_to_all_on_an_odd_ring_is_known() {
     let loads = loads(&job("7x1x1x1x1x1", 1), TrafficPattern::AllToAll, 1);
@@ -131,7 +131,7 @@ fn folding_changes_nothing() {
             };
             let folded = folded(&job, 6, 16).unwrap();
             let mut followed = followed(&job, 6, TrafficPattern::AllToAll, 16);
-            // Which interface gets one message more is a matter of turns.
+            // The TNI that gets one message more depends on the order.
             for side in 0..2 {
                 let (bytes, messages) = followed.tni[side];
                 assert!(
@@ -234,7 +234,7 @@ fn the_full_machine_is_predicted() {
     let job = JobLayout::full(TorusShape::new(TorusShape::FUGAKU).unwrap(), 4).unwrap();
     let figures = Figures::default();
     let all = predict(&job, &figures, TrafficPattern::AllToAll, 1024).unwrap();
-    // Along X each link carries what 24 nodes of its ring send past it: 12 * 13 / 2 upwards, to as many nodes as the other axes have.
+    // Each X link carries the messages of the 24 nodes of its ring that pass it: 12 * 13 / 2 upwards, times the number of nodes in the other axes.
     let others = 23 * 24 * 12 * 16 * 1024;
     let hottest = all.loads.hottest().map(|(_, bytes)| bytes);
     assert_eq!(hottest, Some(12 * 13 / 2 * others));

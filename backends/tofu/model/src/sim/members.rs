@@ -1,19 +1,19 @@
-//! Where each member is in its schedule, and what has come for it.
+//! The position of each member in its schedule, and the arrivals for it.
 
 use unipgas_schedule::{Schedule, Step};
 
 use super::SentCounts;
 
-/// Not yet.
+/// Time of an event that has not occurred.
 pub const NEVER: u64 = u64::MAX;
 const NOBODY: u32 = u32::MAX;
 
-/// One that has begun and not ended.
+/// A member of the operation. Its steps are empty before it begins and after it ends.
 #[derive(Clone)]
 struct Member {
     steps: Box<[Step]>,
     at: u32,
-    /// The slot that it waits for, since when.
+    /// The slot for which it waits, and the begin of the wait.
     waits: u32,
     since: u64,
     begun: bool,
@@ -21,7 +21,7 @@ struct Member {
 
 pub(super) struct Members {
     all: Vec<Member>,
-    /// When what a slot of a member gets is there; one more slot for the release of a meeting.
+    /// Arrival time for each slot of each member. One more slot is for the release of a meeting.
     arrivals: Vec<u64>,
     slots: u32,
     pub sent: Vec<SentCounts>,
@@ -65,7 +65,7 @@ impl Members {
         self.all[me as usize].at += 1;
     }
 
-    /// The step that it is at and those behind it are these from now on.
+    /// Replaces the current step by these steps, and continues with the first of them. Later steps remain.
     pub fn replace(&mut self, me: u32, steps: Vec<Step>) {
         let member = &mut self.all[me as usize];
         let rest = &member.steps[member.at as usize + 1..];
@@ -73,7 +73,7 @@ impl Members {
         member.at = 0;
     }
 
-    /// Gives its memory back.
+    /// Frees the memory of a member that has ended.
     pub fn end(&mut self, me: u32) {
         self.all[me as usize].steps = Box::new([]);
     }
@@ -92,7 +92,7 @@ impl Members {
         member.since = since;
     }
 
-    /// Since when the member has been waiting for it, if it has.
+    /// Records an arrival. If the member waits for it, returns the begin of the wait.
     pub fn arrive(&mut self, me: u32, slot: u32, when: u64) -> Option<u64> {
         let place = self.place(me, slot);
         debug_assert_eq!(
@@ -108,7 +108,7 @@ impl Members {
         Some(member.since)
     }
 
-    /// Whether no step behind the current one waits for such a slot.
+    /// Whether no later step waits for a slot that `such` selects.
     pub fn is_last_wait(&self, me: u32, such: impl Fn(u32) -> bool) -> bool {
         let member = &self.all[me as usize];
         let rest = member.steps.get(member.at as usize + 1..).unwrap_or(&[]);

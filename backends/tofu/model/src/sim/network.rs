@@ -1,10 +1,10 @@
-//! What a message costs, and what it waits for.
+//! The cost of a message, and the resources for which it waits.
 
 use super::{Fidelity, SimSetting};
 use crate::route;
 use crate::shape::PORTS;
 
-/// One on its way.
+/// A message.
 pub(super) struct SimMessage {
     pub from: u32,
     pub to: u32,
@@ -12,15 +12,15 @@ pub(super) struct SimMessage {
     pub bytes: u64,
 }
 
-/// Resources, and until when each is busy, in ps.
+/// The resources, each with the time until which it is busy, in ps.
 pub(super) struct SimNetwork<'a> {
     setting: &'a SimSetting<'a>,
     tnis: u32,
     out: Vec<u64>,
-    /// With contention.
+    /// Links and receiving TNIs; empty without contention.
     links: Vec<u64>,
     taking: Vec<u64>,
-    /// Messages that each rank has sent to other nodes: its TNIs take turns.
+    /// Number of messages that each rank has sent to other nodes: it uses its TNIs in turn.
     turns: Vec<u32>,
     pub remote: u64,
     pub local: u64,
@@ -48,7 +48,7 @@ impl<'a> SimNetwork<'a> {
         }
     }
 
-    /// When the sender goes on, and when it is there.
+    /// Returns the time at which the sender continues, and the arrival time.
     pub fn send(&mut self, message: &SimMessage, now: u64) -> (u64, u64) {
         let (job, figures) = (self.setting.job, self.setting.figures);
         let ends = [job.node(message.from), job.node(message.to)];
@@ -63,7 +63,7 @@ impl<'a> SimNetwork<'a> {
         self.turns[message.from as usize] += 1;
         let turn = self.turns[message.from as usize];
         if self.by_gates(message.slot) {
-            // The processor starts the first gate; that one and the others start each other.
+            // The processor starts the first gate. Gates start the following ones.
             let posted = now + if turn == 1 { ps(figures.post_ns) } else { 0 };
             let way = figures.gate_ns + f64::from(hops - 1) * figures.hop_ns;
             return (posted, posted + ps(way));
@@ -88,7 +88,7 @@ impl<'a> SimNetwork<'a> {
                 links[link] = at + busy;
                 head = at + ps(figures.hop_ns);
             });
-            // When the first byte is there at the earliest.
+            // Earliest arrival of the first byte.
             let taken = head.max(self.taking[into]);
             self.taking[into] = taken + through;
             late = taken - (start + u64::from(hops) * ps(figures.hop_ns));
@@ -96,7 +96,7 @@ impl<'a> SimNetwork<'a> {
         (posted, start + latency(hops) - ps(figures.post_ns) + late)
     }
 
-    /// When an atomic operation is at the node of a rank, and how long its answer takes.
+    /// The arrival time of an atomic operation at the node of a rank, and the duration of its answer.
     pub fn ask(&mut self, from: u32, to: u32, now: u64) -> (u64, u64) {
         let job = self.setting.job;
         let message = SimMessage {
@@ -119,7 +119,7 @@ impl<'a> SimNetwork<'a> {
         ps(self.setting.figures.atomic_ns)
     }
 
-    /// Gates combine as packets pass.
+    /// Time to combine a value. Gates combine while packets pass, without extra time.
     pub fn combine(&self, slot: u32) -> u64 {
         match self.by_gates(slot) {
             true => 0,
@@ -135,7 +135,7 @@ impl<'a> SimNetwork<'a> {
         self.setting.gates.is_some_and(|first| slot >= first)
     }
 
-    /// From the last gate to the processor: what a put takes longer than its post and the way between gates.
+    /// Time from the last gate to the processor: the time of a put without its post and without the time between gates.
     pub fn out_of_gates(&self, slot: u32, last: bool) -> u64 {
         let figures = self.setting.figures;
         match self.by_gates(slot) && last {

@@ -37,7 +37,7 @@ const PLANS: [(CollectiveOperation, u64); 5] = [
     (CollectiveOperation::Broadcast, 1 << 20),
 ];
 
-/// Two nodes signal each other once: post, and the rest of a put.
+/// Two nodes signal each other once. The time is the post and the rest of a put.
 #[test]
 fn a_barrier_of_two_takes_a_put() {
     let figures = Figures::default();
@@ -46,7 +46,7 @@ fn a_barrier_of_two_takes_a_put() {
     assert_eq!(time(&within, DISSEMINATION, 0), figures.local_ns);
 }
 
-/// On a ring of 8 the rounds of a dissemination go over 1, 2 and 4 hops, all members alike.
+/// On a ring of 8, the rounds of a dissemination take 1, 2 and 4 hops, for all members equally.
 #[test]
 fn rounds_of_a_barrier_add_up() {
     let figures = Figures::default();
@@ -64,7 +64,7 @@ fn rounds_of_a_barrier_add_up() {
     );
 }
 
-/// A member sends to all others by one TNI: the messages leave one after the other.
+/// A member sends to all others by one TNI. The messages leave one after another.
 #[test]
 fn what_leaves_by_one_interface_leaves_in_turn() {
     let mut figures = Figures::default();
@@ -81,7 +81,7 @@ fn what_leaves_by_one_interface_leaves_in_turn() {
         slots: 1,
     };
     let outcome = simulate(&setting, star).unwrap();
-    // The third one, over two hops, or the last one, over one.
+    // The last arrival is the third message, over two hops, or the last one, over one.
     let through = bytes as f64 / figures.put_gbs();
     let expected =
         (2.0 * through + figures.put(bytes, 2)).max(3.0 * through + figures.put(bytes, 1));
@@ -108,7 +108,7 @@ fn with_contention_nothing_is_faster_and_one_link_carries_one_message_after_anot
             }
         }
     }
-    // In a line of 4, ranks 0 and 1 send to 2 and 3: both go from 1 to 2.
+    // In a line of 4, ranks 0 and 1 send to 2 and 3. Both messages use the link from 1 to 2.
     let job = JobLayout {
         shape: "4x1x1x1x1x1".parse::<crate::TorusShape>().unwrap().open(),
         ..flat(4)
@@ -172,7 +172,7 @@ fn all_plans_end_for_every_size() {
                         .iter()
                         .map(|sent| u64::from(sent.signals + sent.sends + sent.meets))
                         .sum();
-                    // Who counts itself in at its own counter sends nothing.
+                    // The member that owns the counter sends no message to count.
                     let meets =
                         u64::from(plan == CollectiveAlgorithm::Barrier(Barrier::Counting) && n > 1);
                     assert!(
@@ -201,7 +201,7 @@ fn who_waits_for_ever_is_told() {
     assert_eq!(stuck.unwrap_err().0, "1 of 3 members wait for ever");
 }
 
-/// A broadcast with acknowledgements goes three times through the tree; one with a barrier behind it once, and through the barrier.
+/// A broadcast with acknowledgements passes three times through the tree. A broadcast with a following barrier passes once through it, and through the barrier.
 #[test]
 fn a_barrier_behind_a_broadcast_is_shorter_than_two_more_trees() {
     let job = JobLayout::of(1000, 1).unwrap();

@@ -1,4 +1,4 @@
-//! The loopback behind a transport that counts what it is asked for. It is not direct, so that the engine asks for everything.
+//! The loopback behind a transport that counts operations. The transport is not direct, so the engine passes all operations to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use unipgas_core::transport::{Capabilities, Channel, Peer, Transport};
 use unipgas_core::{AtomicRequest, Deadline, Flags, Notice, Outcome, Remote, Result, Rights};
 use unipgas_tofud::sim::SentCounts;
 
-/// Of one process.
+/// Numbers of operations of one process.
 #[derive(Default)]
 pub(crate) struct AccessCounts {
     notices: AtomicU32,
@@ -81,7 +81,7 @@ impl Transport for CountingTransport {
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::register`, which the caller keeps; the arguments are passed on unchanged.
         unsafe { self.below.register(base, len, rights) }
     }
 
@@ -119,7 +119,7 @@ impl Channel for Counting {
         let notices = u32::from(put.notice.is_some());
         self.counts.puts.fetch_add(notices, Ordering::Relaxed);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::put`, which the caller keeps; the arguments are passed on unchanged.
         unsafe { self.below.put(put, flags, context) }
     }
 
@@ -138,7 +138,7 @@ impl Channel for Counting {
     ) -> Result<Outcome> {
         self.counts.atomics.fetch_add(1, Ordering::Relaxed);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::atomic`, which the caller keeps; the arguments are passed on unchanged.
         unsafe { self.below.atomic(dst, request, desc, flags, context) }
     }
 }

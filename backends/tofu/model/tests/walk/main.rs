@@ -1,7 +1,7 @@
-//! What the real groups send, at 2 to 1,000 processes, is what the simulation counts.
+//! Real groups of 2 to 1,000 processes send the numbers of messages that the simulation counts.
 //!
-//! The processes are places of the engine's loopback, behind a transport that counts and maps nothing. One thread walks them all: an operation that has to wait
-//! gives a timeout, and goes on in the next call.
+//! The processes are places of the engine's loopback, behind a transport that counts and maps nothing. One thread executes all of them: an operation that must
+//! wait returns a timeout, and continues in the next call.
 
 mod counted;
 
@@ -44,14 +44,14 @@ fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<RankGroup> {
         .iter()
         .map(|process| Forming::shaped(&process.world, &members, [name, 0], shapes).unwrap())
         .collect();
-    // All have begun: nobody need be waited for.
+    // All have begun, so no call waits.
     forming
         .into_iter()
         .map(|mut forming| forming.conclude().unwrap())
         .collect()
 }
 
-/// Has all members carry out an operation; what each has sent.
+/// Executes an operation on all members, and returns the numbers of messages that each has sent.
 fn walk(
     processes: &[Process],
     mut operation: impl FnMut(usize) -> Result<(), Error>,
@@ -101,12 +101,12 @@ fn check(processes: &[Process], shapes: Shapes, name: u64) {
     let n = processes.len() as u32;
     let groups = groups(processes, shapes, name);
     let root = n / 3;
-    // The second time all members are known, and the buffers are the other ones.
+    // In the second round, all members are connected, and the other buffers are in use.
     for _ in 0..2 {
         let real = walk(processes, |me| groups[me].barrier(Deadline::Now));
         let model = simulated(n, 0, |me| shapes.barrier.schedule(me, n)).sent;
         match shapes.barrier {
-            // Who comes last, and so tells the others, is nobody in particular.
+            // Any member may arrive last and release the others, so only the totals agree.
             Barrier::Counting => assert_eq!(total(&real), total(&model), "counting of {n}"),
             shape => assert_eq!(real, model, "{shape} of {n}"),
         }
