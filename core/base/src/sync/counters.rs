@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(read.queues, [queue]);
         assert_eq!((read.operations, read.bytes), (407, 518));
         account.rename("longer than a name may be");
-        assert_eq!(ledger.read().queues[0].name, "what is longer t");
+        assert_eq!(ledger.read().queues[0].name, "longer than a na");
         drop(account);
         assert_eq!(ledger.read().queues, []);
         // More contexts than can be listed.
