@@ -60,7 +60,7 @@ impl Memory {
     /// Gives back what [`Memory::new`] gave.
     pub(crate) fn free(self) {
         // SAFETY:
-        // - from `new`, once, when its registration has ended and nobody uses it.
+        // - from `new`, once, after its registration has ended and all uses of it.
         unsafe { std::alloc::dealloc(self.base, Memory::layout(self.len)) };
     }
 

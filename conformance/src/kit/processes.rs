@@ -22,7 +22,7 @@ impl Child {
     ) -> Result<Child, String> {
         let mut ends = [0; 2];
         // SAFETY:
-        // - room for two descriptors, which are owned by nobody else.
+        // - room for two descriptors, which have no other owner.
         let (read, write) = unsafe {
             ensure_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "a pipe");
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -67,7 +67,7 @@ impl Child {
         Ok(Child { pid, stderr: read })
     }
 
-    /// Kills it without a word.
+    /// Kills the child with SIGKILL.
     pub(crate) fn kill(&self) {
         // SAFETY:
         // - an own child that has not been waited for.

@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process};
 use crate::law::Ctx;
 use crate::stall::{LOOK, Looks};
 
-/// The rank whose host is lost.
+/// The rank on the lost host.
 const CUTTER: u32 = 1;
 
 /// How the others lose a host: [`Sides::cut`] or [`Sides::kill_launcher`].
