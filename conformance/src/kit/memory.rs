@@ -70,7 +70,7 @@ impl Memory {
 
     pub(crate) fn bytes(&self) -> &[AtomicU8] {
         // SAFETY:
-        // - `len` bytes that live; everybody here uses atomics.
+        // - `len` live bytes; all accesses here are atomic.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
     }
 
