@@ -14,7 +14,7 @@ enum
   STRIDE = 256
 };
 
-/* Waits until so many requests are complete. */
+/* Waits until this number of requests is complete. */
 static void
 done (struct job *job, uint64_t requests)
 {

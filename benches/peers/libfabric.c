@@ -16,7 +16,7 @@
 
 enum { WINDOW = 65 << 20, KEY = 7 };
 
-/* What one side tells the other. */
+/* Data that each side sends to the other. */
 struct hello {
     char name[256];
     size_t name_len;
@@ -240,7 +240,7 @@ static double inject_ns(void)
     return ns;
 }
 
-/* Ping-pong of messages; what has not completed at the end is waited for. */
+/* Ping-pong of messages; waits at the end for operations that are not complete. */
 static double messages_ns(size_t bytes, int tagged)
 {
     enum { TAG = 0x1234 };

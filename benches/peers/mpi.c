@@ -101,7 +101,7 @@ static double puts_ns(size_t bytes, int each, size_t window)
 {
     double ns = 0;
     if (rank == 0) {
-        /* Written to: pages of zeroes that nobody has touched are all one page, and cost no bandwidth. */
+        /* Written to: untouched pages of zeroes are all one page, and cost no bandwidth. */
         char *from = memset(malloc(bytes), 1, bytes);
         PEER_MEASURE(ns, each, {
             for (int i = 0; i < each; i++)

@@ -70,7 +70,7 @@ static double bandwidth(size_t bytes)
 {
     double ns = 1;
     if (rank == 0) {
-        /* Written to: pages of zeroes that nobody has touched are all one page, and cost no bandwidth. */
+        /* Written to: untouched pages of zeroes are all one page, and cost no bandwidth. */
         char *from = memset(malloc(bytes), 1, bytes);
         int each = peer_each(bytes);
         PEER_MEASURE(ns, each, {

@@ -23,7 +23,7 @@ fn law(id: &str, more: &[&str]) -> (String, Option<i32>) {
     (text, output.status.code())
 }
 
-/// Runs one law, whose output has this part and whose exit status is this one.
+/// Runs one law, checks its exit status and a part of its output, and returns the output.
 fn says(id: &str, more: &[&str], part: &str, status: i32) -> String {
     let (text, code) = law(id, more);
     has(&text, part);

@@ -281,7 +281,7 @@ fn sentences_and_laws_lead_to_each_other() {
 
 fn a_law_that_fails() {
     let folder = Folder::new("fails");
-    // What is no part of HTML is shown as it is.
+    // Special characters of HTML in a path are shown literally.
     let folder = Folder(folder.0.join("<b>&amp; \"it\" 's"));
     let args = "--law selftest.lies --backend shm,loopback --seed 5";
     let output = conform(args, &folder.0);

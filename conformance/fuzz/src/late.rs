@@ -31,7 +31,7 @@ impl Watchdog {
     }
 }
 
-/// What the call was given that has taken so long; `None`: there are no more.
+/// The bytes of the call that exceeded the time; `None`: there are no more calls.
 fn late(begun: &Receiver<Vec<u8>>, long: Duration) -> Option<Vec<u8>> {
     let mut last = begun.recv().ok()?;
     loop {

@@ -32,28 +32,28 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `GlobalAlloc::alloc`: the caller keeps it, and the arguments are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `GlobalAlloc::alloc_zeroed`: the caller keeps it, and the arguments are passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
         // SAFETY:
-        // - the caller's word.
+        // - contract of `GlobalAlloc::dealloc`: the caller keeps it, and the arguments are passed on.
         unsafe { System.dealloc(block, layout) };
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, len: usize) -> *mut u8 {
         count(len as isize - layout.size() as isize);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `GlobalAlloc::realloc`: the caller keeps it, and the arguments are passed on.
         unsafe { System.realloc(block, layout, len) }
     }
 }

@@ -60,7 +60,7 @@ impl Memory {
     /// Gives back what [`Memory::new`] gave.
     pub(crate) fn free(self) {
         // SAFETY:
-        // - from `new`, once, when its registration has ended and nobody uses it.
+        // - from `new`, once, after its registration has ended and all uses of it.
         unsafe { std::alloc::dealloc(self.base, Memory::layout(self.len)) };
     }
 
@@ -70,7 +70,7 @@ impl Memory {
 
     pub(crate) fn bytes(&self) -> &[AtomicU8] {
         // SAFETY:
-        // - `len` bytes that live; everybody here uses atomics.
+        // - `len` live bytes; all accesses here are atomic.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.len) }
     }
 

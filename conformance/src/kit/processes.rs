@@ -22,7 +22,7 @@ impl Child {
     ) -> Result<Child, String> {
         let mut ends = [0; 2];
         // SAFETY:
-        // - room for two descriptors, which are owned by nobody else.
+        // - room for two descriptors, which have no other owner.
         let (read, write) = unsafe {
             ensure_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "a pipe");
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -43,7 +43,7 @@ impl Child {
                 unsafe { std::env::remove_var("UNIPGAS_TEST_HOSTS") };
             }
             // SAFETY:
-            // - numbers, and time for the child of its own.
+            // - the arguments are numbers; the alarm is the child's.
             unsafe {
                 libc::dup2(write.as_raw_fd(), 2);
                 libc::alarm(300);
@@ -67,7 +67,7 @@ impl Child {
         Ok(Child { pid, stderr: read })
     }
 
-    /// Kills it without a word.
+    /// Kills the child with SIGKILL.
     pub(crate) fn kill(&self) {
         // SAFETY:
         // - an own child that has not been waited for.
@@ -87,7 +87,7 @@ impl Child {
         Ok((status, text))
     }
 
-    /// It must end well, and without a word.
+    /// The child must end with status 0 and print nothing to standard error.
     pub(crate) fn succeeds(self, what: &str) -> Verdict {
         let ended = self.end()?;
         ensure!(ended == (0, String::new()), "{what}: {ended:?}");
@@ -95,7 +95,7 @@ impl Child {
     }
 }
 
-/// Runs the body in a child that must end well, and without a word.
+/// Runs the body in a child, which must end with status 0 and print nothing to standard error.
 pub(crate) fn program(
     environment: &[(&str, &str)],
     what: &str,
@@ -116,6 +116,6 @@ pub(crate) fn child(
 pub(crate) fn shared_words(number: usize) -> Result<&'static [AtomicU64], String> {
     let memory = Memory::shared(8 * number)?;
     // SAFETY:
-    // - a page-aligned mapping of so many zeroed words, which is never unmapped; everybody uses atomics.
+    // - a page-aligned mapping of `number` zeroed words, which is never unmapped; all accesses are atomic.
     Ok(unsafe { std::slice::from_raw_parts(memory.base.cast(), number) })
 }

@@ -5,13 +5,13 @@ use rustix::process::{Pid, Signal, getppid, kill_process};
 use crate::law::Ctx;
 use crate::stall::{LOOK, Looks};
 
-/// The rank whose host is lost.
+/// The rank on the lost host.
 const CUTTER: u32 = 1;
 
 /// How the others lose a host: [`Sides::cut`] or [`Sides::kill_launcher`].
 pub(crate) type Lose = fn(&Sides, &Ctx);
 
-/// Who is on which side when a host is lost.
+/// The ranks on each side when a host is lost.
 pub(crate) struct Sides {
     /// Of this process, which may have children that are asked to kill it.
     launcher: Option<Pid>,
@@ -46,7 +46,7 @@ impl Sides {
         })
     }
 
-    /// This rank, and those that it can talk to after the cut.
+    /// This rank, and the ranks that it can reach after the cut.
     pub(crate) fn here(&self) -> &[u32] {
         &self.here
     }
@@ -85,7 +85,7 @@ impl Sides {
             {
                 looks.pause(LOOK);
             }
-            // Where it fails, the law waits for the loss in vain.
+            // If the kill fails, the law waits for a loss that does not happen.
             let _ = kill_process(launcher, Signal::KILL);
         }
     }
