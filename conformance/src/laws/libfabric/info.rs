@@ -299,7 +299,7 @@ fn node(_: &Ctx) -> Verdict {
     ensure_eq!(source, [0; NAME], "any endpoint of this machine");
     let nobody = good([Some(c"localhost"), None], 0)?.end(false);
     ensure!(nobody.is_empty(), "a machine alone as the destination");
-    let too_long = c"a service with a name that is too long for an endpoint";
+    let too_long = c"a service with a name that is much too long to be the name of an endpoint";
     // 192.0.2.1 and 2001:db8::1 are reserved for documentation: no machine has them.
     for (at, flags) in [
         ([Some(c"192.0.2.1"), Some(service)], 0),
