@@ -1,9 +1,8 @@
 //! unipgas: one-sided communication for parallel programs, one engine under several interfaces.
 //!
-//! This crate is the facade: it links the interfaces and the backends into one library, so that a process which uses two
-//! interfaces has one engine.
+//! This crate is the facade. It links the interfaces and the backends into one library, so a process with two interfaces has one engine.
 //!
-//! A program of GASPI, one process of several that `unipgas run -n 4 ./program` starts:
+//! A GASPI program. `unipgas run -n 4 ./program` starts four processes of it:
 //!
 //! ```no_run
 //! use unipgas::gaspi::safe::Gaspi;
@@ -26,8 +25,8 @@ pub use unipgas_utofu as utofu;
 
 pub use unipgas_backends::{chaos, ofi, shm, streams, tofu, verbs};
 
-/// Fills the tables of backends and interfaces, and writes the log where UNIPGAS_LOG asks for it. A program calls it before it uses an interface. Calls after
-/// the first change nothing.
+/// Fills the tables of backends and interfaces, and starts the log if UNIPGAS_LOG is set. A program calls it before it uses an interface. Later calls
+/// change nothing.
 pub fn init() {
     unipgas_backends::init();
     let interfaces: &[core::interface::Interface] = &[

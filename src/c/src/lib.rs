@@ -1,5 +1,5 @@
-//! The shared and the static library for programs in C, C++ and Fortran: all C functions of [`unipgas`], whose table of backends is
-//! filled when the library is loaded.
+//! The shared and the static library for programs in C, C++ and Fortran. It exports all C functions of [`unipgas`], and fills the table of backends
+//! when it is loaded.
 
 use unipgas::core::wait::Watch;
 #[cfg(feature = "libfabric")]
@@ -15,22 +15,22 @@ extern "C" fn at_load() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// Has the library count at `watch` how long this process means to sleep in vain, and how often such a wait ends. A test driver that loads the library sees there
-/// without a clock that a job stands still; programs need no such thing, and no header declares it.
+/// Makes the library count in `watch`: the intended length of sleeps that end without a ring, and the number of waits that end after a sleep. A test driver
+/// reads both to detect a job without progress; it needs no clock. Other programs do not need this function, and no header declares it.
 ///
 /// # Safety
-/// Null, or aligned and in memory that stays mapped as long as the process lives. The library adds to it atomically.
+/// `watch` is null, or aligned and in memory that stays mapped until the process ends. The library adds to it atomically.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unipgas_count_waits(watch: *const Watch) {
     // SAFETY:
-    // - null or valid, by the caller's word.
+    // - contract of this function: `watch` is null, or valid until the process ends.
     if let Some(watch) = unsafe { watch.as_ref() } {
         Watch::begin(watch);
     }
 }
 
-/// Has the provider use these functions as `fi_dupinfo` and `fi_freeinfo` of libfabric: for a program that calls the tables of `fi_prov_ini` itself, without libfabric.
-/// The first call counts.
+/// Sets the functions that the provider uses as `fi_dupinfo` and `fi_freeinfo` of libfabric. A program that calls the tables of `fi_prov_ini` itself, without
+/// libfabric, needs this. Calls after the first have no effect.
 #[cfg(feature = "libfabric")]
 #[unsafe(no_mangle)]
 pub extern "C" fn unipgas_fi_stand_in(dupinfo: DupInfo, freeinfo: FreeInfo) {

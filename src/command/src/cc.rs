@@ -114,7 +114,7 @@ pub fn command(language: Language) -> clap::Command {
         ))
 }
 
-/// Libraries that the static archive requires. Since glibc 2.34 all but libm are part of libc.
+/// Libraries that the static archive requires. Since glibc 2.34, libc contains all of them but libm.
 const NATIVE: [&str; 6] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// The kinds of `--showme`.

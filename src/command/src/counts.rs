@@ -1,8 +1,8 @@
-//! What the ranks of a job have done, as a table: `unipgas ps --counts`.
+//! The operation counts of a job's ranks as a table: `unipgas ps --counts`.
 
 use unipgas_launcher::job_snapshot::JobSnapshot;
 
-/// For each rank its sums, and below them each of its queues that has been used.
+/// One row with the sums of each rank, then one row for each used queue of the rank.
 pub fn table(picture: &JobSnapshot) -> String {
     let head = [
         "rank",
@@ -28,7 +28,7 @@ pub fn table(picture: &JobSnapshot) -> String {
             counts.yields.to_string(),
             counts.sleeps.to_string(),
         ]);
-        // It is looked at in long waits alone.
+        // Ranks update the number of pending operations only in long waits.
         let waits = !seen.waits.is_empty();
         for queue in counts.queues.iter().filter(|queue| queue.operations > 0) {
             rows.push([

@@ -1,4 +1,4 @@
-//! What users, batch systems and other hosts give the command to read: with what nobody means.
+//! Fuzz tests: the command reads malformed input from users, batch systems and other hosts.
 
 use unipgas_fuzz::{Reader, run};
 use unipgas_tofud::TorusShape;

@@ -1,4 +1,4 @@
-//! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes, or a launcher of ours on each.
+//! A job on several hosts. This process becomes the cluster's launcher, or starts a unipgas launcher on each host.
 
 mod ask;
 mod launcher;
@@ -25,51 +25,51 @@ pub(crate) use shell::{Shell, part, run, shown as lines};
 
 const HEADING: &str = "On several hosts";
 
-/// Where the processes are to run, and by whom they are started there.
+/// The hosts of the job, and the launcher.
 #[derive(clap::Args)]
 pub(crate) struct HostOptions {
-    /// Hosts, as a,b (equal shares), a:4,b:2 (so many processes each) or n[01-04]
+    /// Hosts, as a,b (equal shares), a:4,b:2 (4 and 2 processes) or n[01-04]
     #[arg(long, help_heading = HEADING, value_name = "LIST", conflicts_with = "hostfile")]
     hosts: Option<String>,
-    /// A file with a host on each line, also as host:4 or host slots=4; hosts without a number share what is left of -n, and have one process without it
+    /// A file with a host on each line, also as host:4 or host slots=4; hosts without a number share the rest of -n, or get one process if -n is missing
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     hostfile: Option<PathBuf>,
-    /// The launcher, a name or path; without this option (and UNIPGAS_LAUNCHER) srun in an allocation of Slurm, else prterun, mpirun, mpiexec. Or a
-    /// remote shell, ssh or rsh, by which this command starts the processes itself; so it is where no launcher is, and with --spares
+    /// The launcher, a name or path; default: UNIPGAS_LAUNCHER, else srun in a Slurm allocation, else prterun, mpirun or mpiexec. With a remote shell, ssh or
+    /// rsh, this command starts the processes itself; this is also the default without a launcher, and with --spares
     #[arg(long, help_heading = HEADING, value_name = "NAME")]
     launcher: Option<OsString>,
-    /// Words for the launcher, as "--mca plm_rsh_agent rsh"
+    /// Arguments for the launcher, as "--mca plm_rsh_agent rsh"
     #[arg(long, help_heading = HEADING, value_name = "WORDS", allow_hyphen_values = true)]
     launcher_args: Option<String>,
-    /// Shows the command line of the launcher, and starts nothing
+    /// Shows the command line of the launcher and starts nothing
     #[arg(long, help_heading = HEADING)]
     dry_run: bool,
 }
 
-/// By whom the processes are started.
+/// How the processes are started.
 pub(crate) enum StartMethod {
     /// The launcher of the cluster.
     Launcher(HostLauncher),
-    /// Ours, by a remote shell.
+    /// A unipgas launcher on each host, through a remote shell.
     Shell(Shell),
 }
 
-/// What is started on them.
+/// The program to start on the hosts.
 pub(crate) struct ProgramSpec<'a> {
     pub bind: Bind,
     pub tag: bool,
     pub keep_going: KeepGoing,
-    /// What the environment gets on all hosts.
+    /// Variables to set on all hosts.
     pub variables: Vec<(String, OsString)>,
     /// The program's file, and its arguments.
     pub path: &'a Path,
     pub args: &'a [OsString],
 }
 
-/// The environment that other hosts get: variables of the library, of libfabric, and where libraries are.
+/// Variables that are passed to other hosts: those of the library and of libfabric, and the library path.
 const PREFIXES: [&str; 3] = ["UNIPGAS_", "UTOFU_", "FI_"];
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-/// Those of one job, which is not this one.
+/// Variables of the job around this command. They are not passed to the new job.
 const OF_A_JOB: [&str; 4] = [
     "UNIPGAS_JOB",
     "UNIPGAS_RANK",
@@ -96,20 +96,20 @@ impl HostOptions {
         list::share(&named, processes).map(Some)
     }
 
-    /// Whether no other host takes part, so that no other launcher is needed. One that was asked for is.
+    /// Whether all processes run on this host and no launcher is requested.
     pub fn stays_here(&self, shares: &[HostShare]) -> bool {
         self.launcher.is_none()
             && self.launcher_args.is_none()
             && shares.iter().all(|share| is_here(&share.host))
     }
 
-    /// Says that the job is started without another launcher, where only that is asked; else none.
+    /// With `--dry-run`: reports that the job needs no other launcher. Otherwise returns none.
     pub fn show_stay(&self, processes: u32) -> Option<Ended> {
         let text = format!("this host only: {processes} processes, by no other launcher\n");
         self.dry_run.then(|| shown(&text))
     }
 
-    /// Who starts the processes; `spares`: some of them are to take the places of others, which no other launcher does.
+    /// The start method. `spares`: spare processes replace failed ones. Launchers of clusters cannot do this.
     ///
     /// Errors: one line.
     pub fn way(&self, spares: bool) -> Result<StartMethod, String> {
@@ -159,12 +159,12 @@ impl HostOptions {
         shell::places(shares, shell, &words(&self.launcher_args)?, is_here)
     }
 
-    /// Whether nothing is to be started.
+    /// Whether `--dry-run` is set.
     pub fn is_dry(&self) -> bool {
         self.dry_run
     }
 
-    /// Becomes the launcher, which gets all signals then and whose status is that of the job. Returns where it cannot.
+    /// Becomes the launcher. The launcher then gets all signals, and its status is the status of the job. Returns only after an error, or with `--dry-run`.
     pub fn hand_over(
         &self,
         launcher: &HostLauncher,
@@ -231,14 +231,14 @@ fn named(hosts: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Vec<Na
     }
 }
 
-/// The user's words for the launcher, or for the remote shell.
+/// The user's arguments for the launcher or the remote shell.
 fn words(more: &Option<String>) -> Result<Vec<String>, String> {
     let more = more.as_deref().unwrap_or_default();
     shlex::split(more)
         .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))
 }
 
-/// The variables that other hosts get: those of this process, and `set`.
+/// The variables for other hosts: this process's own variables that are passed, and `set`.
 fn environment(set: &[(String, OsString)]) -> Vec<(String, OsString)> {
     let is_passed = |name: &str| {
         name == LIBRARY_PATH
@@ -256,7 +256,7 @@ fn environment(set: &[(String, OsString)]) -> Vec<(String, OsString)> {
     all
 }
 
-/// What a program says on both of its outputs; nothing, if it does not start.
+/// Standard output and error of a program; empty if it does not start.
 fn said(path: &Path, args: &[&str]) -> String {
     let output = Command::new(path).args(args).stdin(Stdio::null()).output();
     output.map_or_else(
@@ -268,7 +268,7 @@ fn said(path: &Path, args: &[&str]) -> String {
     )
 }
 
-/// What a person would type in a shell.
+/// The command line as a user would type it in a shell.
 fn line(program: &ProgramSpec<'_>, launcher: &HostLauncher, words: &[OsString]) -> String {
     let quoted = |word: &OsStr| {
         let word = word.to_string_lossy().into_owned();
@@ -281,7 +281,7 @@ fn line(program: &ProgramSpec<'_>, launcher: &HostLauncher, words: &[OsString]) 
     set.chain(words).collect::<Vec<_>>().join(" ") + "\n"
 }
 
-/// Whether a name stands for this host: its own, with or without the domain, or that of one of its addresses.
+/// Whether a name means this host: the host's own name, with or without the domain, or a name that resolves to one of its addresses.
 fn is_here(host: &str) -> bool {
     let own = rustix::system::uname();
     let own = own.nodename().to_string_lossy();
@@ -293,7 +293,7 @@ fn is_here(host: &str) -> bool {
     found.is_ok_and(|mut addresses| addresses.any(is_own))
 }
 
-/// Whether an address is one of this host: what is sent to it would come from it.
+/// Whether an address belongs to this host: the kernel then chooses it as the source address too.
 fn is_own(address: SocketAddr) -> bool {
     if address.ip().is_loopback() {
         return true;
@@ -302,7 +302,7 @@ fn is_own(address: SocketAddr) -> bool {
         SocketAddr::V4(_) => ([0; 4], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
-    // Nothing is sent by that; the port is that of nobody.
+    // `connect` of a UDP socket sends nothing. Any port will do.
     let source = UdpSocket::bind(any).and_then(|socket| {
         socket.connect((address.ip(), 9))?;
         socket.local_addr()
@@ -321,7 +321,7 @@ mod tests {
         for host in [own, "localhost", "127.0.0.1"] {
             assert!(is_here(host), "{host}");
         }
-        // Addresses for documentation, which nobody has.
+        // An address and a name that are reserved for documentation.
         for host in ["192.0.2.1", "no-such-host.invalid"] {
             assert!(!is_here(host), "{host}");
         }

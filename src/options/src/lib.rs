@@ -1,4 +1,4 @@
-//! The options of a program as text, so that `unipgas` can write man pages and completions of programs that it does not link.
+//! The options of a program as text. With them `unipgas` writes man pages and completions of programs that it does not link.
 //!
 //! ```
 //! use clap::{Arg, Command};
@@ -36,7 +36,7 @@ struct Argument {
     long_help: Option<String>,
     /// Names of its values; none for a flag.
     values: Vec<String>,
-    /// All values that it may have, if they are few.
+    /// The allowed values, if it has a list of them.
     possible: Vec<String>,
     defaults: Vec<String>,
     is_required: bool,
@@ -82,10 +82,10 @@ pub fn describe(command: &Command) -> String {
     serde_json::to_string(&program).expect("text and numbers become JSON")
 }
 
-/// The program that [`describe`] has described: good for pages and completions, not for parsing its values.
+/// The program that [`describe`] has described. It serves for pages and completions; it does not parse values.
 ///
 /// # Errors
-/// A text that does not come from [`describe`]: the reason.
+/// The text is not from [`describe`]; the error gives the reason.
 pub fn parse(text: &str) -> Result<Command, String> {
     let program: Program = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut command = Command::new(program.name);
@@ -127,7 +127,7 @@ fn argument(described: Argument) -> Arg {
 }
 
 /// Runs a program whose options are `command`: prints them if [`DESCRIBE`] is the only argument, else calls `run` with all arguments.
-/// A closed pipe ends the program by SIGPIPE, as other tools. Call it first in `main`.
+/// A closed pipe ends the program by SIGPIPE, like other tools. Call it first in `main`.
 pub fn run(
     command: impl FnOnce() -> Command,
     run: impl FnOnce(Vec<String>) -> ExitCode,

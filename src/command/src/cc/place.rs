@@ -1,37 +1,37 @@
-//! Where the headers and the library are.
+//! Finds the headers and the library.
 
 use std::path::{Path, PathBuf};
 
 use super::Api;
 
-/// What programs of an interface are compiled with.
+/// Paths and library for compiling programs of one interface.
 pub(super) struct CompilePaths {
     /// The folder with its headers.
     pub include: PathBuf,
     /// The folder with the library.
     pub lib: PathBuf,
-    /// The name by which it is linked.
+    /// The name of the library for `-l`.
     pub library: &'static str,
-    /// Whether programs must be told where the library is: the loader does not look there by itself.
+    /// Whether programs need an rpath, because the loader does not search `lib`.
     pub rpath: bool,
 }
 
-/// Files of a build, and the names by which compilers and programs look for them.
+/// Files of a build, and the names that compilers and programs look for.
 const BUILT: [(&str, &str); 3] = [
     ("libunipgas_c.so", "libunipgas.so.0"),
     ("libunipgas_c.so", "libunipgas.so"),
     ("libunipgas_c.a", "libunipgas.a"),
 ];
 
-/// The installed files beside this program; or, in a build directory, those of the build.
+/// Finds the installed files beside this program; in a build directory, the files of the build.
 ///
-/// Errors: a line that says what to install or to build.
+/// Errors: a line that tells the user to install or to build.
 pub fn find(api: &Api) -> Result<CompilePaths, String> {
     let exe = std::env::current_exe()
         .map_err(|e| format!("cannot find out where this program is: {e}"))?;
     let bin = exe.parent().unwrap_or(Path::new("/"));
     let prefix = bin.parent().unwrap_or(Path::new("/"));
-    // Packages of distributions have a folder of their own: others may have headers of these names.
+    // Packages of distributions use the folder `unipgas`, because other packages may have headers of these names.
     let includes = ["include/unipgas", "include"].map(|folder| prefix.join(folder));
     if let Some(include) = includes
         .iter()
@@ -57,7 +57,7 @@ fn installed(api: &Api, prefix: &Path, include: &Path) -> Result<CompilePaths, S
         &format!("lib/{}-linux-gnu", std::env::consts::ARCH),
     ]
     .map(|lib| prefix.join(lib));
-    // The names of other libraries are in a package of their own, which may be missing.
+    // A separate package, which may be missing, has the names of other libraries.
     for library in [api.library, "unipgas"] {
         let file = format!("lib{library}.so");
         if let Some(lib) = places.iter().find(|lib| lib.join(&file).exists()) {
@@ -76,7 +76,7 @@ fn installed(api: &Api, prefix: &Path, include: &Path) -> Result<CompilePaths, S
     ))
 }
 
-/// Whoever installed has asked the loader, and written into `unipgas.pc` what came of it.
+/// The installation checks whether the loader finds the library, and writes the result into `unipgas.pc`.
 fn needs_rpath(lib: &Path) -> bool {
     std::fs::read_to_string(lib.join("pkgconfig/unipgas.pc"))
         .map_or(true, |text| text.contains("-rpath"))
@@ -99,14 +99,14 @@ fn in_build(include: PathBuf, bin: &Path) -> Result<CompilePaths, String> {
     })
 }
 
-/// The folder with the source of a program in a build directory. The program itself carries no path of the machine that built it;
-/// cargo writes what it was made of into a file beside it.
+/// The folder with the source of a program in a build directory. The program contains no path of the build machine. Cargo lists its source files in
+/// a file beside it.
 fn source(bin: &Path) -> Option<PathBuf> {
     let made_of = std::fs::read_to_string(bin.join("unipgas.d")).ok()?;
     source_in(&made_of)
 }
 
-/// The same of that file's text: a rule of make, where blanks in names have a backslash.
+/// The same, from the text of that file. It is a make rule: a blank in a name has a backslash.
 fn source_in(made_of: &str) -> Option<PathBuf> {
     made_of
         .replace("\\ ", "\0")

@@ -1,4 +1,4 @@
-//! Asking other hosts for what a command of this one says there, by a remote shell.
+//! Runs this command on other hosts by a remote shell, and collects its output.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use unipgas_launcher::{find_program, shell_line};
 
 use super::{Shell, is_here, named, words};
 
-/// Which hosts are asked, and how they are reached.
+/// The hosts to query, and the remote shell.
 #[derive(clap::Args)]
 pub(crate) struct Asked {
     /// Asks these hosts, a,b or n[01-04], by a remote shell
@@ -18,16 +18,15 @@ pub(crate) struct Asked {
     /// Asks the hosts of this file, one on each line
     #[arg(long, value_name = "FILE")]
     hostfile: Option<PathBuf>,
-    /// The remote shell: ssh, rsh or srun, a name or path; without this option UNIPGAS_LAUNCHER if it names one, else srun in an allocation of Slurm, else
-    /// ssh
+    /// The remote shell: ssh, rsh or srun, a name or path; default: UNIPGAS_LAUNCHER if it names one, else srun in a Slurm allocation, else ssh
     #[arg(long, value_name = "NAME")]
     launcher: Option<OsString>,
-    /// Words for the remote shell, as "-p 2222"
+    /// Arguments for the remote shell, as "-p 2222"
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     launcher_args: Option<String>,
 }
 
-/// The hosts, and the way there.
+/// The hosts, the remote shell, and the command line to run.
 pub(crate) struct Asking {
     hosts: Vec<String>,
     shell: Shell,
@@ -36,7 +35,7 @@ pub(crate) struct Asking {
 }
 
 impl Asked {
-    /// Whom to ask for what the command says there with these arguments; `None`: nobody else. Errors: a line.
+    /// The hosts on which to run this command with these arguments. `None`: the options name no host. Errors: a line.
     pub fn for_what(&self, arguments: &[&str]) -> Result<Option<Asking>, String> {
         let Some(all) = named(&self.hosts, &self.hostfile)? else {
             return match (&self.launcher, &self.launcher_args) {
@@ -90,12 +89,12 @@ fn shell(name: &OsStr) -> Option<Shell> {
 }
 
 impl Asking {
-    /// The hosts in words.
+    /// The hosts, for messages.
     pub fn place(&self) -> String {
         self.hosts.join(", ")
     }
 
-    /// What each of them says, in their order; all are asked at the same time. `here` answers for this host. Errors: a line for each.
+    /// The answers of the hosts, in the order of the list. It queries all hosts at the same time; `here` answers for this host. Errors: a line for each host.
     pub fn ask<T: Send>(
         &self,
         here: impl Fn() -> T + Sync,
@@ -139,7 +138,7 @@ impl Asking {
     }
 }
 
-/// In a line.
+/// The reason of a failure, in one line.
 fn why(program: &OsStr, output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());

@@ -122,9 +122,9 @@ pub(super) struct LaunchPlan<'a> {
     pub program: &'a [OsString],
 }
 
-/// The arguments by which the launcher starts the job.
+/// The launcher's arguments that start the job.
 ///
-/// Errors: one line about what the launcher cannot do.
+/// Errors: one line that names an option without support in the launcher.
 pub fn arguments(kind: LauncherKind, job: &LaunchPlan<'_>) -> Result<Vec<OsString>, String> {
     let mut words = Words(Vec::new());
     match kind {
@@ -186,7 +186,7 @@ fn srun(job: &LaunchPlan<'_>, words: &mut Words) {
         KeepGoing::WherePossible | KeepGoing::Always => "--kill-on-bad-exit=0",
     }]);
     match job.bind {
-        // Clusters that cannot bind complain of "none" as well.
+        // Clusters without binding report an error for "none" as well.
         Bind::None => {}
         Bind::Core => words.add(&["--cpu-bind=cores"]),
         Bind::Numa => words.add(&["--cpu-bind=ldoms"]),

@@ -1,25 +1,25 @@
-//! Which hosts there are, and how many processes each gets.
+//! The hosts of a job, and the number of processes on each.
 
 use unipgas::core::job::board::MAX_SIZE;
 
-/// No host's name is longer, as DNS has it.
+/// Longest name of a host in DNS.
 const LONGEST: usize = 253;
 
-/// A host that was named, and how many processes it may have, where that was said.
+/// A named host, and its number of processes if one is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedHost {
     pub host: String,
     places: Option<u32>,
 }
 
-/// Neighbouring ranks on one host.
+/// Consecutive ranks on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostShare {
     pub host: String,
     pub processes: u32,
 }
 
-/// What `--hosts` names: `a,b`, `a:4,b:4`, and as Slurm writes lists, `n[01-04,7]`.
+/// The hosts of `--hosts`: `a,b`, `a:4,b:4`, or a Slurm list, `n[01-04,7]`.
 ///
 /// Errors: one line.
 pub fn from_list(text: &str) -> Result<Vec<NamedHost>, String> {
@@ -40,9 +40,9 @@ fn check(named: &[NamedHost]) -> Result<(), String> {
     }
 }
 
-/// What a host file names: one host a line, `a`, `a:4` or `a slots=4`; what follows `#` is not read.
+/// The hosts of a host file. A line has one host: `a`, `a:4` or `a slots=4`. A comment starts with `#`.
 ///
-/// Errors: one line, with the number of the file's.
+/// Errors: one line, with the line number in the file.
 pub fn from_file(name: &str, text: &str) -> Result<Vec<NamedHost>, String> {
     let mut named = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -127,7 +127,7 @@ fn outside_brackets(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Adds the hosts that a name with or without brackets stands for.
+/// Adds the host of a plain name, or all hosts of a name with brackets.
 fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     let wrong = || format!("{name:?} names no host: a name, or as Slurm writes it n[1-4,7]");
     if name.len() > LONGEST {
@@ -138,7 +138,7 @@ fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     }
     let Some((before, rest)) = name.split_once('[') else {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        // What begins with - would be an option to the launcher.
+        // The launcher would take a name that begins with - for an option.
         if name.is_empty() || name.starts_with(['-', '.']) || !name.chars().all(plain) {
             return Err(wrong());
         }
@@ -163,8 +163,8 @@ fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// How the processes are shared among the hosts: as the numbers say, one host after the other, and evenly among hosts without a number, of which each
-/// has one at least if there are others.
+/// Distributes the processes over the hosts. Numbers of processes fill one host after the other. Hosts without a number share the rest evenly; each of
+/// them gets at least one if other hosts have a number.
 ///
 /// Errors: one line.
 pub fn share(named: &[NamedHost], processes: Option<u32>) -> Result<Vec<HostShare>, String> {
@@ -206,7 +206,7 @@ fn evenly(named: &[NamedHost], processes: u32) -> Result<Vec<u32>, String> {
         .collect())
 }
 
-/// The number of each host, where some have one.
+/// The number of processes of each host, if some hosts have a number.
 fn filled(named: &[NamedHost], numbers: &[u32], processes: Option<u32>) -> Vec<u32> {
     let others = (named.len() - numbers.len()) as u32;
     let sum = numbers.iter().copied().fold(0, u32::saturating_add);
@@ -284,7 +284,7 @@ mod tests {
             ("a:4,b:2", Some(6), "a:4,b:2"),
             ("a:4,b:4", Some(5), "a:4,b:1"),
             ("a:4,b:4", Some(3), "a:3"),
-            // An entry is a share: named twice, twice as much.
+            // Each entry is a share: a host that is named twice gets two.
             ("a,a,b", Some(6), "a:4,b:2"),
             ("a,b,a,b", Some(4), "a:1,b:1,a:1,b:1"),
             ("a:1,b:1,a:2", None, "a:1,b:1,a:2"),

@@ -1,4 +1,4 @@
-//! A job on several hosts without a cluster's launcher. This process launches it, and reaches the hosts by a remote shell.
+//! A job on several hosts without a cluster's launcher. This process launches it, and reaches the hosts through a remote shell.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
