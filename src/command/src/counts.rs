@@ -28,7 +28,7 @@ pub fn table(picture: &JobSnapshot) -> String {
             counts.yields.to_string(),
             counts.sleeps.to_string(),
         ]);
-        // Ranks update the number of pending operations only in long waits.
+        // Long waits update this number; otherwise it is stale.
         let waits = !seen.waits.is_empty();
         for queue in counts.queues.iter().filter(|queue| queue.operations > 0) {
             rows.push([

@@ -66,7 +66,7 @@ pub(crate) struct ProgramSpec<'a> {
     pub args: &'a [OsString],
 }
 
-/// Variables that are passed to other hosts: those of the library and of libfabric, and the library path.
+/// Variables to pass to other hosts: variables of the library and of libfabric, and the library path.
 const PREFIXES: [&str; 3] = ["UNIPGAS_", "UTOFU_", "FI_"];
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Variables of the job around this command. They are not passed to the new job.

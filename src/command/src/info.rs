@@ -1,4 +1,4 @@
-//! `unipgas info`: what this machine offers and what the library can do on it.
+//! `unipgas info`: the properties of this machine, and which features of the library work on it.
 
 mod features;
 mod limits;
@@ -20,37 +20,37 @@ use self::reach::Reach;
 use self::trial::{ReachMethod, TrialResult, Trials};
 use crate::{Ended, fail, failed, shown};
 
-/// Shows the machine, the backends and why each is or is not usable, the limits and the environment of a job.
+/// Shows the machine, the backends with the reason why each is usable or not, the limits and the environment of a job.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// As one JSON object
     #[arg(long)]
     json: bool,
-    /// Joins a job as a program does, and tells what that took
+    /// Joins a job as a program does, and prints its memory use
     #[arg(long, hide = true)]
     measure: bool,
-    /// Is one of two processes that try a backend, and tells what they found
+    /// Is one of two processes that try a backend, and prints the result
     #[arg(long, hide = true)]
     trial: bool,
-    /// Tries all backends, and tells what was found
+    /// Tries all backends, and prints the results
     #[arg(long, hide = true)]
     trials: bool,
 }
 
-/// Bytes that things take, measured in a job of one.
+/// Memory use in bytes, measured in a job of one process.
 struct Memory {
     process: u64,
-    /// Of a VCQ that nothing has happened to.
+    /// An unused VCQ.
     vcq: u64,
 }
 
-/// All that is shown.
+/// The content of the report.
 struct Info {
     topology: Topology,
     reach: Reach,
     features: Vec<(&'static str, &'static str, Probe)>,
     trials: Trials,
-    /// As an ordinary user, for who is none; or why that was not tried.
+    /// If this process runs as root: the trials as an ordinary user, or the reason why they were not possible.
     ordinary: Option<Result<Trials, String>>,
     limits: Vec<Limit>,
     memory: Result<Memory, String>,
@@ -204,7 +204,7 @@ impl Info {
     }
 }
 
-/// How two processes fared.
+/// The result of a trial, in words.
 fn tried(found: &Result<TrialResult, String>) -> String {
     let found = match found {
         Err(why) => return format!("no: {why}"),
@@ -234,12 +234,12 @@ fn tried(found: &Result<TrialResult, String>) -> String {
     format!("usable, tried with 2 processes; memory of the program's own is {own}")
 }
 
-/// Of the MRQ of a free mode VCQ.
+/// Bytes of the MRQ of a free mode VCQ.
 fn inbox_bytes(wishes: &UtofuSettings) -> usize {
     InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
 }
 
-/// Starts a job of one and asks it.
+/// Measures in a job of one process.
 fn memory() -> Result<Memory, String> {
     let outcome = trial::of_this_program(1, "--measure", None)?;
     let said = String::from_utf8_lossy(&outcome.ranks[0].stdout);
@@ -250,18 +250,18 @@ fn memory() -> Result<Memory, String> {
     }
 }
 
-/// Memory of this process that is there, shared memory included.
+/// Resident memory of this process, shared memory included.
 fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Bytes that a VCQ adds to this process.
+/// Bytes that one VCQ adds to this process.
 fn measure_vcq() -> Option<u64> {
     const VCQS: u64 = 8;
     let process = unipgas::utofu::current().ok()?;
-    // What is set up once.
+    // The first VCQ also includes one-time setup.
     process.create_vcq(0, None, VcqFlags::empty()).ok()?;
     let before = resident()?;
     for _ in 0..VCQS {
@@ -270,7 +270,7 @@ fn measure_vcq() -> Option<u64> {
     Some(resident()?.saturating_sub(before) / VCQS)
 }
 
-/// In the job of one: prints the bytes that joining it added to this process, and those that a VCQ adds.
+/// Runs in the job of one. Prints the bytes that joining adds to this process, and the bytes that a VCQ adds.
 fn measure() -> Ended {
     let before = resident();
     let joined = gaspi::process::Initialising::begin(&gaspi::Config::default())

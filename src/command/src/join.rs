@@ -1,4 +1,4 @@
-//! `unipgas run --rank R --job PID`: finding the job that a process takes part in.
+//! `unipgas run --rank R --job PID`: finds the job of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -7,19 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use unipgas_launcher::Join;
 
 const JOB: &str = "UNIPGAS_JOB";
-/// What each process of a job has for itself.
+/// Variables that differ between the processes of a job.
 const OWN: [&str; 4] = [JOB, "UNIPGAS_RANK", "UNIPGAS_SIZE", "UNIPGAS_INCARNATION"];
-/// Variables of the library, which all processes of a job have in common.
+/// Variables of the library. All processes of a job have the same values.
 const PREFIXES: [&str; 3] = ["UNIPGAS_", "UTOFU_", "FI_"];
 
 type Variables = Vec<(OsString, OsString)>;
 
-/// The place of `rank` in the job of process `pid`, its launcher or a rank, and the variables of the library that its processes have.
+/// Finds the job of process `pid`, which is its launcher or a rank. Returns the place of `rank` and the library's variables in that job.
 ///
 /// Errors: a line.
 pub fn find(pid: u32, rank: u32) -> Result<(Join, Variables), String> {
     let parents = parents();
-    // A launcher's own environment names no job, or the one that it is a part of itself.
+    // The environment of a launcher has no job, or an outer job that started the launcher. So its descendants come first.
     let below: Vec<u32> = descendants(pid, &parents).collect();
     let mut seen = below.iter().chain([&pid]);
     let (token, variables) = seen.find_map(|pid| job_of(*pid)).ok_or_else(|| {
@@ -62,7 +62,7 @@ fn parents() -> BTreeMap<u32, u32> {
     .collect()
 }
 
-/// Children, and their children, and so on: those first that are nearer.
+/// All descendants, the nearest first.
 fn descendants(pid: u32, parents: &BTreeMap<u32, u32>) -> impl Iterator<Item = u32> {
     let mut found = Vec::new();
     let mut known = BTreeSet::from([pid]);

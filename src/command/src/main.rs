@@ -28,11 +28,11 @@ use clap::error::ErrorKind;
 #[derive(Parser)]
 #[command(name = "unipgas", version)]
 enum Cli {
-    /// Starts a program on N processes and sees it through
+    /// Starts N processes of a program and waits for their end
     ///
-    /// Returns when all processes have ended, with the first exit status that is not 0 (128 + n for signal n; 124 for --timeout). When a process fails the others
-    /// are ended. Standard input goes to rank 0. Lines of output are of one process each; what has no end of line is shown after a short pause. With --hosts or
-    /// --hostfile the launcher of the cluster does so on the hosts that are named, or this command itself, by ssh.
+    /// Returns when all processes have ended, with the first exit status that is not 0 (128 + n for signal n; 124 for --timeout). When a process fails, the command
+    /// ends the others. Standard input goes to rank 0. A line of output comes from one process; an incomplete line appears after a short pause. With --hosts or
+    /// --hostfile, the launcher of the cluster starts the processes on these hosts, or this command does so itself, by ssh.
     Run(run::Args),
     /// Compiles and links a program: a wrapper like mpicc
     #[command(disable_help_flag = true)]
@@ -48,21 +48,21 @@ enum Cli {
     /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
     #[command(disable_help_flag = true)]
     Bench(Passed),
-    /// Lists the jobs of this user on this host, or what the ranks of one are doing
+    /// Lists the jobs of this user on this host, or shows the state of each rank of one job
     Ps(ps::Args),
-    /// Shows what the ranks of a job are doing, again and again
+    /// Shows the state of each rank of a job, repeatedly
     Top(ps::TopArgs),
-    /// Draws a job on the network of A64FX machines, and predicts what patterns of puts take there
+    /// Draws a job on the network of A64FX machines, and predicts the time of patterns of puts there
     Topo(topo::Args),
-    /// Writes man pages, and what shells complete by
+    /// Writes man pages and completions for shells
     #[command(hide = true)]
     Pages(pages::Args),
-    /// Starts the ranks of a host, as the launcher of the whole says on standard input
+    /// Starts the ranks of a host, as the job's launcher requests on standard input
     #[command(hide = true)]
     Part,
 }
 
-/// Arguments that are somebody else's to read.
+/// Arguments that this command passes on without reading them.
 #[derive(clap::Args)]
 struct Passed {
     #[arg(
@@ -95,7 +95,7 @@ fn command() -> Ended {
     }
     let further = match args.get(1).and_then(|word| word.to_str()) {
         Some("run") => parts::mark(&mut args, 2),
-        // Of those who read their arguments themselves, `help` knows nothing.
+        // clap knows no options of commands that read their arguments themselves. So `help NAME` becomes `NAME --help`.
         Some("help") if args.get(2).is_some_and(|name| reads_itself(name)) => {
             args.remove(1);
             args.push("--help".into());
@@ -134,14 +134,14 @@ fn reads_itself(command: &OsStr) -> bool {
         .any(|name| command == *name)
 }
 
-/// As other tools do when `head` has read enough; run must go on and see its processes through.
+/// A closed pipe ends the command silently, like other tools. Not for `run`: it must still wait for its processes.
 fn restore_pipe_signal() {
     // SAFETY:
     // - the default action is a valid disposition, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Becomes a program that is installed beside this one, or is in PATH.
+/// Replaces this process by a program that is installed beside this one, or in PATH.
 fn execute(program: &str, args: &[OsString]) -> Ended {
     let beside = std::env::current_exe().map(|path| path.with_file_name(program));
     let found = beside.ok().filter(|path| path.is_file());
@@ -155,28 +155,28 @@ fn execute(program: &str, args: &[OsString]) -> Ended {
     fail(1, format!("cannot start {program}: {error}{remedy}"))
 }
 
-/// The end of the command.
+/// The exit status of the command, or an error.
 type Ended = Result<ExitCode, Failed>;
 
-/// Ends the command with this status, and one line about what is wrong.
+/// An error: the exit status, and one line for the user.
 struct Failed(u8, String);
 
 fn fail(status: u8, text: impl Into<String>) -> Ended {
     Err(Failed(status, text.into()))
 }
 
-/// For errors that end the command with this status.
+/// Converts an error into a [`Failed`] with this status.
 fn failed<E: ToString>(status: u8) -> impl Fn(E) -> Failed {
     move |error| Failed(status, error.to_string())
 }
 
-/// Shows a text on standard output, which may be a device that is full.
+/// Prints a text on standard output. Errors: a write fails, for example because the device is full.
 fn shown(text: &str) -> Ended {
     unipgas::core::print(text).map_err(failed(1))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What clap says in a paragraph: what is wrong, and what would be right.
+/// clap's error in one line: the mistake and a suggestion.
 fn one_line(error: &clap::Error) -> String {
     if matches!(
         error.kind(),
@@ -194,7 +194,7 @@ fn one_line(error: &clap::Error) -> String {
         if line.starts_with("Usage:") {
             break;
         }
-        // What would pass the argument on to the program does not help who mistyped an option.
+        // This tip tells how to pass the argument to the program. A user with a misspelt option does not need it.
         let beside = line.starts_with("For more information") || line.starts_with("tip: to pass");
         if !line.is_empty() && !beside {
             parts.push(

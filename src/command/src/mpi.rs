@@ -1,4 +1,4 @@
-//! Programs of MPI, which `unipgas run` cannot tell their ranks: each process would be a job of one, and its result that of one.
+//! Detects MPI programs. `unipgas run` gives them no ranks: MPI would make each process a job of one.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,10 +7,10 @@ use object::elf::DT_NEEDED;
 use object::read::elf::ElfFile64;
 use unipgas_launcher::find_program;
 
-/// Longer files are not looked into.
+/// Longest file to read, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// What the libraries of MPI are called behind `lib` and before `.so`: Open MPI, MPICH and its relatives, and the ABI of MPI 5.
+/// Names of MPI libraries between `lib` and `.so`: Open MPI, MPICH and its derivatives, and the ABI of MPI 5.
 const LIBRARIES: [&str; 12] = [
     "mpi",
     "mpi_abi",
@@ -26,10 +26,10 @@ const LIBRARIES: [&str; 12] = [
     "mpifort_mpich",
 ];
 
-/// What a program is linked with.
+/// The libraries of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// No MPI, as far as can be seen: the library may be linked statically, or loaded later.
+    /// No MPI found. The program may still link it statically or load it later.
     NoMpi,
     /// This library of MPI, and not unipgas.
     MpiAlone(String),
@@ -37,7 +37,7 @@ pub(crate) enum Links {
     Both(String),
 }
 
-/// What the program at `path` is linked with; a script is with nothing.
+/// The libraries of the program at `path`. A script has none.
 pub fn links(path: &Path) -> Links {
     let readable = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= LONGEST);
     let bytes = if readable {
@@ -49,7 +49,7 @@ pub fn links(path: &Path) -> Links {
     let Some(mpi) = needed.iter().find(|name| is_mpi(name)) else {
         return Links::NoMpi;
     };
-    // The archive reads this variable.
+    // A program that is linked with the static archive contains the name of this variable.
     let mark = b"UNIPGAS_JOB";
     let ours = needed.iter().any(|name| name.starts_with("libunipgas"))
         || bytes.windows(mark.len()).any(|window| window == mark);
@@ -66,7 +66,7 @@ fn is_mpi(library: &str) -> bool {
     stem.is_some_and(|stem| LIBRARIES.contains(&stem))
 }
 
-/// The shared libraries that a program names.
+/// The shared libraries that a program needs.
 fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
     let file: ElfFile64<'_> = ElfFile64::parse(bytes)?;
     let table = file.elf_dynamic_table()?;
@@ -77,10 +77,10 @@ fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
         .collect()
 }
 
-/// The first of a program's arguments that is itself a program of MPI, as behind a debugger, and its library.
+/// The first argument that is itself an MPI program, as after the name of a debugger, and its library.
 pub fn among_arguments(args: &[OsString]) -> Option<(String, String)> {
     args.iter().find_map(|arg| {
-        // Names without a slash mean something else in most commands.
+        // In most commands, a name without a slash is not a program.
         if !arg.as_encoded_bytes().contains(&b'/') {
             return None;
         }

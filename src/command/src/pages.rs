@@ -1,4 +1,4 @@
-//! Man pages, and what shells complete by: made from the options themselves, for `make install`.
+//! Writes man pages and shell completions from the options, for `make install`.
 
 use std::fs::{File, create_dir_all};
 use std::io;
@@ -10,18 +10,18 @@ use clap_complete::{Shell, generate_to};
 
 use crate::{Cli, Ended, Failed, cc, failed};
 
-/// Where they go.
+/// The target directory, and descriptions of other programs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The directory for data that does not depend on the machine, such as /usr/local/share
     #[arg(value_name = "DIRECTORY")]
     to: PathBuf,
-    /// The options of a subcommand that is a program of its own, as the program describes them
+    /// The options of a subcommand that is a separate program, as that program prints them
     #[arg(long, value_name = "SUBCOMMAND=FILE")]
     options: Vec<String>,
 }
 
-/// The whole command, with the options of other programs.
+/// The command with all subcommands and their options.
 fn whole(options: &[String]) -> Result<Command, String> {
     let mut command = Cli::command()
         .mut_subcommand("cc", |_| cc::command(cc::Language::C))
@@ -63,7 +63,7 @@ fn write(to: &Path, whole: &Command) -> io::Result<()> {
         create_dir_all(&place)?;
         let file = generate_to(shell, &mut whole.clone(), "unipgas", &place)?;
         if shell == Shell::Bash {
-            // Found there under the command's own name.
+            // bash looks for the name of the command.
             std::fs::rename(file, place.join("unipgas"))?;
         }
     }

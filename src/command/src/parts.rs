@@ -1,5 +1,5 @@
-//! Parts of a job, as `unipgas run -n 2 ./a x : -n 3 ./b y` names them: each has a program of its own, and the ranks are counted on. Whoever starts the
-//! ranks starts one program, `unipgas each`, which is told all parts and becomes the one of its rank.
+//! Parts of a job, as in `unipgas run -n 2 ./a x : -n 3 ./b y`. Each part has its own program; ranks are numbered across all parts. Every launcher starts the
+//! same program, `unipgas each`, with all parts as arguments. It executes the program of its rank.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -15,26 +15,26 @@ use unipgas_launcher::{ProgramError, check_program, find_program};
 
 use crate::{Ended, Failed, fail, failed, one_line, run};
 
-/// What each part has for itself.
+/// Options of one part.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ProgramPart {
     /// Number of processes (also -np N); not needed if a host has a number
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
     pub processes: Option<u32>,
-    /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)
+    /// Sets a variable in the environment of the processes; without a value, it keeps the value it has here (some launchers do not pass it on)
     #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(|word| variable(&word)))]
     pub export: Vec<(String, OsString)>,
     /// The directory of the processes (also -wdir)
     #[arg(long, value_name = "DIRECTORY")]
     pub wdir: Option<PathBuf>,
-    /// The program and its arguments. Behind a lone ":" another part of the job begins, whose processes get the next ranks: again -n N and PROGRAM, and -x
-    /// and --wdir, which are for one part only; all other options are for the whole job and come before the first PROGRAM. With "--" before PROGRAM
-    /// ":" is an argument like others
+    /// The program and its arguments. A separate ":" begins another part of the job, with the next ranks: again -n N and PROGRAM, and -x and --wdir, which hold for
+    /// one part only. All other options hold for the whole job and come before the first PROGRAM. After "--" before PROGRAM,
+    /// ":" is an ordinary argument
     #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]
     pub program: Vec<OsString>,
 }
 
-/// One that does not come first.
+/// A part after the first.
 #[derive(Parser)]
 #[command(
     no_binary_name = true,
@@ -71,7 +71,7 @@ fn variable(word: &OsStr) -> Result<(String, OsString), String> {
     Ok((name.into(), value))
 }
 
-/// Options that a word with their value follows.
+/// Options that take the next word as their value.
 const WITH_VALUE: [&str; 18] = [
     "--output",
     "--trace",
@@ -93,8 +93,8 @@ const WITH_VALUE: [&str; 18] = [
     "--launcher-args",
 ];
 
-/// Puts `--` before the first PROGRAM in `words`, from `at` on, so that whatever follows it is the program's alone, makes `-np` and `-wdir` what they
-/// stand for, and takes away what follows `:`, which is given back.
+/// Inserts `--` before the first PROGRAM in `words`, from `at` on, so the program gets all later words. Replaces `-np` and `-wdir` by the long options.
+/// Removes the words after the first `:` and returns them.
 pub fn mark(words: &mut Vec<OsString>, mut at: usize) -> Option<Vec<OsString>> {
     while at < words.len() {
         if words[at] == "-np" || words[at] == "-wdir" {
@@ -119,12 +119,12 @@ pub fn mark(words: &mut Vec<OsString>, mut at: usize) -> Option<Vec<OsString>> {
     Some(rest)
 }
 
-/// All parts behind the first `:`. Errors: a line.
+/// The parts after the first `:`. Errors: a line.
 pub fn further(rest: Option<Vec<OsString>>) -> Result<Vec<ProgramPart>, String> {
     from(2, rest)
 }
 
-/// All parts, the first of which has this number. Errors: a line.
+/// The parts in `rest`; `first` is the number of the first of them. Errors: a line.
 fn from(first: usize, mut rest: Option<Vec<OsString>>) -> Result<Vec<ProgramPart>, String> {
     let mut parts = Vec::new();
     while let Some(mut words) = rest {
@@ -150,7 +150,7 @@ fn wrong(error: &clap::Error) -> String {
     }
 }
 
-/// How many processes all parts have together. Errors: a line.
+/// The number of processes of all parts. Errors: a line.
 pub fn count(parts: &[ProgramPart]) -> Result<u32, String> {
     let mut all = 0u32;
     for (number, part) in (1..).zip(parts) {
@@ -166,9 +166,9 @@ pub fn count(parts: &[ProgramPart]) -> Result<u32, String> {
     }
 }
 
-/// Finds the programs, from their directories, and hands each to `check`. The first part alone: its directory becomes that of this process; else they are
-/// named such that [`each`] finds them. `dry`: nothing is to be started, and it may be that nothing is there. Gives the first file. Errors (those of `check`,
-/// too): a status, and a line.
+/// Finds the program of each part, in the directory of the part, and calls `check` for it. With one part, this process changes to its directory. With several
+/// parts, it stores names that [`each`] can find. `dry`: a missing program or directory is no error. Returns the file of the first part. Errors, also from
+/// `check`: a status and a line.
 pub fn find(
     parts: &mut [ProgramPart],
     dry: bool,
@@ -205,7 +205,7 @@ pub fn find(
     Ok(first.unwrap_or_default())
 }
 
-/// The one program that is started for all parts, and its arguments. Errors: a line.
+/// The common program for all parts, and its arguments. Errors: a line.
 pub fn as_one(parts: &[ProgramPart]) -> Result<Vec<OsString>, String> {
     let myself =
         std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
@@ -224,13 +224,13 @@ pub fn as_one(parts: &[ProgramPart]) -> Result<Vec<OsString>, String> {
         if let Some(directory) = &part.wdir {
             words.extend(["--wdir".into(), directory.into()]);
         }
-        // Only the last one may have ":" among its arguments.
+        // Only the last part may have ":" among its arguments.
         if at + 1 == parts.len() {
             words.push("--".into());
         }
         words.extend(part.program.iter().cloned());
     }
-    // A launcher of MPI would take ":" for its own: words of colons are longer by one here.
+    // An MPI launcher would interpret ":". So a word of colons gets one more colon here.
     for word in words.iter_mut().filter(|word| is_colons(word)) {
         word.push(":");
     }
@@ -244,7 +244,7 @@ fn is_colons(word: &OsStr) -> bool {
     !word.is_empty() && word.as_bytes().iter().all(|byte| *byte == b':')
 }
 
-/// The parts that [`as_one`] has written. Errors: a line.
+/// Reads the arguments that [`as_one`] writes. Errors: a line.
 fn again(words: &[OsString]) -> Result<Vec<ProgramPart>, String> {
     let plain = |word: &OsString| match is_colons(word) {
         true => OsStr::from_bytes(&word.as_bytes()[1..]).to_owned(),
@@ -253,7 +253,7 @@ fn again(words: &[OsString]) -> Result<Vec<ProgramPart>, String> {
     from(1, Some(words.iter().map(plain).collect()))
 }
 
-/// What tells a process its rank, whoever has started it.
+/// Variables in which launchers pass the rank.
 const RANKS: [&str; 5] = [
     "UNIPGAS_RANK",
     "PMIX_RANK",
@@ -262,7 +262,7 @@ const RANKS: [&str; 5] = [
     "SLURM_PROCID",
 ];
 
-/// `unipgas each PARTS...`: becomes the program of this process's rank.
+/// `unipgas each PARTS...`: executes the program of this process's rank.
 pub fn each(parts: &[OsString]) -> Ended {
     let parts = again(parts).map_err(failed(2))?;
     let ranks = RANKS.iter().filter_map(std::env::var_os);
@@ -297,7 +297,7 @@ fn become_program(part: &ProgramPart) -> Ended {
     fail(126, format!("cannot run {}: {error}", program.display()))
 }
 
-/// As a shell has it.
+/// The status that a shell returns.
 pub fn status(error: &ProgramError) -> u8 {
     match error {
         ProgramError::NotFound(_) => 127,

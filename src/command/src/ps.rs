@@ -1,4 +1,4 @@
-//! `unipgas ps` and `unipgas top`: the jobs of this user on this host, or on several, and what their ranks are doing.
+//! `unipgas ps` and `unipgas top`: the jobs of this user on this host or several hosts, and the state of their ranks.
 
 pub(crate) mod job;
 
@@ -17,10 +17,10 @@ use job::{JobListing, JobSelector};
 /// Options of `unipgas ps`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; without it all jobs, in a line each
+    /// The job to show, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; without it, all jobs, one on each line
     #[arg(value_name = "JOB")]
     job: Option<JobSelector>,
-    /// What its ranks have done so far: operations and bytes of each queue, and what was in their way
+    /// Operations and bytes of each rank and queue so far, and retries, yields and sleeps
     #[arg(short, long)]
     counts: bool,
     /// As JSON
@@ -33,13 +33,13 @@ pub(crate) struct Args {
 /// Options of `unipgas top`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
-    /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; not needed where there is one
+    /// The job to show, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; optional if only one job runs
     #[arg(value_name = "JOB")]
     job: Option<JobSelector>,
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = span)]
     delay: f64,
-    /// How often to look; without it until the job has ended
+    /// Number of updates; without it until the job has ended
     #[arg(short = 'n', long, value_name = "TIMES")]
     times: Option<u32>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ fn span(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Where jobs are looked for.
+/// The hosts to search for jobs; `None`: this host.
 struct Places(Option<Asking>);
 
 impl Places {
@@ -69,7 +69,7 @@ impl Places {
         }
     }
 
-    /// The jobs there, and how many hosts could not be asked, of each of which a line has been said.
+    /// The jobs on these hosts, and the number of hosts that did not answer. It prints a line for each of the latter.
     fn jobs(&self) -> (Vec<JobListing>, usize) {
         let Some(asking) = &self.0 else {
             return (JobListing::all(), 0);
@@ -88,7 +88,7 @@ impl Places {
         (JobListing::joined(heard), failed)
     }
 
-    /// The job of this name, or the only one, and how many hosts could not be asked. Errors: a line.
+    /// The job of this name, or the only one, and the number of hosts that did not answer. Errors: a line.
     fn find(&self, wanted: Option<&JobSelector>) -> (Result<JobListing, String>, usize) {
         let (jobs, failed) = self.jobs();
         (JobListing::find(jobs, wanted, &self.words()), failed)
@@ -135,7 +135,7 @@ fn one(args: &Args, job: &JobListing) -> String {
 }
 
 fn json(what: &impl serde::Serialize) -> String {
-    // Of structures with names, none of which can fail.
+    // All values are structures with named fields, so serialization does not fail.
     serde_json::to_string_pretty(what).unwrap_or_default() + "\n"
 }
 
@@ -154,7 +154,7 @@ pub fn top(args: &TopArgs) -> Ended {
     loop {
         let job = match places.find(wanted.as_ref()) {
             (Ok(job), _) => job,
-            // It has ended.
+            // The job has ended.
             (Err(_), 0) if looks > 0 => return Ok(ExitCode::SUCCESS),
             (Err(why), _) => return fail(1, why),
         };

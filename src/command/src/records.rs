@@ -1,4 +1,4 @@
-//! What the ranks of a host leave for the launcher: a file of it that they append to, a record a line.
+//! Records of the ranks of a host for the launcher. The ranks append them to a file, one record on each line.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Bytes that go to the launcher of the whole in one piece, about.
+/// Approximate size of a piece for the job's launcher, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Such a file, without a name.
+/// A file of records, without a name in the file system.
 pub(crate) struct Records(File);
 
 impl Records {
@@ -21,12 +21,12 @@ impl Records {
             .map_err(|error| format!("no file for what the ranks leave: {error}"))
     }
 
-    /// By what ranks on this host open it.
+    /// The path that ranks on this host open.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 
-    /// What has come. Errors: a line.
+    /// All records. Errors: a line.
     pub fn text(mut self) -> Result<String, String> {
         let mut text = String::new();
         let read = self
@@ -38,7 +38,7 @@ impl Records {
     }
 }
 
-/// In whole lines: pieces of several hosts come together.
+/// Splits `text` into pieces of whole lines: the launcher joins pieces of several hosts.
 pub fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let whole = |end: usize| {

@@ -26,41 +26,41 @@ use crate::{Ended, Failed, fail, failed, hosts, join, shown, trace};
 pub(crate) struct Args {
     #[command(flatten)]
     own: ProgramPart,
-    /// The backend: shm (without this option), streams, or chaos for tests
+    /// The backend: shm (the default), streams, or chaos for tests
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// Seed of the backend chaos, and of streams with `unordered`. Without it, chaos draws a seed, and a run that fails reports it
+    /// Seed of the backend chaos, and of streams with `unordered`. Without it, chaos draws a seed, and a failed run prints it
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     seed: Option<u64>,
-    /// What each process is tied to
+    /// Binds each process to CPUs
     #[arg(long, value_enum, default_value_t = Bind::None)]
     bind: Bind,
-    /// Tells what each process is tied to
+    /// Prints the binding of each process
     #[arg(long)]
     report_bindings: bool,
-    /// Writes what each process writes into files of this directory, rank.N.out and rank.N.err; on several hosts with --launcher ssh
+    /// Writes the output of each rank into files in this directory, rank.N.out and rank.N.err; on several hosts with --launcher ssh
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "tag")]
     output: Option<PathBuf>,
-    /// Begins each line of output with the rank that wrote it
+    /// Starts each line of output with its rank
     #[arg(long)]
     tag: bool,
-    /// Lets the others go on when a process fails; "where-possible": if the launcher of the hosts cannot do that, they end
+    /// Does not end the other processes when one fails; "where-possible": ends them if the launcher of the hosts lacks this option
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value_t = KeepGoing::Never,
           default_missing_value = "always", hide_default_value = true)]
     keep_going: KeepGoing,
-    /// Status is that of this rank, not of the first rank that fails; where unipgas itself starts the processes
+    /// Returns the status of this rank, not of the first rank that fails; not with the launcher of a cluster
     #[arg(long, value_name = "R")]
     status_of: Option<u32>,
-    /// Starts another process in the place of one that fails, up to K times: its rank is joined again (GASPI)
+    /// Replaces a failed process by a new one, up to K times; the new process joins with the same rank (GASPI)
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     spares: u32,
-    /// Starts PROGRAM as this rank, whose process has died, of a --job that runs on this host with --keep-going (GASPI)
+    /// Starts PROGRAM as this rank of a --job, to replace a process that has died; the job runs on this host with --keep-going (GASPI)
     #[arg(long, value_name = "R", conflicts_with_all = ["processes", "spares", "hosts", "hostfile", "backend", "seed"])]
     rank: Option<u32>,
     /// The job of --rank: the process id of its launcher or of one of its processes
     #[arg(long, value_name = "PID", conflicts_with_all = ["processes", "spares", "hosts", "hostfile"])]
     job: Option<u32>,
-    /// Tells at the end operations, bytes and waits of each rank; of GASPI also each call, how often and how long
+    /// Prints operations, bytes and waits of each rank at the end; for GASPI also the number and time of each call
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
     /// Writes a timeline of the job into FILE: waits, large transfers, messages, deaths; Perfetto, Chrome and speedscope show it
@@ -81,7 +81,7 @@ Examples:
   unipgas run --hostfile FILE -n 8 --launcher-args \"--mca plm_rsh_agent rsh\" ./program
   unipgas run --hosts \"$SLURM_JOB_NODELIST\" -n 8 --dry-run ./program";
 
-/// Whether the others go on when a process fails.
+/// Whether the other processes continue when one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeepGoing {
     #[value(hide = true)]
@@ -106,7 +106,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number of seconds above 0".into())
 }
 
-/// Whether an option is one of this command.
+/// Whether `run` has this option.
 pub fn knows(option: &str) -> bool {
     let command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
     let name = option.split('=').next().unwrap_or(option);
@@ -114,8 +114,8 @@ pub fn knows(option: &str) -> bool {
     known.any(|known| name.strip_prefix("--") == Some(known))
 }
 
-/// The shape of the virtual network for so many processes, where the environment names none: programs that compute coordinates
-/// of other processes read it. `None`: it is set, or there is no network of that size.
+/// A virtual network for this number of processes, if the environment sets none. Programs that compute coordinates of other processes read its shape.
+/// `None`: the environment sets it, or there is no network of that size.
 fn tofu_shape(processes: u32, wishes: &UtofuSettings) -> Option<NetworkShape> {
     let nodes = processes.div_ceil(wishes.processes_per_node);
     let wanted = wishes.shape.is_none() && nodes <= MAX_NODES;
@@ -124,7 +124,7 @@ fn tofu_shape(processes: u32, wishes: &UtofuSettings) -> Option<NetworkShape> {
         .filter(|shape| shape.nodes() <= MAX_NODES)
 }
 
-/// Settings of the environment, read once for all processes.
+/// Settings from the environment, read once for all processes.
 struct Environment {
     backend: Option<String>,
     seed: Option<u64>,
@@ -132,7 +132,7 @@ struct Environment {
 }
 
 impl Environment {
-    /// Errors: a line about a wrong variable.
+    /// Errors: a line that names an invalid variable.
     fn read() -> Result<Self, String> {
         variables::check()
             .and_then(|()| log::begin(rendezvous::JobName::rank_from_env))
@@ -155,7 +155,7 @@ impl Environment {
     }
 }
 
-/// Whether a job of several may be made of the program; a program of MPI could not tell its processes apart.
+/// Rejects an MPI program in a job of several processes: each process would be a job of one. Warns if MPI may play a part.
 fn check_mpi(path: &Path, processes: u32, program: &[OsString]) -> Result<Links, String> {
     let found = links(path);
     let shown = program[0].to_string_lossy();
@@ -181,11 +181,11 @@ fn check_mpi(path: &Path, processes: u32, program: &[OsString]) -> Result<Links,
     }
 }
 
-/// The error for a command line without a number of processes.
+/// The error for a missing number of processes or program.
 pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
-/// `rest`: what follows the first `:`.
+/// Runs the command. `rest`: the words after the first `:`.
 pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> Ended {
     match (args.rank, args.job) {
         (Some(_), Some(_)) if rest.is_some() => {
@@ -226,7 +226,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> Ended {
     if let Some((wish, place)) = wish {
         registry::check(wish, place).map_err(failed(2))?;
     }
-    // Relative file names in options hold in this folder.
+    // Relative file names in options refer to the current folder, also after --wdir.
     for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
         if let Ok(whole) = std::path::absolute(&*named) {
             *named = whole;
@@ -239,7 +239,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> Ended {
         .map(|_| args.place.way(args.spares > 0))
         .transpose()
         .map_err(failed(2))?;
-    // Another launcher complains of what it starts itself.
+    // A cluster's launcher reports its own errors, and gives MPI programs their ranks.
     let checked =
         processes > 1 && !args.place.is_dry() && !matches!(way, Some(StartMethod::Launcher(_)));
     let mut linked = Links::NoMpi;
@@ -289,7 +289,7 @@ pub(crate) struct ReportOptions {
     pub stats: Option<Form>,
     /// A timeline, in this file.
     pub trace: Option<PathBuf>,
-    /// Ranks go on when others fail: failures are listed at the end.
+    /// Ranks continue when others fail, so the end lists all failures.
     lists_failures: bool,
     status_of: Option<u32>,
 }
@@ -304,7 +304,7 @@ impl ReportOptions {
         }
     }
 
-    /// The status of a job that has ended; `traced`: its timeline is written.
+    /// The exit status for a finished job. `traced`: its timeline is written.
     pub fn status(&self, outcome: &JobOutcome, processes: u32, traced: bool) -> u8 {
         let failures = outcome.failures(processes);
         if let Some(failures) = failures.filter(|_| self.lists_failures && processes > 1) {
@@ -320,7 +320,7 @@ impl ReportOptions {
         }
     }
 
-    /// Before the job begins. Errors: a line, where something cannot be written.
+    /// To be called before the job begins. Errors: a line, if a file cannot be written.
     pub fn begin(&self) -> Result<(), String> {
         self.trace.as_deref().map_or(Ok(()), trace::begin)
     }
@@ -332,12 +332,12 @@ fn see_through(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> End
         launch.keeper = Some(keeper);
         carry_out(launch, linked, wishes)
     });
-    // Processes that were killed had no time to.
+    // Killed processes leave their files behind.
     unipgas::core::rendezvous::sweep();
     kept.map(ExitCode::from).map_err(failed(1))
 }
 
-/// One process, in the place of a dead one of a job that is there.
+/// Starts one process that replaces a dead one in a running job.
 fn take_place(args: Args, rank: u32, pid: u32) -> Ended {
     let (join, variables) = join::find(pid, rank).map_err(failed(2))?;
     let found = find_program(&args.own.program[0]);
@@ -365,7 +365,7 @@ fn output(tag: bool) -> Output {
     }
 }
 
-/// The job on other hosts, by the launcher of the cluster.
+/// Runs the job on other hosts, with the launcher of the cluster.
 fn elsewhere(
     args: &Args,
     environment: &Environment,
@@ -385,7 +385,7 @@ fn elsewhere(
     args.place.hand_over(launcher, shares, &program)
 }
 
-/// The job on other hosts, with a launcher on each of them.
+/// Runs the job on other hosts, with a unipgas launcher on each of them.
 fn by_shell(
     args: Args,
     environment: Environment,
@@ -414,7 +414,7 @@ fn check_chaos_afar(backend: Option<&str>, seed: Option<u64>) -> Result<(), Stri
     Ok(())
 }
 
-/// The options as variables for processes of other hosts. Errors: an option without effect there.
+/// Options as variables for processes on other hosts. Errors: a line that names an option without effect there.
 fn variables_of(
     args: &Args,
     environment: &Environment,
@@ -498,7 +498,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch
 }
 
-/// The job itself, in the process that launches it; its exit status.
+/// Runs the job, in the process that launches it. Returns its exit status.
 fn carry_out(mut launch: Launch, linked: &Links, wishes: ReportOptions) -> u8 {
     let chaos = launch.backend.as_deref() == Some("chaos");
     let drawn = launch.seed.is_none();

@@ -1,4 +1,4 @@
-//! `unipgas run --stats`: what the ranks have counted, told when the job has ended: operations, bytes and waits, and of GASPI each call.
+//! `unipgas run --stats`: counters of the ranks, printed after the end of the job: operations, bytes and waits, and for GASPI each call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use unipgas::core::{tell, tell_lines};
 
 use crate::records::Records;
 
-/// How they are told.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
     /// A table, on standard error
@@ -18,12 +18,12 @@ pub(crate) enum Form {
     Json,
 }
 
-/// The level at which everything counts.
+/// The level that enables all counters.
 const LEVEL: &str = "2";
-/// The most ranks that have columns of their own.
+/// Tables with more ranks have no column for each rank.
 const COLUMNS: usize = 8;
 
-/// What a rank has counted.
+/// The counters of a rank.
 #[derive(Deserialize)]
 struct Record {
     rank: u32,
@@ -33,7 +33,7 @@ struct Record {
 }
 
 impl Record {
-    /// By what the table calls it.
+    /// All values by their names in the table.
     fn values(&self) -> BTreeMap<String, u64> {
         let times = self
             .nanoseconds
@@ -44,12 +44,12 @@ impl Record {
     }
 }
 
-/// Where nobody collects: each rank prints its own.
+/// Variables for a job without a collector: each rank prints its own counters.
 pub fn variables() -> [(String, OsString); 1] {
     [("UNIPGAS_STATS".into(), LEVEL.into())]
 }
 
-/// What the ranks have to know whose statistics are collected.
+/// Variables for ranks that append their counters to `records`.
 pub fn collected(records: &Records) -> [(OsString, OsString); 2] {
     [
         ("UNIPGAS_STATS".into(), LEVEL.into()),
@@ -58,7 +58,7 @@ pub fn collected(records: &Records) -> [(OsString, OsString); 2] {
 }
 
 impl Form {
-    /// Tells what the ranks have left, a record a line.
+    /// Prints the records of the ranks in `text`, which has one record on each line.
     pub fn tell(self, text: &str, processes: u32) {
         let mut lines: Vec<(u32, &str)> = Vec::new();
         let mut records = Vec::new();
@@ -86,7 +86,7 @@ impl Form {
     }
 }
 
-/// A row for each counter: the sum, the least and the most with their ranks, and each rank where there are few.
+/// A row for each counter: the sum, minimum and maximum with their ranks, and all ranks if they are few.
 fn table(records: &[Record]) -> String {
     let mut values: BTreeMap<u32, BTreeMap<String, u64>> = BTreeMap::new();
     for record in records {
@@ -115,7 +115,7 @@ fn table(records: &[Record]) -> String {
                 .iter()
                 .map(|(rank, of)| (of.get(name).copied().unwrap_or(0), *rank))
         };
-        // Ranks write what they like.
+        // Values come from ranks and may be wrong; their sum must not overflow.
         let sum: u128 = of_ranks().map(|(value, _)| u128::from(value)).sum();
         let show = |found: Option<(u64, u32)>| {
             found.map_or_else(String::new, |(value, rank)| format!("{value} ({rank})"))

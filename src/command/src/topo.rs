@@ -1,4 +1,4 @@
-//! `unipgas topo`: a job on TofuD's mesh/torus, and what the model of that network says of it.
+//! `unipgas topo`: draws a job on TofuD's mesh/torus, and predicts times from a model of that network.
 
 mod collectives;
 mod draw;
@@ -14,46 +14,46 @@ use unipgas_tofud::{Error, Figures, JobLayout, PathRule, RankOrder, TorusShape, 
 
 use crate::{Ended, Failed, shown};
 
-/// Draws a job on the network of A64FX machines, TofuD, and predicts from published figures what a pattern of puts takes there
+/// Draws a job on TofuD, the network of A64FX machines, and predicts from published figures the time of a pattern of puts
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Lengths of X, Y, Z, A, B and C, as 4x2x3x2x3x2
     #[arg(long, value_name = "SHAPE", conflicts_with_all = ["nodes", "processes"])]
     shape: Option<TorusShape>,
-    /// So many nodes, in a box that has room for them
+    /// Number of nodes, in a box that is large enough
     #[arg(long, value_name = "N", conflicts_with = "processes")]
     nodes: Option<u32>,
-    /// So many processes, likewise
+    /// Number of processes, likewise
     #[arg(short = 'n', long, value_name = "N")]
     processes: Option<u32>,
-    /// Processes of a node
+    /// Processes per node
     #[arg(long, value_name = "K", default_value_t = 4)]
     per_node: u32,
     /// X, Y and Z are parts of longer axes, and do not close
     #[arg(long)]
     open: bool,
-    /// Ranks that follow each other: on one node, or on the next one
+    /// Places consecutive ranks on one node, or on consecutive nodes
     #[arg(long, value_enum, default_value = "node")]
     order: Ordered,
-    /// Path coordinates of packets: those of the target, of the source, all in turn (spread), or A,B,C
+    /// Path coordinates of packets: as the target, as the source, all in turn (spread), or A,B,C
     #[arg(long, value_name = "RULE", default_value = "target")]
     path: PathRule,
-    /// Who sends to whom: pair, pair:0-5, ring, shift:X+2, halo, alltoall, alltoone:3, random:7
+    /// Traffic pattern: pair, pair:0-5, ring, shift:X+2, halo, alltoall, alltoone:3, random:7
     #[arg(long, value_name = "PATTERN", default_value = "halo")]
     pattern: TrafficPattern,
     /// Bytes of each message; K, M and G are powers of 1024
     #[arg(long, value_name = "BYTES", default_value = "8", value_parser = text::bytes)]
     bytes: u64,
-    /// Gives a figure of the model another value, as hop=80
+    /// Changes a figure of the model, as hop=80
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Simulates schedules of barrier, all-reduce and broadcast instead, on this job, or without one on jobs of up to all of Fugaku
+    /// Simulates schedules of barrier, all-reduce and broadcast instead, for this job; without a job, for several sizes up to all of Fugaku
     #[arg(long)]
     collectives: bool,
     /// With --collectives: messages wait for links and receivers, too
     #[arg(long)]
     contention: bool,
-    /// Draws the job with the load of its links into this file as well
+    /// Also draws the job with the load of its links into this file
     #[arg(long, value_name = "FILE", conflicts_with = "collectives")]
     svg: Option<PathBuf>,
     /// As one JSON object
@@ -61,17 +61,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// [`Order`], for the command line.
+/// [`RankOrder`], for the command line.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Ordered {
     Node,
     Cyclic,
 }
 
-/// What is wrong with a job that says nothing of itself.
+/// The error for missing options of the job.
 const NO_JOB: &str = "say which job: --shape 4x2x3x2x3x2, --nodes 24 or -n 96";
 
-/// Of how many nodes the jobs are whose collectives are simulated where none is named.
+/// Sizes of jobs to simulate for `--collectives`, in nodes, if the options name no job.
 const SIZES: [u32; 9] = [2, 12, 48, 192, 768, 3072, 12_288, 49_152, 158_976];
 
 pub fn run(args: &Args) -> Ended {

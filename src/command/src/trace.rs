@@ -1,4 +1,4 @@
-//! `unipgas run --trace FILE`: the timeline of a job, made of what its processes leave.
+//! `unipgas run --trace FILE`: writes the timeline of a job from the events of its processes.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,17 +8,17 @@ use unipgas::core::tell;
 
 use crate::records::Records;
 
-/// What the ranks have to know.
+/// Variables for ranks that append their events to `records`.
 pub fn variables(records: &Records) -> [(OsString, OsString); 1] {
     [("UNIPGAS_TRACE".into(), records.path().into())]
 }
 
-/// Makes sure that the file can be written, before there is anything to write. Errors: a line.
+/// Checks before the job starts that the file can be written. Errors: a line.
 pub fn begin(path: &Path) -> Result<(), String> {
     std::fs::write(path, b"[]\n").map_err(|error| format!("--trace {}: {error}", path.display()))
 }
 
-/// Writes what has come, in order, with times from the first event on. False, and it is told, where that cannot be.
+/// Writes the events in order, with times relative to the first event. Returns false, after an error line, if the file cannot be written.
 pub fn end(path: &Path, text: &str, processes: u32) -> bool {
     let events = events(text);
     let told = events
@@ -33,7 +33,7 @@ pub fn end(path: &Path, text: &str, processes: u32) -> bool {
         "traceEvents": events,
     });
     if let Err(error) = std::fs::write(path, format!("{whole}\n")) {
-        // Half of it is of no use.
+        // A truncated file would be invalid JSON.
         let _ = std::fs::write(path, b"[]\n");
         tell(&format!("--trace {}: {error}", path.display()));
         return false;
@@ -47,7 +47,7 @@ pub fn end(path: &Path, text: &str, processes: u32) -> bool {
     true
 }
 
-/// One a line, with a comma behind.
+/// Each line has one event and a comma. Incomplete lines are skipped.
 fn events(text: &str) -> Vec<Map<String, Value>> {
     let line = |line: &str| serde_json::from_str(line.strip_suffix(',')?).ok();
     let mut events: Vec<Map<String, Value>> = text.lines().filter_map(line).collect();
@@ -55,7 +55,7 @@ fn events(text: &str) -> Vec<Map<String, Value>> {
     events.sort_by(|one, other| time(one).total_cmp(&time(other)));
     let first = events.first().map_or(0.0, time);
     for event in &mut events {
-        // To a nanosecond.
+        // Rounds to a nanosecond; `ts` is in microseconds.
         let since = ((time(event) - first) * 1e3).round() / 1e3;
         event.insert("ts".into(), since.into());
     }

@@ -1,9 +1,9 @@
-//! What the kernel offers of what the library builds on, to this user.
+//! Kernel features that the library needs, and whether this user may use them.
 
 /// Whether a feature is usable, or the reason why not.
 pub type Probe = Result<(), String>;
 
-/// What the kernel offers of what the library builds on.
+/// Probes each feature: its name, its purpose, and the result.
 pub fn features() -> Vec<(&'static str, &'static str, Probe)> {
     let os = |outcome: rustix::io::Result<()>| outcome.map_err(|e| e.to_string());
     let last = |failed: bool| {
@@ -46,12 +46,12 @@ pub fn features() -> Vec<(&'static str, &'static str, Probe)> {
     // - both vectors name one byte of this frame; only `to` is written.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     // SAFETY:
-    // - makes a descriptor, closed below, or fails.
+    // - userfaultfd() takes flags only. It fails, or returns a descriptor, which is closed below.
     let fault = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
     let fault_outcome = last(fault < 0);
     if let Ok(fd @ 0..) = i32::try_from(fault) {
         // SAFETY:
-        // - just made, used nowhere else.
+        // - the descriptor is new, and no other code has it.
         unsafe { libc::close(fd) };
     }
     vec![

@@ -1,4 +1,4 @@
-//! What the interfaces can do at most.
+//! Limits of the interfaces.
 
 use unipgas::core::job::board::MAX_SIZE;
 use unipgas::core::port::{Command, DEPTH, KEYS};
@@ -10,13 +10,13 @@ use unipgas::utofu::caps;
 use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::shape::MAX_NODES;
 
-/// Processes of one job that the tests start (tests/run-examples): of GASPI, of uTofu.
+/// Largest jobs in tests/run-examples, in processes: GASPI, uTofu.
 const TRIED: [u64; 2] = [1000, 200];
 
 /// A name and a number.
 pub(super) type Limit = (&'static str, u64);
 
-/// Those of all interfaces, with what the environment wishes of two.
+/// The limits of all interfaces. The environment can change some limits of uTofu and RCCE.
 pub fn limits(wishes: &UtofuSettings, of_ircce: &ircce::launch::LaunchSettings) -> Vec<Limit> {
     let mut all = vec![
         ("processes", u64::from(MAX_SIZE)),

@@ -1,14 +1,14 @@
-//! Who has started this process, which host it is on, and what connects it to others.
+//! The launcher of this process, its host, and its networks to other processes.
 
 use serde_json::{Value, json};
 use unipgas::core::bootstrap;
 use unipgas::core::registry::{self, Backend};
 use unipgas::core::{host, variables};
 
-/// What is told of the surroundings.
+/// The part of the report about launcher, host and networks.
 pub(super) struct Reach {
     bootstrap: Result<Joined, String>,
-    /// What launchers have left in the environment.
+    /// Variables of launchers in the environment.
     found: Vec<(&'static str, String)>,
     host: Result<u64, String>,
     ways: Vec<Way>,
@@ -20,11 +20,11 @@ struct Joined {
     rank: u32,
     size: u32,
     here: u32,
-    /// Of the job, where that is known.
+    /// The number of hosts of the job, if known.
     hosts: Option<u32>,
 }
 
-/// A backend as a way to other processes.
+/// A backend: the processes that it reaches, whether programs use it, and the reason.
 struct Way {
     name: &'static str,
     reaches: &'static str,
@@ -33,7 +33,7 @@ struct Way {
 }
 
 impl Reach {
-    /// Looks, and joins the job for a moment, as a program of it does.
+    /// Collects all this. It joins the job for a moment, as a program does.
     pub fn look() -> Self {
         let backends = registry::backends();
         let wish = |name| variables::get(name).ok().flatten();
@@ -138,7 +138,7 @@ fn joined() -> unipgas::core::Result<Joined> {
     Ok(joined)
 }
 
-/// What becomes of each backend in a program that is started here.
+/// For each backend, whether a program that starts here uses it.
 fn ways(backends: &[Backend], wish: Option<&str>, networks: Option<&str>) -> Vec<Way> {
     let chosen = match wish {
         Some(wish) => registry::find(wish, backends),

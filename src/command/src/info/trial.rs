@@ -1,4 +1,4 @@
-//! Trying what the backends can do here: two processes that communicate, and share memory in place where that is possible.
+//! Tries each backend with two processes. They communicate, and share memory in place where possible.
 
 use std::fmt;
 use std::os::unix::process::CommandExt;
@@ -18,31 +18,31 @@ use unipgas_launcher::{JobOutcome, Launch, Output};
 
 use crate::{Ended, failed, shown};
 
-/// An ordinary user that every system has, and who owns nothing.
+/// The user `nobody`: every system has it, and it owns no files.
 const NOBODY: u32 = 65534;
-/// Two processes that take longer will not come to an end.
+/// A trial that takes longer counts as hung.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Wherever this program lies, and whoever may look there.
+/// This program. The path also works for a user who may not read the folder of the program.
 const MYSELF: &str = "/proc/self/exe";
 
-/// How peers reach memory that a program has made itself.
+/// How peers reach memory that the program has allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ReachMethod {
-    /// It is mapped by them.
+    /// Peers map it.
     InPlace,
-    /// The kernel copies, and the owner's helper carries out atomics.
+    /// The kernel copies data, and the owner's helper thread executes atomics.
     Copied,
 }
 
-/// What a backend does not do by itself; nothing where it does.
+/// Limits of a backend. `None`: no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Confined {
-    /// Bytes of one transfer.
+    /// Largest transfer, in bytes.
     pub largest: Option<usize>,
-    /// Bytes that are taken in the call.
+    /// Largest inline transfer, in bytes: the call copies it.
     pub inline: Option<usize>,
-    /// Operations to one peer under way.
+    /// Most operations in progress to one peer.
     pub depth: Option<usize>,
     /// Lines of 64 bytes arrive in one piece.
     pub lines: bool,
@@ -77,22 +77,22 @@ impl fmt::Display for Confined {
     }
 }
 
-/// What two processes found.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TrialResult {
     /// Peers map what the library allocates.
     pub mapped: bool,
-    /// What the engine makes up for.
+    /// Limits of the backend. The engine compensates for them.
     pub limits: Confined,
-    /// Own memory of a process with one thread.
+    /// Access to the program's memory, in a process with one thread.
     pub one_thread: ReachMethod,
-    /// The same where another thread runs.
+    /// The same, beside another thread.
     pub several_threads: ReachMethod,
-    /// How it is shared there, or why not.
+    /// How peers share it, or the reason why they cannot.
     pub how: std::result::Result<String, String>,
 }
 
-/// A backend, and what became of the trial.
+/// Backends and the results of their trials.
 pub(super) type Trials = Vec<(String, std::result::Result<TrialResult, String>)>;
 
 /// Tries all backends as the user of this process.
@@ -103,7 +103,7 @@ pub fn all() -> Trials {
         .collect()
 }
 
-/// The same as an ordinary user. `None` for who is one. Errors: why this cannot be tried.
+/// The same as an ordinary user. `None`: this process is not root, so [`all`] did that. Errors: why the trial is not possible.
 pub fn as_nobody() -> Option<std::result::Result<Trials, String>> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -129,20 +129,20 @@ pub fn as_nobody() -> Option<std::result::Result<Trials, String>> {
     }))
 }
 
-/// In a process that was started for [`as_nobody`].
+/// Runs in the process that [`as_nobody`] starts.
 pub fn tell_all() -> Ended {
     let text = serde_json::to_string(&all()).unwrap_or_default();
     shown(&text)
 }
 
-/// Two processes on a backend.
+/// Runs a trial with two processes on a backend.
 fn pair(backend: &str) -> std::result::Result<TrialResult, String> {
     let outcome = of_this_program(2, "--trial", Some(backend))?;
     let said = &outcome.ranks[0].stdout;
     serde_json::from_slice(said).map_err(|_| "its processes do not tell".to_owned())
 }
 
-/// Runs a job of this command. Errors: what its first process to fail said.
+/// Runs a job of this command. Errors: the last line on standard error of the first process that failed.
 pub fn of_this_program(
     size: u32,
     option: &str,
@@ -170,14 +170,14 @@ pub fn of_this_program(
     ))
 }
 
-/// One of the two.
+/// Runs in the two processes of a trial.
 pub fn rank() -> Ended {
     let found = meet().map_err(failed(1))?;
     let text = serde_json::to_string(&found).unwrap_or_default();
     shown(&text)
 }
 
-/// Memory of this program's own, page by page, and its registration.
+/// Memory that this program has allocated, in whole pages, and its registration.
 struct Own {
     region: Region,
     _memory: Box<[Page]>,
@@ -188,7 +188,7 @@ struct Own {
 struct Page([u64; 512]);
 
 fn own(engine: &Engine) -> Result<Own> {
-    // Large enough to lie apart from the allocator's own pages.
+    // The block is large, so the allocator does not put it beside its own pages.
     let mut memory = vec![Page([0; 512]); 64].into_boxed_slice();
     let len = std::mem::size_of_val(&*memory);
     // SAFETY:
@@ -243,7 +243,7 @@ fn meet() -> Result<TrialResult> {
             )));
         }
     }
-    // Nobody takes away what the other one still works on.
+    // A process must not unmap memory that its peer still uses.
     world.job().fence(3, deadline)?;
     world.leave()?;
     let way = |mapped: bool| {
@@ -265,7 +265,7 @@ fn meet() -> Result<TrialResult> {
     })
 }
 
-/// A thread that runs until what is returned is dropped.
+/// Starts a thread. It runs until the returned sender is dropped.
 fn another_thread() -> Sender<()> {
     let (stop, stopped) = channel::<()>();
     let (started, running) = channel::<()>();

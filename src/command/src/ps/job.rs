@@ -1,4 +1,4 @@
-//! A job as `unipgas ps` sees it: what the boards tell that this process, or that of another host, may look at.
+//! A job as `unipgas ps` shows it, from the boards that a process of this user may read, here or on another host.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,17 +9,17 @@ use unipgas::core::descriptor;
 use unipgas::core::job::board::{Board, boards};
 use unipgas_launcher::job_snapshot::{JobSnapshot, ProcessState, RankEntry};
 
-/// A job's ranks on a host, or on several hosts that were asked.
+/// A job's ranks on this host, or on several hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobListing {
-    /// Tells it from others, the same on all of its hosts.
+    /// Identifies the job. It is the same on all hosts of the job.
     id: String,
-    /// The host of the process `job`, where it is another one.
+    /// The host of process `job`, if the query names hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host: Option<String>,
-    /// Its launcher, or the rank that has made its board.
+    /// Pid of its launcher, or of the rank that created its board.
     job: u32,
-    /// What has started that.
+    /// Pid of the parent of `job`.
     started_by: u32,
     size: u32,
     command: String,
@@ -28,7 +28,7 @@ pub(crate) struct JobListing {
     deadlock: Option<Vec<u32>>,
 }
 
-/// How people name a job: by a process of it.
+/// A job in an argument: one of its processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobSelector {
     host: Option<String>,
@@ -60,7 +60,7 @@ impl std::fmt::Display for JobSelector {
 }
 
 impl JobListing {
-    /// Those on this host.
+    /// The jobs on this host.
     pub fn all() -> Vec<JobListing> {
         boards().iter().map(JobListing::look).collect()
     }
@@ -79,7 +79,7 @@ impl JobListing {
         }
     }
 
-    /// Those of several hosts, each with its name.
+    /// Merges the jobs of several hosts. Each host has its name.
     pub fn joined(hosts: Vec<(String, Vec<JobListing>)>) -> Vec<JobListing> {
         let mut all: Vec<JobListing> = Vec::new();
         for (host, jobs) in hosts {
@@ -101,9 +101,9 @@ impl JobListing {
         all
     }
 
-    /// The rest of it, on another host.
+    /// Adds the ranks of this job on another host.
     fn add(&mut self, other: JobListing) {
-        // A host may have been asked by two of its names.
+        // The list may contain two names of one host.
         let known: BTreeSet<u32> = self.ranks.iter().map(|seen| seen.rank).collect();
         let new = (other.ranks.into_iter()).filter(|seen| !known.contains(&seen.rank));
         self.ranks.extend(new);
@@ -111,14 +111,14 @@ impl JobListing {
         self.deadlock = self.picture().cycle();
     }
 
-    /// What its ranks are doing.
+    /// The state of its ranks.
     pub fn picture(&self) -> JobSnapshot {
         JobSnapshot {
             ranks: self.ranks.clone(),
         }
     }
 
-    /// By what it is found again.
+    /// The argument that selects this job.
     pub fn name(&self) -> JobSelector {
         JobSelector {
             host: self.host.clone(),
@@ -126,7 +126,7 @@ impl JobListing {
         }
     }
 
-    /// Whether this is its launcher, the process that has started that, or a rank.
+    /// Whether this process is its launcher, the parent of the launcher, or a rank.
     fn has(&self, name: &JobSelector) -> bool {
         let is = |host: &Option<String>, pid: u32| {
             pid == name.pid && (name.host.is_none() || *host == name.host)
@@ -137,7 +137,7 @@ impl JobListing {
             || ranks.any(|seen| is(&seen.host, seen.pid))
     }
 
-    /// The one of these that has this process, or the only one. Errors: a line.
+    /// The job with this process, or the only job. Errors: a line.
     pub fn find(
         mut all: Vec<JobListing>,
         wanted: Option<&JobSelector>,
@@ -145,7 +145,7 @@ impl JobListing {
     ) -> Result<JobListing, String> {
         match wanted {
             Some(name) => all.retain(|job| job.has(name)),
-            // That of a launcher whose ranks others have started is none to look at.
+            // A launcher has a board without ranks if another launcher has started its ranks. There is nothing to show.
             None => all.retain(|job| !job.ranks.is_empty()),
         }
         match (all.len(), wanted) {
@@ -164,7 +164,7 @@ impl JobListing {
         }
     }
 
-    /// Ranks that wait in calls, that compute, and that do something else.
+    /// Numbers of ranks that wait in calls, that compute, and that are in another state.
     fn counts(&self) -> [usize; 3] {
         let waits = (self.ranks.iter()).filter(|seen| !seen.waits.is_empty());
         let waits = waits.count();
@@ -174,7 +174,7 @@ impl JobListing {
         [waits, computes, self.ranks.len() - waits - computes]
     }
 
-    /// A table of them, a line for each.
+    /// A table with a line for each job.
     pub fn list(all: &[JobListing]) -> String {
         let names: Vec<String> = all.iter().map(|job| job.name().to_string()).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
@@ -194,7 +194,7 @@ impl JobListing {
         text
     }
 
-    /// Its first line, then what is shown of its ranks, and where others are.
+    /// A heading, then `shown`, then a hint if ranks run on other hosts.
     pub fn text(&self, shown: &str) -> String {
         let (name, size, command) = (self.name(), self.size, &self.command);
         if self.ranks.is_empty() {
@@ -308,7 +308,7 @@ mod tests {
         );
         let find =
             |name: &str| JobListing::find(all.clone(), Some(&name.parse().unwrap()), "h1, h2");
-        // A rank of one of them on h2, and of the other one its launcher.
+        // Process 100 is a rank of one job on h2, and the launcher of the other job.
         assert!(
             find("100")
                 .unwrap_err()
@@ -320,7 +320,7 @@ mod tests {
             find("5").unwrap_err(),
             "5 is no process of a job on h1, h2; unipgas ps lists the jobs"
         );
-        // Of those with ranks there is one.
+        // Only one job has ranks.
         assert_eq!(JobListing::find(all.clone(), None, "").unwrap().id, "x");
         assert_eq!(JobListing::list(&all).lines().count(), 3);
     }

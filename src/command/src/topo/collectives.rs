@@ -1,4 +1,4 @@
-//! Simulated schedules of collective operations, and which is the best one for a size.
+//! Simulates schedules of collective operations, and finds the best one for each size.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -12,7 +12,7 @@ use unipgas_tofud::{Error, Figures, JobLayout};
 use super::predicted;
 use super::text::{grouped, time};
 
-/// One size, with all plans of all operations and their times in ns.
+/// A job, and the times of all plans of all operations in ns.
 struct Size {
     job: JobLayout,
     operations: Vec<(CollectiveOperation, Vec<(CollectiveAlgorithm, f64)>)>,
@@ -28,7 +28,7 @@ impl Size {
     }
 }
 
-/// Simulates all plans for each of `jobs`, values of `bytes` bytes.
+/// Simulates all plans for each of `jobs`, with values of `bytes` bytes.
 pub fn told(
     jobs: &[JobLayout],
     figures: &Figures,

@@ -1,4 +1,4 @@
-//! The job as text: every node, or a digit for each X, Y, Z, or a line for each plane, as what fits on a page of 80 columns.
+//! Draws the job as text for a page of 80 columns: each node, or a digit for each X, Y, Z, or a line for each plane, as the size permits.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::text::grouped;
 const COLUMNS: u32 = 80;
 const LINES: u32 = 66;
 
-/// One line that says what the job is.
+/// One line that describes the job.
 pub fn heading(job: &JobLayout) -> String {
     let shape = &job.shape;
     let rings: String = (0..6)
@@ -46,10 +46,10 @@ pub fn draw(job: &JobLayout, loads: &Loads) -> String {
     planes(job, &busy)
 }
 
-/// What is on the links of nodes, beside that of the busiest link.
+/// Loads of links relative to the busiest link.
 struct Busy {
     most: u64,
-    /// Of each node its busiest link.
+    /// The load of the busiest link of each node.
     nodes: Vec<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Busy {
         }
     }
 
-    /// A dot for nothing, else tenths, 9 for all above.
+    /// A dot for no load, else tenths, rounded down; 9 also for the full load.
     fn digit(&self, bytes: u64) -> char {
         match bytes {
             0 => '.',
@@ -80,10 +80,10 @@ impl Busy {
 
 const LEGEND: &str = "the load of the busiest link that leaves\nit, in tenths of that of the busiest one of all (. is none)";
 
-/// All nodes.
+/// A drawing of each node.
 struct Page<'a> {
     job: &'a JobLayout,
-    /// Of a rank.
+    /// Digits of the largest rank.
     digits: u32,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A digit for each X, Y, Z.
+/// Draws a digit for each X, Y, Z.
 fn units(job: &JobLayout, busy: &Busy) -> String {
     let [x, y, z, ..] = job.shape.lengths();
     let mut text = format!(
@@ -179,7 +179,7 @@ fn units(job: &JobLayout, busy: &Busy) -> String {
     text
 }
 
-/// A line for each plane.
+/// Lists a line for each plane.
 fn planes(job: &JobLayout, busy: &Busy) -> String {
     let mut text = String::from(
         "Planes: nodes in use, and the loads of the nodes' busiest links beside that of\nthe busiest one of all\n\n  plane    nodes   most   mean\n",

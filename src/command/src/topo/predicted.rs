@@ -1,4 +1,4 @@
-//! What the model says of a pattern.
+//! The prediction for a pattern, as text and JSON.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use unipgas_tofud::{Figures, JobLayout, TrafficPattern};
 
 use super::text::{grouped, time};
 
-/// A pattern, and what it takes.
+/// A pattern and its prediction.
 pub(super) struct PatternReport<'a> {
     pub job: &'a JobLayout,
     pub figures: &'a Figures,

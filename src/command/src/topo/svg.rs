@@ -1,4 +1,4 @@
-//! The job as SVG: X and Y as a plane for each Z, links coloured by load.
+//! Draws the job as SVG: a plane of X and Y for each Z, with links coloured by load.
 
 use std::path::Path;
 
@@ -7,25 +7,25 @@ use unipgas_tofud::JobLayout;
 use unipgas_tofud::predict::Loads;
 use unipgas_tofud::shape::PORTS;
 
-/// Nodes that are drawn each; of more, those of one X, Y, Z are a square together.
+/// Most nodes to draw one by one. In larger jobs, a square stands for all nodes of one X, Y, Z.
 const EACH: u32 = 1536;
-/// Pixels: of a node with its links, and around everything.
+/// Sizes in pixels: a node with its links, the margin, the heading.
 const CELL: i32 = 16;
 const MARGIN: i32 = 24;
 const HEAD: i32 = 64;
-/// The longest row of planes.
+/// Width of a row of planes in pixels, at most.
 const WIDTH: i32 = 1600;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Where what is drawn lies.
+/// Positions in the drawing.
 struct Layout<'a> {
     job: &'a JobLayout,
-    /// Each node is drawn.
+    /// Whether each node is drawn.
     nodes: bool,
-    /// Pixels of an X, Y, Z.
+    /// Width and height of an X, Y, Z, in pixels.
     unit: [i32; 2],
-    /// Planes side by side.
+    /// Planes in a row.
     columns: i32,
 }
 
@@ -109,7 +109,7 @@ pub fn draw(file: &Path, job: &JobLayout, loads: &Loads, title: &str) -> Outcome
         true => of_nodes(&layout, loads),
         false => of_units(&layout, loads),
     };
-    // Busy links lie above others.
+    // Draws busy links above others.
     drawn.sort_by_key(|link| link.bytes);
     for link in &drawn {
         let part = link.bytes as f64 / most as f64;
@@ -132,14 +132,14 @@ pub fn draw(file: &Path, job: &JobLayout, loads: &Loads, title: &str) -> Outcome
     Ok(())
 }
 
-/// A link that is drawn, both directions in one.
+/// A drawn link. It stands for both directions.
 struct Drawn {
     from: (i32, i32),
     to: (i32, i32),
     bytes: u64,
 }
 
-/// The load of the busier direction.
+/// The next node on an axis, and the load of the busier direction.
 fn both(job: &JobLayout, loads: &Loads, node: u32, axis: usize) -> Option<(u32, u64)> {
     let next = job.shape.neighbour(node, axis, true)?;
     let up = loads.links[node as usize * PORTS + 2 * axis + 1];
@@ -147,7 +147,7 @@ fn both(job: &JobLayout, loads: &Loads, node: u32, axis: usize) -> Option<(u32, 
     Some((next, up.max(down)))
 }
 
-/// From one node to the next; half a cell long where it leads around or to another plane.
+/// The line of a link. A link that wraps around, or leads to another plane, is a stub of about half a cell.
 fn line(layout: &Layout<'_>, node: u32, next: u32, axis: usize, bytes: u64) -> Drawn {
     let (from, there) = (layout.place(node), layout.place(next));
     let [at, goal] = [node, next].map(|node| layout.job.shape.coords(node)[axis]);
@@ -172,7 +172,7 @@ fn of_nodes(layout: &Layout<'_>, loads: &Loads) -> Vec<Drawn> {
     drawn
 }
 
-/// Of all links between two X, Y, Z the busiest.
+/// The busiest link between each two X, Y, Z.
 fn of_units(layout: &Layout<'_>, loads: &Loads) -> Vec<Drawn> {
     let shape = &layout.job.shape;
     let mut drawn = Vec::new();
@@ -188,7 +188,7 @@ fn of_units(layout: &Layout<'_>, loads: &Loads) -> Vec<Drawn> {
     drawn
 }
 
-/// Nodes, or all nodes of an X, Y, Z, with the load of the links within.
+/// The squares of nodes, or of all nodes of an X, Y, Z, with the load of the busiest link on A, B and C, and whether the job uses them.
 fn squares(layout: &Layout<'_>, loads: &Loads) -> Vec<((i32, i32), u64, bool)> {
     let shape = &layout.job.shape;
     let step = if layout.nodes { 1 } else { shape.unit() };
@@ -207,7 +207,7 @@ fn squares(layout: &Layout<'_>, loads: &Loads) -> Vec<((i32, i32), u64, bool)> {
         .collect()
 }
 
-/// From light grey over blue and orange to red; distinguishable by lightness alone.
+/// Colours from light grey over blue and orange to red. They differ in lightness too.
 fn color(part: f64) -> RGBColor {
     match part {
         part if part <= 0.0 => RGBColor(205, 205, 205),

@@ -1,6 +1,6 @@
-//! Numbers and sizes as people write them.
+//! Numbers and sizes in a readable form.
 
-/// A size in bytes: a number, and K, M or G behind it.
+/// Reads a size in bytes: a number, with or without K, M or G.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is no size: 8, 64K, 1M");
     let upper = text.to_ascii_uppercase();
@@ -12,7 +12,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         None => (plain, 0),
     };
     let number: u64 = digits.parse().map_err(|_| bad())?;
-    // Sums over all messages of the largest job stay far from what a number can hold.
+    // With this limit, sums over all messages of the largest job do not overflow.
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes <= 1 << 28 => Ok(bytes),
         _ => Err(format!("{text:?} is too large: at most 256M")),
@@ -32,7 +32,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A time with three digits, in the unit in which it reads best.
+/// A time with three digits, in a suitable unit.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => return format!("{ns:.0} ns"),
