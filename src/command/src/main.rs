@@ -30,9 +30,9 @@ use clap::error::ErrorKind;
 enum Cli {
     /// Starts N processes of a program and waits for their end
     ///
-    /// Returns when all processes have ended, with the first exit status that is not 0 (128 + n for signal n; 124 for --timeout). When a process fails, the command
-    /// ends the others. Standard input goes to rank 0. A line of output comes from one process; an incomplete line appears after a short pause. With --hosts or
-    /// --hostfile, the launcher of the cluster starts the processes on these hosts, or this command does so itself, by ssh.
+    /// Returns when all processes have ended, with the first exit status that is not 0 (128 + n for signal n; 124 for --timeout). When a process fails, the
+    /// command ends the others. Standard input goes to rank 0. A line of output comes from one process; an incomplete line appears after a short pause. With
+    /// --hosts or --hostfile, the launcher of the cluster starts the processes on these hosts, or this command does so itself, by ssh.
     Run(run::Args),
     /// Compiles and links a program: a wrapper like mpicc
     #[command(disable_help_flag = true)]

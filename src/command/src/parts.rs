@@ -27,9 +27,9 @@ pub(crate) struct ProgramPart {
     /// The directory of the processes (also -wdir)
     #[arg(long, value_name = "DIRECTORY")]
     pub wdir: Option<PathBuf>,
-    /// The program and its arguments. A separate ":" begins another part of the job, with the next ranks: again -n N and PROGRAM, and -x and --wdir, which hold for
-    /// one part only. All other options hold for the whole job and come before the first PROGRAM. After "--" before PROGRAM,
-    /// ":" is an ordinary argument
+    /// The program and its arguments. A separate ":" begins another part of the job, with the next ranks: again -n N and PROGRAM, and -x and --wdir, which
+    /// hold for one part only. All other options hold for the whole job and come before the first PROGRAM. After "--" before PROGRAM, ":" is an ordinary
+    /// argument
     #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]
     pub program: Vec<OsString>,
 }

@@ -25,7 +25,7 @@ fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
-/// A tree as `make install` makes it, with the program in it.
+/// An installed tree, as of `make install`, with the program in it.
 struct Prefix(Folder);
 
 impl Prefix {
@@ -35,7 +35,7 @@ impl Prefix {
         for folder in ["bin", "include", "lib"] {
             std::fs::create_dir_all(path.join(folder)).unwrap();
         }
-        // Not a copy: a process that another thread starts meanwhile would hold it open for writing.
+        // A link, not a copy: another thread's child process could hold a copy open for writing, and exec would fail.
         std::fs::hard_link(env!("CARGO_BIN_EXE_unipgas"), path.join("bin/unipgas")).unwrap();
         std::fs::write(path.join("include/GASPI.h"), "").unwrap();
         std::fs::write(path.join("lib/libGPI2.so"), "").unwrap();
@@ -56,7 +56,7 @@ impl Prefix {
         self.shown(&output)
     }
 
-    /// What it has said, with a short name for the folder.
+    /// Its output, with P for the path of the folder.
     fn shown(&self, output: &Output) -> String {
         let text = output.ok().trim_end().replace('\'', "");
         text.replace(&self.0.0.display().to_string(), "P")
@@ -122,7 +122,7 @@ fn packages_of_distributions_have_folders_of_their_own() {
     for folder in ["include/unipgas", &lib] {
         std::fs::create_dir_all(prefix.0.0.join(folder)).unwrap();
     }
-    // Without the package that has the names of other libraries.
+    // Without the package that contains the names of other libraries.
     for file in ["include/GASPI.h", "lib/libGPI2.so"] {
         std::fs::remove_file(prefix.0.0.join(file)).unwrap();
     }
@@ -132,7 +132,7 @@ fn packages_of_distributions_have_folders_of_their_own() {
         prefix.cc(&["--api=gaspi", "--showme", "a.c"]),
         format!("ccache mycc -IP/include/unipgas a.c -LP/{lib} -Wl,-rpath,P/{lib} -lunipgas")
     );
-    // With it.
+    // With that package.
     std::fs::write(prefix.0.0.join("include/GASPI.h"), "").unwrap();
     std::fs::write(prefix.0.0.join(&lib).join("libGPI2.so"), "").unwrap();
     let said = prefix.cc(&["--api=gaspi", "--showme", "a.c"]);
@@ -182,7 +182,7 @@ fn one_word_compilers() {
                 format!("mycc {include} -O2 --api a.c -LP/lib -Wl,-rpath,P/lib -l{library}")
             );
             assert_eq!(said(&["--help"], "echo"), format!("{include} --help"));
-            // What make hands on is this program itself.
+            // `make CC=gaspicc` passes this program as CC. It must not call itself.
             let mut command = prefix.command(word, &["--showme", "-c", "a.c"]);
             command.env(variable, word).env("PATH", folder);
             let text = command.output().unwrap().out();
@@ -267,7 +267,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     assert_eq!(info["limits"]["processes"], 65536);
     assert_eq!(info["backends"]["shm"]["usable"], true);
     assert_eq!(info["limits"]["RCCE UEs"], 48);
-    // Of each interface, and the same in both forms.
+    // Each interface has limits, and both formats show the same.
     let limits = info["limits"].as_object().unwrap();
     for interface in ["GASPI ", "uTofu ", "RCCE ", "libfabric "] {
         let own = limits.keys().filter(|name| name.starts_with(interface));
@@ -337,7 +337,7 @@ fn info_says_of_ofi_what_the_backend_says() {
         let [way, trial] = ["networks", "backends"].map(|part| info[part]["ofi"].clone());
         (way, trial)
     };
-    // Without libfabric, too, that is the reason in all of them.
+    // Both reports give the same reason, also without libfabric.
     for (provider, backend) in [
         ("no-such", "shm"),
         ("no-such", "ofi"),
@@ -350,7 +350,7 @@ fn info_says_of_ofi_what_the_backend_says() {
         ];
         let (way, trial) = info(&wish);
         assert_eq!(way["used"], false, "{provider} {backend}: {way}");
-        // Interfaces come and go.
+        // Network interfaces can change between the two reports.
         let why = way["reason"].as_str().unwrap();
         let why = why.split(" at ").next().unwrap();
         let said = trial["reason"].as_str().unwrap();
@@ -361,7 +361,7 @@ fn info_says_of_ofi_what_the_backend_says() {
 #[test]
 fn what_the_compiler_is_told_is_not_read() {
     let prefix = Prefix::new("unread");
-    // Options of ours and others, in any order; a value that looks like one.
+    // Options of this program and of the compiler, in any order; a value that looks like an option.
     for args in [
         "-Wl,--as-needed --param x=1 a.c --api=gaspi -fno-such --version --help -- -h",
         "--api gaspi @file -DA='b c' --no-such=1 -x c - -o --cxxx",

@@ -102,7 +102,7 @@ fn the_launcher_that_is_there_gets_the_job() {
     inside.env("SLURM_JOB_ID", "9");
     let text = inside.output().unwrap().out();
     assert_eq!(text.lines().next(), Some(&of_slurm[..]));
-    // The user has chosen.
+    // The user has set the protocol.
     let text = inside.env("SLURM_MPI_TYPE", "pmix").output().unwrap().out();
     assert_eq!(
         text.lines().next(),
@@ -231,7 +231,7 @@ fn the_process_becomes_the_launcher() {
     assert_eq!(child.wait().unwrap().signal(), Some(15));
 }
 
-/// A remote shell that runs all commands here. It prints the name of the host on standard error.
+/// A remote shell that runs all commands on this host. It prints the name of the host on standard error.
 const RSH: &str = "echo \"to $1\" >&2\nshift\nexec sh -c \"$*\"";
 
 fn with_rsh(name: &str) -> (Launchers, String) {

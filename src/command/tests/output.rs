@@ -1,4 +1,4 @@
-//! What ranks write at the same time, as `unipgas run` passes it on.
+//! Simultaneous output of several ranks, as `unipgas run` forwards it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ mod common;
 
 use common::{Folder, RSH, Said, sorted, terminal, unipgas, with_pipes, words};
 
-/// A job that is ended if it hangs.
+/// A job with a time limit.
 fn job(options: &str, script: &str) -> Command {
     let mut command = unipgas(&["run", "--timeout", "200"]);
     command.args(words(options)).args(["sh", "-c", script]);
@@ -20,20 +20,20 @@ fn run(options: &str, script: &str) -> Output {
     job(options, script).output().unwrap()
 }
 
-/// What comes where standard output and error are one file, and the status.
+/// The text and the status, with one file as standard output and error.
 fn at_one_file(options: &str, script: &str) -> (String, Option<i32>) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let mut command = job(options, script);
     command.stdout(writer.try_clone().unwrap()).stderr(writer);
     let mut child = command.spawn().unwrap();
-    // Its own ends of the pipe.
+    // Closes the writing ends in this process.
     drop(command);
     let mut text = String::new();
     File::from(reader).read_to_string(&mut text).unwrap();
     (text, child.wait().unwrap().code())
 }
 
-/// Options for a job of four on this host, and on two that are this one.
+/// Options for jobs of four processes: on this host, and on two names of this host.
 fn places(folder: &Folder) -> [String; 2] {
     let rsh = folder.script("rsh", RSH);
     let hosts = format!("--launcher {rsh} --hosts a.invalid:2,b.invalid:2");
@@ -75,7 +75,7 @@ fn very_long_lines_stay_whole_and_are_not_kept() {
             assert!(line.chars().all(|letter| letter == rank), "{options:?}");
         }
     }
-    // The launcher's memory at its largest, in KiB.
+    // The launcher's peak memory, in KiB.
     let script = "head -c 100000000 /dev/zero; grep VmHWM /proc/$PPID/status >&2";
     let output = run("-n 2", script);
     assert!(output.stdout.len() >= 200_000_000);
@@ -123,7 +123,7 @@ fn what_is_said_of_a_rank_begins_a_line() {
             "{text}"
         );
     }
-    // What is told when all is over, too.
+    // Statistics at the end also start on a new line.
     let (text, _) = at_one_file("-n 2 --stats", "printf half$UNIPGAS_RANK");
     let lines = sorted(&text);
     assert!(

@@ -11,14 +11,14 @@ fn run(args: &[&str]) -> Output {
     unipgas(&[&["run"], args].concat()).output().unwrap()
 }
 
-/// A directory with two programs, which say who they are, and launchers.
+/// A directory with launchers and two programs, which print their rank, name and arguments.
 struct Programs(Folder);
 
 const SAYS: &str = "#!/bin/sh
 echo \"${UNIPGAS_RANK-$PMI_RANK}/$UNIPGAS_SIZE $0 $* $GIVEN $(pwd -P)\"
 [ \"$1\" != fail ] || exit 7
 ";
-/// What an MPI's launcher would do with a job of two: two processes that know their ranks.
+/// Acts as an MPI launcher with a job of two: it starts two processes that know their ranks.
 const MPIRUN: &str = "#!/bin/sh
 [ \"$1\" = --version ] && { echo 'HYDRA build details:'; exit; }
 while [ \"$1\" != -n ]; do shift; done
@@ -68,7 +68,7 @@ fn ranks_are_counted_on_from_part_to_part() {
                 format!("3/4 ./a : z  {here}"),
             ]
         );
-        // What is for one part is not for another one.
+        // Options of one part have no effect on the other.
         let output = programs.run(&format!(
             "{hosts} -n 2 -x GIVEN=it --wdir sub ./b : -n 2 ./a"
         ));

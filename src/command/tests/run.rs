@@ -1,4 +1,4 @@
-//! `unipgas run`, driven as a person would.
+//! `unipgas run`, used as on a command line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -12,14 +12,14 @@ mod common;
 
 use common::{Said, has, sorted, terminal, with_pipes, words};
 
-/// Signals have their usual effects.
+/// The command, with default actions for signals.
 fn unipgas(args: &[&str]) -> Command {
     let mut command = common::unipgas(args);
     // SAFETY:
     // - signal() only sets dispositions, and may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
-            // Started in the background, this test has inherited that some of them are ignored.
+            // A test in the background inherits ignored signals.
             for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -199,7 +199,7 @@ fn failures_of_ranks_that_go_on_are_listed_by_kind() {
 
 #[test]
 fn spares_take_the_places_of_those_that_fail() {
-    // A failure that ends the job does not come before rank 0 has written.
+    // The failure that ends the job waits until rank 0 has written.
     let mark = std::env::temp_dir().join(format!("unipgas-spares-{}", std::process::id()));
     let script = &format!(
         "echo $UNIPGAS_RANK:$UNIPGAS_INCARNATION; [ $UNIPGAS_RANK = 1 ] || {{ : >'{0}'; exit 0; }}; \
@@ -211,7 +211,7 @@ fn spares_take_the_places_of_those_that_fail() {
     output.ends(0);
     assert_eq!(sorted(&output.out()), ["0:", "1:", "1:1", "1:2"]);
     has(&output.err(), &["takes its place, spares left: 0"]);
-    // One too few: a failure like any other.
+    // With one spare too few, the last failure ends the job.
     let output = shell("-n 2 --spares=1", script);
     let _ = std::fs::remove_file(&mark);
     output.ends(5);
@@ -231,7 +231,7 @@ fn lines_come_when_they_are_written_where_there_is_a_terminal() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    // It waits until this has come.
+    // The script waits for input, so this line arrives while the job runs.
     BufReader::new(ours).read_line(&mut line).unwrap();
     drop(job.stdin.take());
     assert_eq!(line.trim_end(), "yes");
@@ -322,7 +322,7 @@ fn statistics_of_all_ranks_are_told_at_the_end() {
         .map(|line| line.split(',').nth(1).unwrap_or_default().to_owned())
         .collect();
     assert_eq!(ranks, ["\"rank\":0", "\"rank\":1"]);
-    // Whoever counts nothing is told of.
+    // Ranks without statistics produce a warning.
     let output = shell("-n 2 --stats", "true");
     assert!(output.status.success());
     has(&output.err(), &["2 of 2 ranks have left no statistics"]);
@@ -404,7 +404,7 @@ fn signals_reach_every_rank() {
 fn ranks_heed_interrupts_though_the_launcher_was_told_to_ignore_them() {
     let mut command = unipgas(&["run", "-n", "2", "sh", "-c", "kill -INT $$; echo alive"]);
     // SAFETY:
-    // - as in `unipgas`, after which it runs.
+    // - signal() only sets a disposition, and may be called between fork and exec. It runs after the closure of `unipgas`.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_IGN);
@@ -421,12 +421,12 @@ fn a_second_interrupt_kills() {
     let script = "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.05; done";
     let (mut child, _, mut reader) = started(&["run", "-n", "2", "sh", "-c", script], 2);
     kill(Signal::INT, child.id());
-    // The launcher has read the first one by then.
+    // This line proves that the launcher has read the first signal.
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     assert_eq!(line, "interrupted\n");
     assert!(child.try_wait().unwrap().is_none());
-    // Two that come close together are one.
+    // Two signals in a short time count as one.
     std::thread::sleep(Duration::from_millis(300));
     kill(Signal::INT, child.id());
     assert_eq!(child.wait().unwrap().code(), Some(137));
@@ -446,11 +446,11 @@ fn nothing_survives_a_launcher_that_is_killed() {
     }
 }
 
-/// A rank that is a script, and starts two programs: one beside it, one in a session of its own. It writes its pid, those of the
-/// programs, and that of the launcher, whose child it is.
+/// A rank that is a script. It starts two programs: one in its session, one in a new session. It writes four pids: its own, those of the two programs, and
+/// that of its parent, the launcher.
 const WRAPPER: &str = "sleep 300 & beside=$!; setsid sleep 300 & echo $$ $beside $! $PPID; wait";
 
-/// A job of two of them, and the pids that they have written.
+/// A job of two wrappers, and the pids that they have written.
 fn job_of_wrappers() -> (Child, Vec<u32>, BufReader<std::process::ChildStdout>) {
     let (child, lines, reader) = started(&["run", "-n", "2", "sh", "-c", WRAPPER], 2);
     let words = lines.iter().flat_map(|line| line.split(' '));
@@ -460,7 +460,7 @@ fn job_of_wrappers() -> (Child, Vec<u32>, BufReader<std::process::ChildStdout>) 
     (child, pids, reader)
 }
 
-/// Kills a process of a job of wrapper scripts, and waits for all others to be gone. The status of `unipgas run`.
+/// Kills a process of a job of wrapper scripts, and waits until all others have ended. Returns the status of `unipgas run`.
 fn killed_with_wrappers(victim: impl FnOnce(&Child, &[u32]) -> u32) -> (Option<i32>, String) {
     let (mut child, pids, _reader) = job_of_wrappers();
     kill(Signal::KILL, victim(&child, &pids));
@@ -483,7 +483,7 @@ fn what_wrappers_have_started_does_not_survive_the_keeper() {
 #[test]
 fn what_wrappers_have_started_does_not_survive_the_launcher() {
     let (status, text) = killed_with_wrappers(|child, pids| {
-        // The keeper is this test's child, the launcher the keeper's.
+        // The keeper is a child of this test, the launcher a child of the keeper.
         assert_eq!(parent(pids[3]), child.id());
         pids[3]
     });

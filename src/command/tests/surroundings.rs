@@ -1,4 +1,4 @@
-//! What the command makes of where it is started: variables, other launchers, closed and full files.
+//! The environment of the command: variables, other launchers, closed and full files.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,13 +26,13 @@ fn unipgas(args: &[&str]) -> Command {
     command
 }
 
-/// What it says with these variables.
+/// The output of the command with these variables.
 fn unipgas_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = unipgas(args);
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Exactly one line.
+/// The only line on standard error.
 fn line(output: &Output) -> String {
     let text = output.err();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -53,7 +53,7 @@ fn the_readme_has_the_variables_that_there_are() {
         .collect();
     described.sort_unstable();
     let mut known: Vec<&str> = all().iter().chain(&OF_TESTS).map(|v| v.name).collect();
-    // Every build tool's.
+    // Variables of all build tools.
     known.extend(["CC", "CXX"]);
     known.sort_unstable();
     assert_eq!(described, known);
@@ -150,7 +150,7 @@ fn unknown_variables_are_told_once_for_a_job() {
         text.contains("UNIPGAS_SED is no variable") && !text.contains("ANYTHING"),
         "{text}"
     );
-    // A program that is a job of one tells itself.
+    // A program without a launcher prints the warning itself.
     let output = unipgas_with(&[wrong], &["info", "--measure"]);
     assert!(output.status.success());
     assert!(line(&output).contains("UNIPGAS_SED"));
@@ -224,16 +224,16 @@ fn programs_of_mpi_are_refused() {
     let alone = folder.path("alone");
     let output = run(&["3", &alone]);
     has(&output.refuses(2, "libmpi.so.40"), &["mpirun -n 3"]);
-    // One process is the job of one that it says.
+    // With one process, a job of one is right.
     let output = run(&["1", &alone]);
     assert_eq!(
         (output.status.code(), output.err()),
         (Some(0), String::new())
     );
-    // What another program does with it is not known.
+    // Another program may start it in any way, so the command only warns.
     let output = run(&["2", "ls", &alone]);
     assert!(output.status.success() && line(&output).contains("program of MPI"));
-    // It may use either.
+    // A program that links both may use either.
     let output = run(&["2", &folder.path("both")]);
     let text = output.ends(1);
     assert_eq!(text.lines().count(), 2, "{text}");
@@ -267,7 +267,7 @@ fn a_full_device_is_an_error() {
             "{args:?} {text}"
         );
     }
-    // Nobody can be told, and nothing else goes wrong.
+    // The error cannot be written; the status is still right.
     let full = File::options().write(true).open("/dev/full").unwrap();
     let status = unipgas(&["run", "-n", "0", "true"]).stderr(full).status();
     assert_eq!(status.unwrap().code(), Some(2));

@@ -81,10 +81,10 @@ fn a_drawing_shows_every_node_and_link_or_every_unit() {
         let count = |what: &str| svg.matches(what).count();
         (count("<rect"), count("<polyline"), count("of 64 bytes"))
     };
-    // The paper is a rectangle, and five lines are the legend's. 24 nodes; of links one of X, 12 each of A and C, and three for each ring of B.
+    // The background is a rectangle, and five lines belong to the legend. 24 nodes; links: one on X, 12 each on A and C, and three for each ring of B.
     let nodes = drawn("--shape 2x1x1x2x3x2 --bytes 64");
     assert_eq!(nodes, (1 + 24, 5 + 12 + 12 + 12 + 24, 1));
-    // 24 x 24 units on a torus: as many links of X and of Y.
+    // 24 x 24 units on a torus: the same number of links on X and on Y.
     let units = drawn("--shape 24x24x1x2x3x2 --bytes 64");
     assert_eq!(units, (1 + 24 * 24, 5 + 2 * 24 * 24, 1));
     let lost = topo("-n 9 --svg /nowhere/at/all.svg");

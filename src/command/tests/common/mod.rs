@@ -1,4 +1,4 @@
-//! The command, as tests run it, and what it says.
+//! Runs the command in tests, and checks its output.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A remote shell whose hosts are all this one.
+/// A remote shell that runs all commands on this host.
 pub const RSH: &str = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
 
-/// `unipgas` without the variables of the one who tests.
+/// `unipgas` without unipgas variables from the environment of the test.
 pub fn unipgas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     command.args(args).stdin(Stdio::null());
@@ -25,7 +25,7 @@ pub fn unipgas(args: &[&str]) -> Command {
     command
 }
 
-/// Starts a command whose standard input and output are pipes.
+/// Starts a command with pipes as standard input and output.
 pub fn with_pipes(command: &mut Command) -> Child {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     piped.spawn().unwrap()
@@ -36,7 +36,7 @@ pub fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// What a command has said.
+/// The output of a command.
 pub trait Said {
     fn out(&self) -> String;
     fn err(&self) -> String;
@@ -87,14 +87,14 @@ pub fn has(text: &str, parts: &[&str]) {
     }
 }
 
-/// The lines in the order of their letters: ranks write in any order.
+/// The lines, sorted: ranks write in any order.
 pub fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
     lines
 }
 
-/// A directory of a test. It goes with the value.
+/// A directory of a test. Drop deletes it.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -109,7 +109,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a program. Gives its path.
+    /// Writes a program. Returns its path.
     pub fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
@@ -125,7 +125,7 @@ impl Drop for Folder {
     }
 }
 
-/// Both ends of a new terminal; `None` on machines without.
+/// Both ends of a new terminal; `None` on machines without terminals.
 pub fn terminal() -> Option<(std::fs::File, std::fs::File)> {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let Ok(ours) = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY) else {

@@ -8,7 +8,7 @@ use crate::UNIPGAS;
 use crate::common::c::{built, demand, run, scratch};
 use crate::common::{compiler, crate_dir};
 
-/// A directory as `make install` makes it, and a program that prints its arguments and last core.
+/// A directory, as of `make install`, and a program that prints its arguments and last core.
 struct Place {
     bin: PathBuf,
     here: PathBuf,
@@ -111,7 +111,7 @@ fn some_options_start_nothing() {
 #[test]
 fn what_is_left_of_a_program_is_ended() {
     let place = Place::new("kill");
-    // A name of its own: other tests' processes stay.
+    // A unique name, so `irccerun -kill` does not end processes of other tests.
     let sleeper = place.here.join("sleeper");
     std::fs::copy("/bin/sleep", &sleeper).unwrap();
     let mut job = Command::new(place.bin.join("irccerun"))

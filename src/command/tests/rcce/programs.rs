@@ -9,7 +9,7 @@ use crate::common::{compiler, crate_dir};
 
 /// Compiles a program of tests/programs against the shared library.
 fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
-    // Programs look for the soname, which a file that has just been built does not bear.
+    // Programs look for the soname. The built file has another name.
     let directory = scratch(&format!("lib-{name}"));
     std::fs::create_dir_all(&directory).unwrap();
     let named = directory.join("libunipgas.so.0");
@@ -62,7 +62,7 @@ fn succeeds(options: &str, program: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every number of processes over shared memory, a few over chaos.
+/// Runs with several numbers of processes over shared memory, and a few over chaos.
 fn everywhere(program: &Path) {
     for options in ["-n 1", "-n 2", "-n 3", "-n 5"] {
         succeeds(options, program, &["60"]);
@@ -117,7 +117,7 @@ fn tools_of_the_library() {
         ("tools-no-pie", &["-fno-pie", "-no-pie"]),
     ] {
         let program = compile("tools.c", name, options);
-        // They look at RCCE_comm_buffer, which leads to memory that is mapped.
+        // They read RCCE_comm_buffer, which points to mapped memory.
         for options in ["-n 1", "-n 2", "-n 5", "-n 48"] {
             let said = succeeds(options, &program, &[]);
             let lines: Vec<&str> = said.lines().collect();
@@ -127,7 +127,7 @@ fn tools_of_the_library() {
     }
 }
 
-/// Executables have copies of the library's variables, or not; both kinds read what the library has written.
+/// Some executables have copies of the library's variables. Both kinds read the values that the library has written.
 #[test]
 fn variables_of_any_executable() {
     for (name, options) in [
@@ -148,8 +148,8 @@ fn variables_of_a_static_program() {
             .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O1", "-pthread"])
             .arg(crate_dir().join("tests/programs/plain.c"))
             .arg("-static")
-            // Whole: what enters the backends into their table is an object that nobody names. And then without what only the command
-            // needs, hwloc.
+            // Whole archive: the object that registers the backends has no symbol that another object uses. --gc-sections then removes hwloc, which only the
+            // command needs.
             .arg("-Wl,--whole-archive")
             .arg(built("libunipgas_c.a"))
             .arg("-Wl,--no-whole-archive")
@@ -159,12 +159,12 @@ fn variables_of_a_static_program() {
     succeeds("-n 3", &program, &["2"]);
 }
 
-/// Runs this on two processors at most, with all processes that it starts.
+/// Runs `run` on at most two processors, with all processes that it starts.
 fn on_two_processors<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             // SAFETY:
-            // - a set of zeroes is an empty one; the calls read and write that set, of the size that they are told.
+            // - a set of zeroes is an empty set; the calls read and write that set, and get its size.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 let size = size_of_val(&set);
@@ -182,8 +182,8 @@ fn on_two_processors<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// A loop of calls that return at once must not keep its processor from those who would end it: then every hop would take some
-/// 100,000 calls, those of a time slice.
+/// A loop of calls that return at once must not keep the processor from the process that would end it. Otherwise each hop would take some 100,000 calls,
+/// a whole time slice.
 #[test]
 fn loops_let_others_run() {
     let program = compile("token.c", "token", &[]);
@@ -198,7 +198,7 @@ fn loops_let_others_run() {
                 let calls: u64 = calls.unwrap_or_else(|| panic!("{said}"));
                 calls < 20_000
             };
-            // Another program may keep the one whose turn it is from running, while the others have a processor for themselves.
+            // Another program may delay the process that has the token, while the others have a processor for themselves.
             let mut tries = 0..5;
             assert!(tries.any(|_| lets_run()), "{way} {processes}: {said}");
         }
@@ -251,7 +251,7 @@ fn the_launchers_words_are_removed() {
     assert_eq!(succeeds("-n 3", &program, &words), all.repeat(3));
 }
 
-/// Whatever the others wait for: each ends with a line that names a dead one, be it the first to die or one that ended because of it.
+/// Each waiting process ends with a line that names a dead one: the first to die, or one that ended because of it. All kinds of waits are tried.
 #[test]
 fn the_death_of_one_ends_the_waits_of_the_others() {
     let program = compile("death.c", "death", &[]);
@@ -278,7 +278,7 @@ fn one_that_ends_early_is_not_waited_for() {
     let output = job("--keep-going -n 3", &program, &["e"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    // UEs 0 and 2 wait for UE 1. The end of the first of them may end the other one.
+    // UEs 0 and 2 wait for UE 1. The first of them to end may also end the other.
     let line = |id| text.contains(&format!("UE 1 has ended, and UE {id} waits for it"));
     assert!(line(0) || line(2), "{text}");
 }
