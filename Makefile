@@ -1,4 +1,4 @@
-# Build, install, try and test unipgas. `make help` lists what there is.
+# Builds, installs and tests unipgas. `make help` lists the targets.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -6,24 +6,24 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 DATADIR ?= $(PREFIX)/share
 DESTDIR ?=
-# What runs a program that is built for another machine.
+# A command that runs programs of another architecture, such as an emulator.
 RUN ?=
 
 CARGO ?= cargo
 INSTALL ?= install
 OBJCOPY ?= objcopy
-# Archives keep no debug information of Rust's own library.
+# Removes the debug information of Rust's own library from archives.
 STRIP ?= --strip-debug
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-# Cargo's folder for another target is named for that.
+# With another target, cargo builds in a folder of the target's name.
 FOR := $(patsubst %.json,%,$(notdir $(CARGO_BUILD_TARGET)))
 BUILT := $(TARGET)/$(if $(FOR),$(FOR)/)
-# What is installed: libraries and programs of one build.
+# The folders of the libraries and programs to install.
 LIBRARIES ?= $(BUILT)release
 PROGRAMS ?= $(BUILT)tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# What Rust's own library needs when libunipgas.a is linked; libgcc, the compiler adds itself.
+# Libraries that Rust's own library needs in a link with libunipgas.a. The compiler adds libgcc itself.
 NATIVE_LIBS := -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
@@ -32,23 +32,23 @@ SUBCOMMANDS := conform bench
 SCRIPTS := gaspi_run gaspi_cleanup gaspi_logger rccerun irccerun
 COMPILERS := $(foreach api,gaspi utofu rcce ircce,$(api)cc $(api)cxx)
 LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
-# Build files written for the SCC name the archive of one of eight builds.
+# Build files for the SCC name the archive of one of eight builds.
 RCCE_BUILDS := $(foreach flags,bigflags smallflags,$(foreach api,gory nongory,$(foreach power,pwrmgmt nopwrmgmt,$(flags)_$(api)_$(power))))
 ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a $(RCCE_BUILDS:%=libRCCE_%.a) $(RCCE_BUILDS:%=libiRCCE_%.a)
-# In the archive too, a program or tool may put its own function before ours.
+# These symbols are weak in the archive, so a program or tool can replace the functions, as with the shared library.
 WEAK := gaspi_* RCCE_* iRCCE_* RC_* id_compare print_dividers
 HEADERS := $(wildcard api-*/include/*.h)
-# Compiled by users: modules are the compiler's own.
+# Users compile the module: each compiler has its own format of modules.
 FORTRAN := api-gaspi/fortran/gaspi.f90
-# In a folder of its own, as an MPI may have a header of that name.
+# In a separate folder, because an MPI may have a header of this name.
 MPI_HEADER := fjmpi/mpi-ext.h
 PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc
 CMAKE := $(foreach package,unipgas GPI2,$(package)/$(package)Config.cmake $(package)/$(package)ConfigVersion.cmake)
-# Of Environment Modules, and of Lmod.
+# Module files for Environment Modules and for Lmod.
 MODULES := $(VERSION) $(VERSION).lua
 FILL := PREFIX="$(PREFIX)" BINDIR="$(BINDIR)" LIBDIR="$(LIBDIR)" INCLUDEDIR="$(INCLUDEDIR)" DATADIR="$(DATADIR)" VERSION="$(VERSION)" \
     NATIVE_LIBS="$(NATIVE_LIBS)" packaging/fill
-# Pages about several commands, which have links to them.
+# Man pages for several commands. Each command has a link to its page.
 PAGES := $(foreach page,gaspi_run rccerun,$(page).1)
 PAGE_LINKS := gaspi_cleanup.1=gaspi_run.1 gaspi_logger.1=gaspi_run.1 irccerun.1=rccerun.1 $(COMPILERS:%=%.1=unipgas-cc.1)
 
@@ -65,11 +65,11 @@ build: prepare ## the programs and the libraries, as users get them (the default
 compile: ## the same, where packages are never installed
 	@$(MAKE) --no-print-directory -j2 programs libraries
 
-# Two builds at a time: the last step of link-time optimisation keeps one core busy.
+# Two builds in parallel: the last step of link-time optimisation uses one core only.
 programs:
 	packaging/optimised $(CARGO) build --profile tools -p unipgas-command -p unipgas-conformance -p unipgas-bench
 
-# Not beside the rlib: cargo optimises across crates only where no crate type of Rust's is made.
+# Built without the rlib: cargo optimises across crates only if it makes no Rust crate type.
 libraries:
 	packaging/optimised $(CARGO) rustc --release -p unipgas-c --lib --crate-type cdylib,staticlib
 
@@ -95,7 +95,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(RUN) $(PROGRAMS)/unipgas pages "$(DESTDIR)$(DATADIR)" $(foreach name,$(SUBCOMMANDS),--options $(name)=$(PROGRAMS)/$(name).options)
 	$(INSTALL) -m 644 $(PAGES:%=packaging/man/%) "$(DESTDIR)$(DATADIR)/man/man1/"
 	for link in $(PAGE_LINKS); do ln -sf $${link#*=} "$(DESTDIR)$(DATADIR)/man/man1/$${link%=*}" || exit 1; done
-	# Where the loader looks by itself it looks into its cache. Packages bring it up to date when they are installed.
+	# The loader finds libraries in its own directories through its cache. Packages update the cache at installation.
 	@test -n "$(DESTDIR)" || grep -q rpath "$(LIBDIR)/pkgconfig/unipgas.pc" || PATH="$$PATH:/usr/sbin:/sbin" ldconfig \
 	    || echo "make install: the loader does not know $(SONAME) yet: as root, run ldconfig" >&2
 

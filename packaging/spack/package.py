@@ -1,4 +1,4 @@
-# For Spack: copied as packages/unipgas/package.py into a repository of one's own. Then, in a
+# For Spack: copy this file to packages/unipgas/package.py in your repository. Then, in a
 # checkout of unipgas: spack dev-build unipgas@0.1.0
 from spack_repo.builtin.build_systems.makefile import MakefilePackage
 
@@ -21,7 +21,7 @@ class Unipgas(MakefilePackage):
     depends_on("pkgconfig", type="build")
     depends_on("binutils", type="build")
     depends_on("hwloc@2:")
-    # Loaded when it is needed: nothing is linked with it.
+    # Loaded at run time; no program is linked with it.
     depends_on("libfabric@1.14:", type="run", when="+ofi")
 
     conflicts("platform=darwin", msg="unipgas is for Linux")
@@ -34,7 +34,7 @@ class Unipgas(MakefilePackage):
         return ["install", f"PREFIX={self.prefix}", "DESTDIR="]
 
     def setup_build_environment(self, env: EnvironmentModifications) -> None:
-        # What cargo fetches stays with the build.
+        # Keeps cargo's downloads in the build directory.
         env.set("CARGO_HOME", join_path(self.stage.path, "cargo"))
 
     def setup_run_environment(self, env: EnvironmentModifications) -> None:
@@ -42,7 +42,7 @@ class Unipgas(MakefilePackage):
             env.prepend_path("LD_LIBRARY_PATH", self.spec["libfabric"].libs.directories[0])
 
     def check(self):
-        # `make test` installs packages of the system.
+        # `make test` would install system packages.
         pass
 
     @property

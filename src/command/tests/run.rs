@@ -446,8 +446,8 @@ fn nothing_survives_a_launcher_that_is_killed() {
     }
 }
 
-/// A rank that is a script. It starts two programs: one in its session, one in a new session. It writes four pids: its own, those of the two programs, and
-/// that of its parent, the launcher.
+/// A rank that is a script. It starts two programs: one in its session, one in a new session. It writes four pids: the script, the two programs, and its
+/// parent, the launcher.
 const WRAPPER: &str = "sleep 300 & beside=$!; setsid sleep 300 & echo $$ $beside $! $PPID; wait";
 
 /// A job of two wrappers, and the pids that they have written.
@@ -594,7 +594,7 @@ fn bindings_are_reported() {
     let text = report("-n 2 --bind numa");
     has(&text, &["rank 1 on ", " is bound to CPU"]);
     assert!(!text.contains("share"), "{text}");
-    // No machine has so many cores.
+    // More ranks than cores.
     let output = run(&["-n", "300", "--bind", "core", "true"]);
     let text = output.ends(0);
     assert!(

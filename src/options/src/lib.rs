@@ -126,7 +126,7 @@ fn argument(described: Argument) -> Arg {
         .default_values(described.defaults)
 }
 
-/// Runs a program whose options are `command`: prints them if [`DESCRIBE`] is the only argument, else calls `run` with all arguments.
+/// Runs a program with the options `command`: prints them if [`DESCRIBE`] is the only argument, else calls `run` with all arguments.
 /// A closed pipe ends the program by SIGPIPE, like other tools. Call it first in `main`.
 pub fn run(
     command: impl FnOnce() -> Command,

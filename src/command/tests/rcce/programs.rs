@@ -251,7 +251,7 @@ fn the_launchers_words_are_removed() {
     assert_eq!(succeeds("-n 3", &program, &words), all.repeat(3));
 }
 
-/// Each waiting process ends with a line that names a dead one: the first to die, or one that ended because of it. All kinds of waits are tried.
+/// Each waiting process ends with a line that names a dead process: the first to die, or a process that ended because of it. All kinds of waits are tried.
 #[test]
 fn the_death_of_one_ends_the_waits_of_the_others() {
     let program = compile("death.c", "death", &[]);
