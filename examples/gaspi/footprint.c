@@ -1,4 +1,4 @@
-/* What a rank costs: its memory and its connections after a barrier and a reduction of all. Rank 0 prints means and largest values. */
+/* Memory and connections of each rank after a barrier and a reduction of all ranks. Rank 0 prints mean and maximum. */
 #define _POSIX_C_SOURCE 200809L
 #include "success_or_die.h"
 
@@ -6,7 +6,7 @@
 
 enum { PSS, TABLES, CONNECTIONS, VALUES };
 
-/* The number behind `name` in a file of /proc, in KiB. */
+/* The number after `name` in a file of /proc, in KiB. */
 static unsigned long
 kib_in (const char *file, const char *name)
 {
@@ -25,7 +25,7 @@ kib_in (const char *file, const char *name)
   return value;
 }
 
-/* Other ranks whose memory is mapped here. A pool may be several mappings, which follow each other. */
+/* The number of other ranks with memory mapped here. A pool may be several consecutive mappings. */
 static unsigned long
 connections (void)
 {
@@ -81,7 +81,7 @@ main (int argc, char *argv[])
   unsigned long few = 2;
   for (unsigned long reached = 1; reached < processes; reached *= 2)
     few += 2;
-  /* Up to 16 meet at one of them. */
+  /* Up to 16 ranks meet at one rank. */
   if (few < 16)
     few = 16;
   if (rank == 0)

@@ -1,10 +1,10 @@
 /*
- * Heat in a plate: Jacobi steps on a grid whose rows are distributed over the processes.
+ * Heat in a plate: Jacobi steps on a grid. Its rows are distributed over the processes.
  *
  * heat2d [ROWS [COLUMNS [STEPS]]]
  *
  * In each step a process writes its first and last row into the halo rows of its neighbours with a notification, and waits for
- * theirs. At the end rank 0 does the same work alone: residual and checksum must agree to the last bit, with any number of
+ * their rows. At the end rank 0 computes the same alone. Residual and checksum must agree to the last bit, with any number of
  * processes.
  */
 #include "success_or_die.h"
@@ -18,7 +18,7 @@ enum
   QUEUE = 0
 };
 
-/* Notifications: which halo row was written, in which of the two grids. */
+/* Notifications: the halo row that was written, and the grid. */
 enum
 {
   FROM_ABOVE = 0,
@@ -37,7 +37,7 @@ typedef struct
   unsigned long checksum; /* sum of the bit patterns of all cells; the order does not matter */
 } result_t;
 
-/* First row of a rank's part; the parts differ by one row at the most. */
+/* First row of a rank's part. The sizes of parts differ by at most one row. */
 static long
 first_row (const problem_t *problem, long rank, long processes)
 {
@@ -112,7 +112,7 @@ serial (const problem_t *problem, result_t *result)
   return enough;
 }
 
-/* Waits for one notification and takes it. */
+/* Waits for one notification and resets it. */
 static void
 await (gaspi_notification_id_t id)
 {
@@ -138,7 +138,7 @@ parallel (const problem_t *problem, gaspi_rank_t rank, gaspi_rank_t processes)
   const int has_upper = rank > 0;
   const int has_lower = rank + 1 < processes;
 
-  /* Two grids, one behind the other, at the same place on every process. */
+  /* Two grids, one after the other, at the same offsets on all processes. */
   SUCCESS_OR_DIE (gaspi_segment_create (SEGMENT, 2 * grid_bytes, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
   gaspi_pointer_t memory;
   SUCCESS_OR_DIE (gaspi_segment_ptr (SEGMENT, &memory));

@@ -1,4 +1,4 @@
-/* Every process says who it is, and rank 0 checks by a reduction that all are there. */
+/* Each process prints its rank. Rank 0 checks by a reduction that all processes take part. */
 #include "success_or_die.h"
 
 int

@@ -1,8 +1,9 @@
 /*
- * A histogram that is spread over all processes: each draws numbers, and sends those that belong to another process's part to it, by
- * gaspi_passive_send(). Who receives need not know who sends, nor how much: a thread of each process takes what comes, and sleeps while nothing does.
+ * A histogram that is distributed over all processes. Each process draws numbers, and sends each number of another part to
+ * the process of that part by gaspi_passive_send(). A receiver knows neither senders nor amounts in advance: a thread of each process receives
+ * all messages, and sleeps until one arrives.
  *
- * histogram [NUMBERS]: so many for each process.
+ * histogram [NUMBERS]: numbers for each process.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -14,7 +15,7 @@
 enum
 {
   SEGMENT = 0,
-  BINS = 1 << 16, /* of all processes together */
+  BINS = 1 << 16, /* in all parts together */
   BATCH = 500     /* numbers in a message */
 };
 
@@ -22,7 +23,7 @@ enum
 struct batch
 {
   uint32_t count;
-  uint32_t last; /* of its sender */
+  uint32_t last; /* whether the sender sends no more */
   uint32_t bins[BATCH];
 };
 
@@ -30,8 +31,8 @@ struct histogram
 {
   gaspi_rank_t rank, processes;
   struct batch *outgoing; /* one for each process, in the segment */
-  struct batch *incoming; /* behind them */
-  unsigned long *mine;    /* of the bins: those with bin % processes == rank */
+  struct batch *incoming; /* after the outgoing batches */
+  unsigned long *mine;    /* the bins with bin % processes == rank */
 };
 
 static gaspi_offset_t
@@ -40,7 +41,7 @@ offset_of (const struct histogram *all, const struct batch *batch)
   return (gaspi_offset_t) ((const char *) batch - (const char *) all->outgoing);
 }
 
-/* Takes what the others send, until each has sent its last message. */
+/* Receives messages, until each process has sent its last one. */
 static void *
 take (void *argument)
 {
@@ -65,7 +66,7 @@ give (struct histogram *all, gaspi_rank_t to, uint32_t last)
   batch->count = 0;
 }
 
-/* Draws numbers, which come out the same for a rank each time. Returns their sum. */
+/* Draws numbers, the same for a rank in each run. Returns their sum. */
 static unsigned long
 draw (struct histogram *all, long numbers)
 {
@@ -89,7 +90,7 @@ draw (struct histogram *all, long numbers)
   return sum;
 }
 
-/* Returns 1 if no number is lost, and none is counted twice. */
+/* Returns 1 if no number is lost or counted twice. */
 static int
 count (struct histogram *all, long numbers)
 {
@@ -109,7 +110,7 @@ count (struct histogram *all, long numbers)
   unsigned long here[3] = { draw (all, numbers), 0, 0 };
   pthread_join (taker, NULL);
 
-  /* The sum of what was drawn, of what was counted, and how many. */
+  /* The sum of the numbers drawn, the sum of the numbers counted, and their count. */
   for (unsigned long bin = all->rank; bin < BINS; bin += all->processes)
     {
       here[1] += bin * all->mine[bin / all->processes];

@@ -1,6 +1,6 @@
 /*
- * Pi as an integral, with the work handed out as it is asked for: a counter on rank 0, which each process advances by
- * gaspi_atomic_fetch_add(), says which package comes next.
+ * Pi as an integral, with dynamic distribution of the work. Each process gets the number of its next package from a counter on
+ * rank 0, by gaspi_atomic_fetch_add().
  *
  * pi_atomic [PACKAGES [INTERVALS]]: number of packages, and of intervals in each.
  */
@@ -28,7 +28,7 @@ integrate (long package, long packages, long intervals)
   return sum * width;
 }
 
-/* Works until all packages are taken. Returns 1 if every package was done exactly once and the sum is pi. */
+/* Works until all packages are taken. Returns 1 if each package was computed exactly once and the sum is pi. */
 static int
 work (long packages, long intervals, gaspi_rank_t rank, gaspi_rank_t processes)
 {
@@ -37,7 +37,7 @@ work (long packages, long intervals, gaspi_rank_t rank, gaspi_rank_t processes)
                                         GASPI_MEM_INITIALIZED));
 
   double part = 0.0;
-  /* How many packages, and the sum of their numbers: both are wrong if one is lost or done twice. */
+  /* Count and sum of the package numbers. They are wrong if a package is lost or computed twice. */
   unsigned long mine[2] = { 0, 0 };
   for (;;)
     {

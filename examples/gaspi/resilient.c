@@ -1,17 +1,19 @@
 /*
- * Heat in a rod that survives the death of processes and hosts:
+ * Heat in a rod. The program survives the death of processes and hosts:
  *
  *   unipgas run -n 4 --spares 2 resilient
  *   unipgas run --hosts a,b,c -n 6 --spares 2 --launcher ssh resilient 4000 400 1 1 host
  *
  * resilient [CELLS [STEPS [DEATHS [SEED [WHAT]]]]]
  *
- * Each process has a part of the cells. Now and then all keep a checkpoint: each writes its own into the memory of its keeper, a process of
- * another host where there is one. At steps that the seed tells, a process kills itself, or with the word "host" the launcher of its host, with
- * which all processes there end; without spares DEATHS must be 0. Whatever call fails then, the survivors wait until other processes have taken
- * the places of the dead. Those read their checkpoints from their keepers, all go back to the last step that all have kept, and go on. Should
- * somebody die meanwhile, this begins again. At the end rank 0 does the same work alone: the cells must agree to the last bit. A process that is
- * alone has nobody who keeps anything for it, and does not die.
+ * Each process has a part of the cells. At regular steps all make a checkpoint: each process writes its cells into the memory of
+ * its keeper, a process of another host if there is one. At steps that depend on the seed, a process kills itself. With the word
+ * "host" it kills the launcher of its host, and all processes there end. Without spares DEATHS must be 0.
+ *
+ * After an error of any call, the survivors wait until new processes have replaced the dead ones. The new processes read their
+ * checkpoints from their keepers, all return to the last step that all have kept, and continue. After another death meanwhile,
+ * the recovery starts again. At the end rank 0 computes the same alone: the cells must agree to the last bit. A job of one
+ * process has no keeper, so its process does not die.
  */
 #define _DEFAULT_SOURCE
 #include "success_or_die.h"
@@ -29,7 +31,7 @@ enum
   QUEUE = 0
 };
 
-/* Notifications: a halo cell has come, from either side. */
+/* Notifications: a halo cell has arrived, from the left or the right. */
 enum
 {
   FROM_LEFT = 0,
@@ -42,7 +44,7 @@ enum
   OFTEN = 20
 };
 
-/* A checkpoint: the step that follows it, and the cells behind. Two are kept in turn, so that one is always whole. */
+/* A checkpoint: the number of the next step, and the cells. Two are kept in turn, so that one is always complete. */
 typedef struct
 {
   long step;
@@ -53,14 +55,14 @@ typedef struct
 {
   gaspi_rank_t rank, processes;
   long all_cells, steps, deaths, seed;
-  long first, cells;      /* of this process */
+  long first, cells;      /* the part of this process */
   double *field;          /* with a halo cell at each end */
-  char *own;              /* two checkpoints of this process, and two of the one whose keeper it is */
-  long far;               /* from a process to its keeper, in ranks */
+  char *own;              /* two checkpoints of this process, and two of the process that it keeps */
+  long far;               /* distance from a process to its keeper, in ranks */
   long recovered;         /* deaths so far */
 } rod_t;
 
-/* Calls of a step: when one fails the step has failed. */
+/* For the calls of a step: an error of a call is an error of the step. */
 #define TRY(call) \
   do \
     { \
@@ -76,7 +78,7 @@ first_of (const rod_t *rod, long rank)
   return rod->all_cells * rank / rod->processes;
 }
 
-/* All have room for the longest part. */
+/* The size of the longest part, on all processes. */
 static gaspi_size_t
 bytes_of_checkpoint (const rod_t *rod)
 {
@@ -95,7 +97,7 @@ keeper_of (const rod_t *rod)
   return (gaspi_rank_t) ((rod->rank + rod->far) % rod->processes);
 }
 
-/* The nth death: after which step, and whose. */
+/* The step of the nth death, and its victim. */
 static long
 drawn (const rod_t *rod, long nth, long *victim)
 {
@@ -104,7 +106,7 @@ drawn (const rod_t *rod, long nth, long *victim)
   random *= 0xbf58476d1ce4e5b9UL;
   random ^= random >> 32;
   *victim = (long) (random % rod->processes);
-  /* Each in a share of the steps of its own. */
+  /* Each death has its own share of the steps. */
   const long share = rod->steps / rod->deaths;
   return nth * share + (long) (random / rod->processes % (unsigned long) share);
 }
@@ -115,7 +117,7 @@ next_value (double left, double own, double right)
   return own + 0.25 * (left - own + (right - own));
 }
 
-/* One end of the rod is hot, the other one cold. */
+/* Exchanges halo cells with the neighbours. One end of the rod is hot, the other one cold. */
 static gaspi_return_t
 exchange (const rod_t *rod)
 {
@@ -145,7 +147,7 @@ exchange (const rod_t *rod)
   return gaspi_wait (QUEUE, GASPI_BLOCK);
 }
 
-/* Writes a checkpoint to the keeper: the cells, and when they are there the step. */
+/* Writes a checkpoint to the keeper: first the cells, and after their arrival the step. */
 static gaspi_return_t
 send_checkpoint (const rod_t *rod, long which)
 {
@@ -184,7 +186,7 @@ step (const rod_t *rod, long at)
       keep (rod, at + 1, which);
       TRY (send_checkpoint (rod, which));
     }
-  /* Nobody is more than a step ahead. */
+  /* The barrier keeps all processes within one step. */
   return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
 }
 
@@ -212,7 +214,7 @@ offer (const rod_t *rod)
   return GASPI_SUCCESS;
 }
 
-/* Waits until other processes are where the dead were. */
+/* Waits until new processes have replaced the dead ones. */
 static void
 await_replacement (const rod_t *rod)
 {
@@ -237,19 +239,19 @@ reduce (long *value, gaspi_operation_t operation)
   return gaspi_allreduce (&own, value, 1, operation, GASPI_TYPE_LONG, GASPI_GROUP_ALL, GASPI_BLOCK);
 }
 
-/* As many ranks as a host has: the keeper is on another one, unless there is none. */
+/* The distance is the number of ranks on a host, so the keeper is on another host if there is one. */
 static gaspi_return_t
 agree_on_keepers (rod_t *rod)
 {
   gaspi_rank_t neighbours;
   TRY (gaspi_proc_local_num (&neighbours));
-  /* Those that have come later do as the others. */
+  /* New processes get the distance of the others. */
   if (rod->far == 0 && rod->recovered == 0)
     rod->far = neighbours < rod->processes ? neighbours : 1;
   return reduce (&rod->far, GASPI_OP_MAX);
 }
 
-/* All go back to the last step that all have kept. */
+/* Returns to the last step that all processes have kept. */
 static gaspi_return_t
 go_back (rod_t *rod, int is_new, long *at)
 {
@@ -257,7 +259,7 @@ go_back (rod_t *rod, int is_new, long *at)
   const gaspi_size_t size = bytes_of_checkpoint (rod);
   if (is_new)
     TRY (offer (rod));
-  /* A request that was on its way to the dead one has failed. */
+  /* Requests to the dead process have failed. */
   TRY (gaspi_queue_purge (QUEUE, GASPI_BLOCK));
   TRY (gaspi_group_commit (GASPI_GROUP_ALL, GASPI_BLOCK));
   TRY (gaspi_notify_reset (FIELDS, FROM_LEFT, &value));
@@ -279,7 +281,7 @@ go_back (rod_t *rod, int is_new, long *at)
       exit (EXIT_FAILURE);
     }
   memcpy (rod->field + 1, checkpoint (rod, rod->own, which)->cells, (size_t) rod->cells * sizeof (double));
-  /* The new processes are keepers, too. */
+  /* The new processes are keepers without checkpoints. */
   TRY (send_checkpoint (rod, which));
   return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
 }
@@ -300,13 +302,13 @@ begin (rod_t *rod)
   TRY (offer (rod));
   TRY (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
   TRY (agree_on_keepers (rod));
-  /* The beginning is kept as well. Its place says step 0 already. */
+  /* A checkpoint of the start. The memory is zero, so its step is 0 already. */
   keep (rod, 0, 0);
   TRY (send_checkpoint (rod, 0));
   return gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK);
 }
 
-/* What one process comes to alone, beside what all have come to. */
+/* Compares the result with that of one process. */
 static int
 agrees (const rod_t *rod, const double *found)
 {
@@ -384,7 +386,7 @@ main (int argc, char *argv[])
       if (rod.rank == 0)
         printf ("%ld of %ld have died; going on with step %ld\n", rod.recovered, rod.deaths, at);
     }
-  /* All cells to rank 0. */
+  /* Collects all cells at rank 0. */
   SUCCESS_OR_DIE (gaspi_segment_create (ALL_CELLS, (gaspi_size_t) rod.all_cells * sizeof (double), GASPI_GROUP_ALL, GASPI_BLOCK,
                                         GASPI_MEM_INITIALIZED));
   POST (QUEUE, gaspi_write (FIELDS, sizeof (double), 0, ALL_CELLS, (gaspi_offset_t) rod.first * sizeof (double),

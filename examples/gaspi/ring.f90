@@ -1,4 +1,4 @@
-! A ring in Fortran: numbers go round, from each process to the next one, by notified writes; then all add up what they have seen.
+! A ring in Fortran: numbers pass from each process to the next one by notified writes. At the end a reduction adds all numbers.
 !
 ! ring [ROUNDS]
 program ring
@@ -25,7 +25,7 @@ program ring
   call check(gaspi_proc_num(processes), "gaspi_proc_num")
   right = int(modulo(rank + 1, int(processes)), gaspi_rank_t)
 
-  ! numbers(1) is sent, the others are received in turn: the left neighbour is at most so many rounds ahead as there are others.
+  ! numbers(1) is sent; the other slots receive in turn. The left neighbour is less than `slots` rounds ahead.
   slots = processes
   call check(gaspi_segment_create(segment, (1 + slots) * word, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED), &
       "gaspi_segment_create")
@@ -48,7 +48,7 @@ program ring
 
   call check(gaspi_allreduce(c_loc(mine), c_loc(all), 1, GASPI_OP_SUM, GASPI_TYPE_LONG, GASPI_GROUP_ALL, GASPI_BLOCK), &
       "gaspi_allreduce")
-  ! In each round the numbers are those of all ranks, and one more each time.
+  ! In round r, the numbers are all ranks plus r.
   expected = int(processes, c_long) * (processes - 1) / 2 * rounds + int(processes, c_long) * rounds * (rounds + 1) / 2
   if (all(1) /= expected) call fail("the sum is wrong")
   if (rank == 0) write(*, '(a,i0,a,i0,a)') "ring: ", rounds, " rounds of ", processes, " processes: right"
@@ -58,7 +58,7 @@ program ring
 
 contains
 
-  ! Without the backtrace of ERROR STOP.
+  ! ERROR STOP would print a backtrace.
   subroutine stop_with(status)
     integer(c_int), intent(in) :: status
     interface

@@ -1,4 +1,4 @@
-/* What the examples share: ending with a message when a call fails, posting to a queue that may be full, leaving, arguments. */
+/* Helpers of the examples: errors of calls, requests to a full queue, the end of a job, arguments. */
 #ifndef SUCCESS_OR_DIE_H
 #define SUCCESS_OR_DIE_H
 
@@ -11,7 +11,7 @@
 /** Ends the process with the text for the code, unless the call has succeeded. */
 #define SUCCESS_OR_DIE(call) success_or_die (__FILE__, __LINE__, #call, (call))
 
-/** Posts a request; while the queue is full, waits for what is in it. */
+/** Posts a request. While the queue is full, waits for its requests. */
 #define POST(queue, call) \
   do \
     { \
@@ -37,7 +37,7 @@ success_or_die (const char *file, int line, const char *call, gaspi_return_t cod
 }
 
 /**
- * Leaves the job when all others do, with everything printed: a launcher may end the rest as soon as one process has failed.
+ * Leaves the job together with all others, after printing. A launcher may end the other processes as soon as one has failed.
  */
 static inline void
 leave (void)
@@ -47,7 +47,7 @@ leave (void)
   SUCCESS_OR_DIE (gaspi_proc_term (GASPI_BLOCK));
 }
 
-/** Reads a whole number between min and max from an argument. Returns 0 if it is none. */
+/** Reads an integer between min and max from an argument. Returns 0 if it is not valid. */
 static inline int
 parse_number (const char *argument, long min, long max, long *number)
 {

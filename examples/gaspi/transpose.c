@@ -1,6 +1,6 @@
 /*
- * Transpose of a square matrix whose rows are distributed over the processes: every process writes one block to every process, with
- * a notification that names the sender (all-to-all, as in GASPI 17.1 §8.2.4).
+ * Transpose of a square matrix with rows distributed over the processes. Each process writes one block to each process, with a
+ * notification that identifies the sender (all-to-all, as in GASPI 17.1 §8.2.4).
  *
  * transpose [BLOCK]: rows of each process.
  */
@@ -13,7 +13,7 @@ enum
   QUEUE = 0
 };
 
-/* The element in a row and a column of the whole matrix. */
+/* The value of the element in a row and column of the matrix. */
 static long
 element (long row, long column, long width)
 {
@@ -37,7 +37,7 @@ transpose (long block, gaspi_rank_t rank, gaspi_rank_t processes)
 
   for (long n = 0; n < processes; n++)
     {
-      /* Begin with the next rank, so that not all write to rank 0 first. */
+      /* Each process begins with the next rank, so the first writes have different targets. */
       const gaspi_rank_t to = (gaspi_rank_t) ((rank + 1 + n) % processes);
       long *const mine = source + to * block * block;
       for (long row = 0; row < block; row++)
@@ -47,7 +47,7 @@ transpose (long block, gaspi_rank_t rank, gaspi_rank_t processes)
                                        QUEUE, GASPI_BLOCK));
     }
 
-  /* Take the blocks in the order in which they come. */
+  /* Takes the blocks in the order of their arrival. */
   int right = 1;
   for (long missing = processes; missing > 0;)
     {

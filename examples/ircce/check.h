@@ -1,4 +1,4 @@
-/* What the examples share: ending with a one-line message when a call fails, arguments, bytes that can be checked. */
+/* Helpers of the examples: errors of calls, arguments, and messages with known bytes. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -11,16 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Ends the program with the code's text, unless the call has succeeded. */
+/** Ends the program with the error's text if the call fails. */
 #define CHECK(call) check (__FILE__, __LINE__, #call, (call), 0)
-/** The same for a call that begins a request: the request may be open afterwards. */
+/** The same for a call that begins a request. The request may still be pending. */
 #define POST(call) check (__FILE__, __LINE__, #call, (call), 1)
 
 /** Ends the process, and thereby the job, with a line on stderr. */
 static inline void
 die (const char *format, ...)
 {
-  /* In one piece, since several processes may have something to say. */
+  /* One write, because several processes may print at the same time. */
   char line[512];
   va_list arguments;
   va_start (arguments, format);
@@ -50,7 +50,7 @@ begin (int *argc, char ***argv)
   CHECK (iRCCE_init ());
 }
 
-/** Ends the program with a line from UE 0, for what all UEs find wrong alike. */
+/** Ends the program with a line from UE 0, after an error that all UEs detect. */
 static inline void
 refuse (const char *format, ...)
 {
@@ -66,7 +66,7 @@ refuse (const char *format, ...)
   exit (2);
 }
 
-/** Reads a whole number between min and max from an argument. Returns 0 if it is none. */
+/** Reads an integer between min and max from an argument. Returns 0 if it is not valid. */
 static inline int
 parse_number (const char *argument, long min, long max, long *number)
 {
@@ -79,7 +79,7 @@ parse_number (const char *argument, long min, long max, long *number)
   return 1;
 }
 
-/** Memory for so many bytes, one at least. */
+/** Allocates at least one byte. */
 static inline void *
 allocate (size_t bytes)
 {
@@ -89,7 +89,7 @@ allocate (size_t bytes)
   return memory;
 }
 
-/** The next number of a sequence without rhyme or reason. */
+/** The next pseudo-random number. */
 static inline uint64_t
 next_random (uint64_t *state)
 {
@@ -99,7 +99,7 @@ next_random (uint64_t *state)
   return mixed ^ mixed >> 31;
 }
 
-/** Bytes that only a message from this sender with this number has. */
+/** Fills a message with bytes that depend on sender and number. */
 static inline void
 write_message (char *bytes, size_t length, int sender, long number)
 {
@@ -112,7 +112,7 @@ write_message (char *bytes, size_t length, int sender, long number)
     }
 }
 
-/** Ends the program if they are not there. */
+/** Ends the program if the message has other bytes. */
 static inline void
 check_message (const char *bytes, size_t length, int sender, long number)
 {

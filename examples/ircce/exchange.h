@@ -1,10 +1,10 @@
-/* What the benchmarks for two UEs share: messages of growing sizes, checked rounds, timed rounds, a table. */
+/* Helpers of the benchmarks for two UEs: messages of growing sizes, checked rounds, timed rounds, a table. */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 
 #include "check.h"
 
-/** What two UEs exchange. */
+/** The messages of two UEs. */
 struct exchange
 {
   int me, other;
@@ -12,7 +12,7 @@ struct exchange
   size_t length;
 };
 
-/** One round: both UEs send `out` and receive `in`, in whatever order. */
+/** One round: both UEs send `out` and receive `in`, in any order. */
 typedef void exchange_round (const struct exchange *exchange);
 
 struct exchange_options
@@ -34,7 +34,7 @@ exchange_arguments (int argc, char **argv)
   return options;
 }
 
-/* The messages of each round differ, so that nothing that was left of an earlier one can pass for them. */
+/* Each round has different messages, so the check detects bytes of an earlier round. */
 static inline void
 checked_exchange (const struct exchange *exchange, exchange_round *round, long number)
 {
@@ -43,7 +43,7 @@ checked_exchange (const struct exchange *exchange, exchange_round *round, long n
   check_message (exchange->in, exchange->length, exchange->other, number);
 }
 
-/** UEs 0 and 1 exchange messages; UE 0 prints a table. `messages`: how many of them are one after the other in a round. */
+/** UEs 0 and 1 exchange messages; UE 0 prints a table. `messages`: number of sequential messages in a round. */
 static inline void
 exchange_table (const char *title, const char *time_name, exchange_round *round, int messages,
                 const struct exchange_options *options)

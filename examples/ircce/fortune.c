@@ -1,10 +1,10 @@
 /*
- * A wheel of fortune: UE 0 turns it, the others guess where between 0 and 100 it has stopped.
+ * A wheel of fortune: UE 0 turns it, the others guess the number between 0 and 100.
  *
  * fortune [SEED]
  *
- * The master takes the guesses in the order in which they come, whoever sends them, and looks up afterwards who it was. It tells all
- * where the wheel has stopped and who has won, and every player checks that its own guess is no better.
+ * The master receives the guesses from any source, in the order of their arrival, and then queries the source of each. It
+ * broadcasts the number and the winner. Each player checks that its own guess is no better.
  */
 #include "check.h"
 
@@ -16,8 +16,8 @@ enum
 
 struct outcome
 {
-  int number; /* where the wheel has stopped */
-  int winner; /* who has come nearest; of several the one with the lowest number */
+  int number; /* at which the wheel has stopped */
+  int winner; /* the UE with the nearest guess; the lowest one, if there are several */
   int guess;
 };
 
@@ -34,7 +34,7 @@ is_better (int guess, int ue, const struct outcome *best)
   return mine < other || (mine == other && ue < best->winner);
 }
 
-/** A number that a UE devises. */
+/** The guess of a UE; the number of the wheel, for the master. */
 static int
 devise (long seed, int ue)
 {

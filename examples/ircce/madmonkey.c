@@ -3,9 +3,9 @@
  *
  * madmonkey WORD [SEED]
  *
- * WORD has one to eight letters; each more makes it take 52 times as long. Nobody knows when a message will come: every monkey posts
- * receives from all others, looks at them now and then, and sends what it has found, or that it stops, to all others once. So every
- * message finds its receive. Everybody types the finder's last letters again and checks that they are the word.
+ * WORD has one to eight letters; each additional letter takes 52 times as long. The time of a message is not known in advance.
+ * Each monkey posts receives from all others, tests them regularly, and sends one message to each other monkey: its find, or that
+ * it stops. So each message has a matching receive. Each UE types the finder's last letters again and compares them with the word.
  */
 #include "check.h"
 
@@ -19,19 +19,19 @@ enum
   KEYS_BETWEEN_LOOKS = 1 << 14
 };
 
-/** What a monkey tells the others when it stops. */
+/** The message of a monkey that stops. */
 struct report
 {
-  uint64_t found;  /* whether its last letters are the word */
+  uint64_t found;  /* whether the last letters are the word */
   uint64_t typed;  /* letters */
-  uint64_t before; /* state of the random numbers before those last letters */
+  uint64_t before; /* state of the random numbers before the last letters */
 };
 
 struct monkey
 {
   int me, ues;
-  uint64_t word, mask; /* the word, and which bytes of `letters` are compared with it */
-  uint64_t letters;    /* the last ones, the latest in the lowest byte */
+  uint64_t word, mask; /* the word, and the mask of its bytes in `letters` */
+  uint64_t letters;    /* the last letters, the latest in the lowest byte */
   uint64_t random;
   struct report report;
 };
@@ -42,7 +42,7 @@ next_key (uint64_t *random)
   return (unsigned char) KEYS[next_random (random) % (sizeof KEYS - 1)];
 }
 
-/** Types so many letters, or until the word is there. */
+/** Types `keys` letters, or less if the word appears. */
 static void
 type (struct monkey *monkey, size_t length, long keys)
 {
@@ -57,13 +57,13 @@ type (struct monkey *monkey, size_t length, long keys)
   monkey->report.typed += (uint64_t) typed;
   monkey->letters = letters;
   monkey->random = random;
-  /* The sequence of states is one of equal steps, so the one before the word is known. */
+  /* The states have equal distances, which gives the state before the word. */
   uint64_t step = 0;
   next_random (&step);
   monkey->report.before = random - length * step;
 }
 
-/** Whether these letters of a finder are the word. */
+/** Whether the last letters of a finder are the word. */
 static int
 is_word (const struct monkey *monkey, const struct report *report, size_t length)
 {
@@ -73,7 +73,7 @@ is_word (const struct monkey *monkey, const struct report *report, size_t length
   return letters == monkey->word;
 }
 
-/** Types until somebody has found the word; all receives but one are open after that, or all. */
+/** Types until a UE has found the word. Then all receives are pending, or all but one. */
 static void
 search (struct monkey *monkey, iRCCE_WAIT_LIST *receives, size_t length)
 {

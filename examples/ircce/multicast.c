@@ -1,10 +1,10 @@
 /*
- * One UE sends 64 kB to all others: throughput of several ways to do that, as in table 2 of the iRCCE manual.
+ * One UE sends 64 kB to all others: throughput of several methods, as in table 2 of the iRCCE manual.
  *
  * multicast [ROUNDS [BYTES]]
  *
- * First a loop of blocking sends through a window in the sender's MPB, which RCCE is known for (window.c); then RCCE_bcast(), the multicast
- * functions of iRCCE, and these with receives that know neither sender nor length.
+ * The first method is a loop of blocking sends through a window in the sender's MPB, as usual with RCCE (window.c). The others are
+ * RCCE_bcast(), the multicast functions of iRCCE, and these functions with wildcards for sender and length.
  */
 #include "check.h"
 #include "window.h"
@@ -62,7 +62,7 @@ by_multicast_to_anyone (struct message *message)
     die ("UE %d: %d bytes from UE %d have come", message->me, iRCCE_get_length (), iRCCE_get_source (NULL));
 }
 
-/** A round whose bytes nobody has had before. */
+/** A round with bytes that no earlier round had. */
 static void
 checked_round (struct message *message, void (*way) (struct message *), long number)
 {
@@ -72,7 +72,7 @@ checked_round (struct message *message, void (*way) (struct message *), long num
   check_message (message->bytes, message->length, ROOT, number);
 }
 
-/** Bytes a second. */
+/** Returns the throughput in bytes per second. */
 static double
 measure (struct message *message, void (*way) (struct message *), long rounds, long number)
 {

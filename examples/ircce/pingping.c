@@ -1,9 +1,10 @@
 /*
- * UEs 0 and 1 send to each other at the same time: time of a message that meets another one, for growing sizes.
+ * UEs 0 and 1 send to each other at the same time: time of a message with simultaneous traffic in the other direction, for
+ * growing sizes.
  *
  * pingping [ROUNDS [BYTES]]
  *
- * Both begin with the send, which is possible only because iRCCE_isend() does not wait. More UEs than two wait until it is over.
+ * Both UEs begin with the send. This is possible because iRCCE_isend() does not wait. Other UEs wait for the end.
  */
 #include "exchange.h"
 

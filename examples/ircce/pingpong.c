@@ -1,9 +1,9 @@
 /*
- * A message goes from UE 0 to UE 1 and another one comes back: time of one way, and bandwidth, for growing sizes.
+ * UE 0 sends a message to UE 1, and UE 1 sends one back: time of one direction and bandwidth, for growing sizes.
  *
  * pingpong [ROUNDS [BYTES]]
  *
- * With the blocking calls iRCCE_ssend() and iRCCE_srecv(). More UEs than two wait until it is over.
+ * It uses the blocking calls iRCCE_ssend() and iRCCE_srecv(). Other UEs wait for the end.
  */
 #include "exchange.h"
 

@@ -1,16 +1,16 @@
 /*
- * Every UE begins a long line of sends and receives before it waits for any of them.
+ * Each UE begins many sends and receives before it waits for any of them.
  *
  * spam [REQUESTS]
  *
- * REQUESTS sends and as many receives at each UE (500). The sends go to all UEs by turns, those of one in a wait list that is worked off
- * as a whole, the receives in another one from which requests are taken as they end. Every message is checked.
+ * REQUESTS: number of sends of each UE, and of receives (500). The sends go to all UEs in turn. They are in a wait list that is
+ * completed by one call. The receives are in another wait list, from which each is taken when it ends. Each message is checked.
  */
 #include "check.h"
 
 enum
 {
-  LONGEST = 1500 /* bytes: some travel with their announcement, some do not */
+  LONGEST = 1500 /* bytes; only short messages travel with their announcement */
 };
 
 struct line
@@ -21,7 +21,7 @@ struct line
   char (*out)[LONGEST], (*in)[LONGEST];
 };
 
-/* Some are empty, some short, some long. */
+/* Lengths from 0 to LONGEST. */
 static size_t
 length_of (int sender, long number)
 {
@@ -30,7 +30,7 @@ length_of (int sender, long number)
   return (size_t) (random >> 8) % (random % 4 == 0 ? LONGEST + 1 : 40);
 }
 
-/* In message `number` of each line, UEs send to the one so far ahead. */
+/* The distance from each UE to the target of its message `number`, in UEs. */
 static int
 distance_of (long number, int ues)
 {
@@ -56,7 +56,7 @@ begin_all (struct line *line, long requests, int me, int ues)
     }
 }
 
-/* Checks the receives as they end. */
+/* Checks the receives in the order of their completion. */
 static void
 take_all (struct line *line, long requests, int me, int ues)
 {

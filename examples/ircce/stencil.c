@@ -1,11 +1,11 @@
 /*
- * Heat in a plate that is cut into blocks: Jacobi steps until little changes any more.
+ * Heat in a plate, divided into blocks: Jacobi steps until the largest change is small.
  *
  * stencil [ROWS [COLUMNS [STEPS]]]
  *
- * The UEs form a grid, whose rows and columns are communicators. In each step a UE exchanges the edges of its block with its neighbours,
- * all four ways at once; every ten steps the largest change is found, first along the rows, then along the columns of the grid. At
- * the end UE 0 does the same work alone: steps, change and checksum must agree to the last bit, with any number of UEs.
+ * The UEs form a grid. Its rows and columns are communicators. In each step a UE exchanges the edges of its block with its four
+ * neighbours at the same time. Every ten steps two reductions find the largest change, first along rows, then along columns. At
+ * the end UE 0 computes the same alone: steps, change and checksum must agree to the last bit, with any number of UEs.
  */
 #include "check.h"
 
@@ -16,7 +16,7 @@ enum
   STEPS_BETWEEN_LOOKS = 10
 };
 
-static const double ENOUGH = 1e-5; /* a change that ends the work */
+static const double ENOUGH = 1e-5; /* the largest change that ends the work */
 
 struct problem
 {
@@ -37,7 +37,7 @@ struct result
   long checksum; /* sum of the bit patterns of all cells: the order does not matter */
 };
 
-/** Where this UE is. */
+/** The position of this UE in the grid. */
 struct grid
 {
   int height, width, row, column;
@@ -50,7 +50,7 @@ cell (const struct block *block, double *cells, long row, long column)
   return &cells[(row + 1) * (block->columns + 2) + column + 1];
 }
 
-/** A cold part; the upper edge of the plate is warm. */
+/** A block of cold cells. The upper edge of the plate is warm. */
 static struct block
 make_block (const struct problem *problem, long first_row, long rows, long first_column, long columns)
 {
@@ -67,7 +67,7 @@ make_block (const struct problem *problem, long first_row, long rows, long first
   return block;
 }
 
-/** One step; gives the largest change. */
+/** Computes one step. Returns the largest change. */
 static double
 step (struct block *block)
 {
@@ -149,7 +149,7 @@ exchange_edges (const struct grid *grid, const struct block *block, double *edge
     }
 }
 
-/** The largest change anywhere; with a grid that is null, the plate is in one part. */
+/** The largest change of all blocks. Without a grid, the plate is one block. */
 static double
 change_of_all (const struct grid *grid, double change)
 {
@@ -197,7 +197,7 @@ column_of (int ue, void *grid)
   return ue % ((const struct grid *) grid)->width;
 }
 
-/** As square as the number of UEs allows. */
+/** A grid as square as the number of UEs permits. */
 static struct grid
 make_grid (void)
 {
@@ -235,7 +235,7 @@ RCCE_APP (int argc, char **argv)
   struct result result = solve (&problem, &grid, &block);
   const double seconds = RCCE_wtime () - start;
 
-  /* To the first UE of each row, and from these to UE 0. */
+  /* Reduces to the first UE of each row, and from these UEs to UE 0. */
   long of_row = 0, of_all = 0;
   CHECK (RCCE_reduce ((char *) &result.checksum, (char *) &of_row, 1, RCCE_LONG, RCCE_SUM, 0, grid.along_row));
   if (grid.column == 0)

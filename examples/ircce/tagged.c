@@ -1,9 +1,9 @@
 /*
- * A ping-pong of a few bytes that travel as the tag of a flag, beside one of messages: time of one way for all sizes that a tag can have.
+ * A ping-pong of a few bytes in the tag of a flag, and one of messages: time of one direction, for all sizes of a tag.
  *
  * tagged [ROUNDS]
  *
- * UEs 0 and 1 play; more UEs wait until it is over.
+ * UEs 0 and 1 play; other UEs wait for the end.
  */
 #include "check.h"
 
@@ -27,7 +27,7 @@ static void
 wait_for_tag (struct court *court)
 {
   CHECK (iRCCE_wait_tagged (court->mailbox, RCCE_FLAG_SET, court->in, court->length));
-  /* The other one writes again only after the answer. */
+  /* The other UE writes again only after the answer. */
   CHECK (iRCCE_flag_write (&court->mailbox, RCCE_FLAG_UNSET, court->me));
 }
 
@@ -54,7 +54,7 @@ play (struct court *court, action *give, action *take)
     give (court);
 }
 
-/** Seconds that one way takes. */
+/** Seconds for one direction. */
 static double
 measure (struct court *court, action *give, action *take, long rounds)
 {

@@ -1,9 +1,9 @@
 /*
- * The ping-pong and the ping-ping once more, by receives that say neither who sends nor how much: for growing sizes.
+ * The ping-pong and the ping-ping with wildcards for source and length in the receives, for growing sizes.
  *
  * wildcards [ROUNDS [BYTES]]
  *
- * What has come is asked for afterwards, and must be right in every round.
+ * After each receive, the program queries source and length and checks them.
  */
 #include "exchange.h"
 

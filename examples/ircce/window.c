@@ -1,4 +1,4 @@
-/* A file of its own, because all of a file is GORY or nothing of it. */
+/* GORY holds for a whole file, so these functions have their own. */
 #define GORY
 #include <RCCE.h>
 

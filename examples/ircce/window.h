@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-/** Allocates the window, as large as there is room for, and its flags; all UEs call it together. Gives its size in bytes, 0 without room. */
+/** Allocates the largest possible window and its flags. All UEs call it together. Returns its size in bytes, 0 without room. */
 size_t window_open (void);
-/** Ends when UE dest has received it. Both return an RCCE code. */
+/** Returns after UE dest has received the message. Both functions return an RCCE code. */
 int window_send (char *data, size_t size, int dest);
 int window_receive (char *data, size_t size, int source);
 

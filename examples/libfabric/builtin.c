@@ -1,14 +1,14 @@
 /*
- * Makes unipgas a provider that is built into libfabric, for programs that are linked statically: those load no providers.
+ * Builds unipgas into libfabric as a provider, for statically linked programs: these cannot load providers.
  *
  *     cc -static program.c builtin.c -o program -LPREFIX/lib -lunipgas -lfabric -latomic
  *
- * libfabric.a calls a function for each provider that it was built with. Debian's has some for networks whose libraries are not there as
- * archives; with the functions below those are left out, and the one for PSM, the oldest, gives unipgas instead.
+ * libfabric.a calls a function for each provider of its build. Debian's build has some providers with libraries that exist only as
+ * shared objects. The functions below leave these out. The function for PSM, the oldest one, returns unipgas instead.
  */
 struct fi_provider;
 
-/* How the provider is found where libfabric loads it. */
+/* libfabric calls this function in a provider that it loads. */
 struct fi_provider *fi_prov_ini(void);
 
 struct fi_provider *fi_psm_ini(void);

@@ -1,7 +1,7 @@
 /*
- * The server registers a counter, a sum of complex numbers and a bulletin, and then waits for a letter: it makes no call while the client
- * changes them. The client draws tickets by fetch-and-add, adds complex numbers, takes a lock by compare-and-swap, and
- * writes the bulletin with completion data, which is what the server waits for.
+ * The server registers a counter, a sum of complex numbers and a bulletin. Then it waits for one completion, and does nothing else
+ * while the client changes them. The client draws tickets by fetch-and-add, adds complex numbers, takes a lock by compare-and-swap,
+ * and writes the bulletin with completion data. The server waits for this write.
  *
  * counter PORT          the server; prints the port
  * counter PORT HOST     the client

@@ -1,9 +1,9 @@
 /*
- * A server and its client that find each other by host and service (fi_getinfo(3)), and by nothing else: the client sends its name, then messages
- * of growing lengths, which the server sends back.
+ * A server and a client that find each other by host and service only (fi_getinfo(3)). The client sends its name, then messages of
+ * growing lengths. The server sends them back.
  *
  * echo SERVICE           the server
- * echo SERVICE HOST      its client; the server may come later, a minute at most
+ * echo SERVICE HOST      the client; the server may start up to a minute later
  */
 #define _GNU_SOURCE
 #include "meet.h"
@@ -15,7 +15,7 @@ enum
   NAME = 64
 };
 
-/* Sends, as soon as the other one is there and there is room. */
+/* Sends as soon as the peer has started and the queue has room. */
 static void
 send_bytes (struct node *node, const char *bytes, size_t len)
 {

@@ -1,7 +1,7 @@
 /*
- * What the examples share: opening a reliable endpoint of whatever provider FI_PROVIDER names, and telling the other process
- * its name over TCP, as programs of libfabric do when nobody else starts them. Two processes on two hosts have to name a network
- * (UNIPGAS_NETWORKS), unless a launcher has started them together.
+ * Helpers of the examples. They open a reliable endpoint of the provider that FI_PROVIDER names. They exchange endpoint names over TCP,
+ * as programs of libfabric do without a launcher. Two processes on two hosts must name a network (UNIPGAS_NETWORKS), unless a launcher
+ * has started them together.
  */
 #ifndef MEET_H
 #define MEET_H
@@ -55,8 +55,8 @@ seconds (void)
   return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
 }
 
-/* The server waits on a port of this machine (0: any, which it prints); the client connects to host:port, a minute long until the server
-   is there, since who starts both may start them at once. */
+/* The server listens on a port of this machine (0: any port; it prints the number). The client connects to host:port, and retries for a
+   minute, because both may start at the same time. */
 static inline int
 connect_line (const char *host, const char *port)
 {
@@ -112,7 +112,7 @@ hear (const struct node *node, void *bytes, size_t len)
     }
 }
 
-/* Opens an endpoint with these capabilities; node, service and flags are those of fi_getinfo(3). */
+/* Opens an endpoint with these capabilities. fi_getinfo(3) gets host, service and flags. */
 static inline struct node
 open_node_at (uint64_t caps, const char *host, const char *service, uint64_t flags)
 {
@@ -139,14 +139,14 @@ open_node_at (uint64_t caps, const char *host, const char *service, uint64_t fla
   return node;
 }
 
-/* The same, known to nobody yet. */
+/* The same, without host and service. */
 static inline struct node
 open_node (uint64_t caps)
 {
   return open_node_at (caps, NULL, NULL, 0);
 }
 
-/* Opens an endpoint with these capabilities, and meets the other process. */
+/* Opens an endpoint with these capabilities, and exchanges names with the other process. */
 static inline struct node
 meet (uint64_t caps, const char *host, const char *port)
 {

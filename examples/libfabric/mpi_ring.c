@@ -1,6 +1,6 @@
 /*
- * Beside MPI, which tells all processes each other's names and keys: messages go round the ring of processes, each behind a block that is
- * written to the next one's memory, and everybody draws tickets from a counter of the first one.
+ * libfabric beside MPI. The processes exchange names and keys by MPI. In each lap, a process writes a block into the memory of the next
+ * one, sends it a message, and draws a ticket from a counter of rank 0.
  *
  * mpi_ring [LAPS]
  */
@@ -78,7 +78,7 @@ main (int argc, char **argv)
       check (fi_trecv (node.ep, &token, sizeof token, NULL, peers[before], lap, 0, NULL), "fi_trecv");
       check (fi_write (node.ep, out, sizeof out, NULL, peers[next], places[next].address + offsetof (struct shared, block),
                        places[next].key, NULL), "fi_write");
-      /* A message may have come meanwhile. */
+      /* The message of the previous rank may complete first. */
       int received = 0;
       for (int written = 0; !written;)
         if (completion (&node).flags & FI_WRITE)
@@ -95,7 +95,7 @@ main (int argc, char **argv)
                               NULL), "fi_fetch_atomic");
       completion (&node);
       drawn += ticket;
-      /* Nobody writes the next block before this one has been looked at. */
+      /* All processes have compared their block before the next write. */
       MPI_Barrier (MPI_COMM_WORLD);
     }
   uint64_t sum = 0, all = (uint64_t) laps * (uint64_t) size;

@@ -1,8 +1,8 @@
 /*
- * Two processes send each other tagged messages, to and fro, of growing lengths, and look whether all bytes have come.
+ * Two processes exchange tagged messages of growing lengths in turn, and check all bytes.
  *
- * pingpong PORT          waits for the other one on this port (0: any)
- * pingpong PORT HOST     connects to it
+ * pingpong PORT          waits for the other process on this port (0: any port)
+ * pingpong PORT HOST     connects to that process
  */
 #define _GNU_SOURCE
 #include "meet.h"

@@ -1,4 +1,4 @@
-/* GASPI and RCCE in one program: a ring of RCCE messages, whose results all processes collect by GASPI notifications.
+/* GASPI and RCCE in one program: a ring of RCCE messages. All processes collect the results by GASPI notifications.
  *
  *   unipgas cc --api gaspi -O2 gaspi_and_rcce.c -lRCCE -o gaspi_and_rcce
  *   unipgas run -n 4 ./gaspi_and_rcce
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     gaspi_segment_ptr(segment, &base);
     values = base;
 
-    /* To the right by RCCE: even ones send first, since a send ends when it has been received. */
+    /* To the right by RCCE. A send returns after the receive, so even ranks send first. */
     left = (me + ranks - 1) % ranks;
     right = (me + 1) % ranks;
     mine = 3 * me + 1;
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     }
     must(before == 3 * left + 1, "the message's content");
 
-    /* To everybody by GASPI. */
+    /* To all processes by GASPI. */
     values[me] = before;
     for (rank = 0; rank < ranks; rank++)
         if (rank != me)

@@ -1,4 +1,4 @@
-/* MPI and GASPI in one program: MPI comes first, and ranks and sizes agree. Each process puts a number to the next one. */
+/* MPI and GASPI in one program. MPI starts first; ranks and sizes agree. Each process puts a number to the next one. */
 #include "success_or_die.h"
 
 #include <mpi.h>
@@ -27,7 +27,7 @@ main (int argc, char *argv[])
   if (!right)
     fprintf (stderr, "rank %u of %u is MPI's %d of %d\n", rank, processes, mpi_rank, mpi_size);
 
-  /* Each API carries a number around the ring, the other one checks it. */
+  /* Each API sends a number around the ring, and the other API checks it. */
   gaspi_pointer_t memory;
   SUCCESS_OR_DIE (gaspi_segment_create (SEGMENT, 2 * sizeof (int), GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
   SUCCESS_OR_DIE (gaspi_segment_ptr (SEGMENT, &memory));

@@ -1,10 +1,10 @@
 /*
- * Barriers and reductions on a circuit of barrier gates: a butterfly of the first 2^k processes, as in figure 2.17 of the guide. A
- * process beyond these has a partner in the butterfly: the partner takes its packet in with one more gate before the exchange and
- * sends the result back after it. Inputs and outputs that a gate does not have are masked.
+ * Barriers and reductions on a circuit of barrier gates: a butterfly of the first 2^k processes, as in figure 2.17 of the guide. Each
+ * other process has a partner in the butterfly. The partner adds its packet by one more gate before the exchange, and sends the
+ * result back afterwards. Unused inputs and outputs of gates are masked.
  *
- * Every barrier is checked by words that the processes write to their neighbours before they start it, every reduction by its
- * value.
+ * The program checks barriers by words that each process writes to its neighbour before the barrier, and reductions by their
+ * values.
  *
  * barrier_butterfly [BARRIERS [REDUCTIONS]]
  */
@@ -21,10 +21,10 @@ enum
   MOST_GATES = 32
 };
 
-/* Gates of a rank by what they do. Gate 0 starts and ends. */
+/* The gates of a rank and their purposes. Gate 0 is the start and the end. */
 struct plan
 {
-  long rounds;     /* of the butterfly: log2 of its size */
+  long rounds;     /* log2 of the size of the butterfly */
   long partner;    /* -1: none */
   int in_butterfly;
   int gates;
@@ -48,7 +48,7 @@ plan_of (long rank, long size)
   return plan;
 }
 
-/* Gate that takes the packet of a round. Without a partner the last round ends at gate 0. */
+/* The gate that receives the packet of a round. Without a partner, the last round ends at gate 0. */
 static int
 taker (const struct plan *plan, long round)
 {
@@ -57,7 +57,7 @@ taker (const struct plan *plan, long round)
   return round == plan->rounds - 1 && plan->rounds > 1 ? 0 : (int) round + 1;
 }
 
-/* Gate that sends the packet of a round: what took the one before, or the partner's, or the start. */
+/* The gate that sends the packet of a round: the receiver of the previous round, else the gate for the partner, else the start. */
 static int
 sender (const struct plan *plan, long round)
 {
@@ -125,7 +125,7 @@ build (const struct job *job, const utofu_vbg_id_t *gates)
   CHECK (utofu_set_vbg (settings, (size_t) plan.gates));
 }
 
-/* Writes the own row of the table to another rank. */
+/* Writes this rank's row of the table to another rank. */
 static void
 tell (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address, long other)
 {
@@ -134,7 +134,7 @@ tell (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address, long 
                         MOST_GATES * sizeof *gates, GATES_EDATA, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
 }
 
-/* Tells the gates to those that are connected with them, and to nobody else: there may be many. */
+/* Sends the gate ids to connected ranks only, because a job may have many ranks. */
 static void
 exchange (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address)
 {
@@ -151,7 +151,7 @@ exchange (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address)
   meet (job);
 }
 
-/* Polls what has been started until it is complete. */
+/* Polls until the operation is complete. */
 #define COMPLETE(poll) \
   do \
     { \
@@ -163,7 +163,7 @@ exchange (struct job *job, const utofu_vbg_id_t *gates, utofu_stadd_t address)
     } \
   while (0)
 
-/* Seconds of one barrier. Some are checked: behind it, the word that the rank before wrote ahead of it must be there. */
+/* Returns the seconds of one barrier. Some barriers are checked: the previous rank's word from before the barrier must have arrived. */
 static double
 barriers (struct job *job, utofu_vbg_id_t gate, long count)
 {
@@ -224,7 +224,7 @@ sums (const struct job *job, utofu_vbg_id_t gate, size_t count, long step)
     expect (job, "a sum", step, data[i], all * (i + 1));
 }
 
-/* Pairs of a value and a rank. One rank has the largest in the even pairs, all ranks have the same in the odd ones. */
+/* Pairs of a value and a rank. In even pairs one rank has the largest value; in odd pairs all values are equal. */
 static void
 maxima (const struct job *job, utofu_vbg_id_t gate, size_t count, long step)
 {
@@ -252,7 +252,7 @@ bits_of (double value)
   return bits;
 }
 
-/* Element 0 has an exact sum. Element 1 has not: it must be near the true one, and the same bits everywhere. */
+/* Element 0 has an exact sum. The sum of element 1 is rounded: it must be near the true value, with the same bits on all ranks. */
 static void
 floating_sums (const struct job *job, utofu_vbg_id_t gate, size_t count, long step)
 {
@@ -269,7 +269,7 @@ floating_sums (const struct job *job, utofu_vbg_id_t gate, size_t count, long st
   if (!(data[1] > near * (1.0 - 1e-12) && data[1] < near * (1.0 + 1e-12)))
     die ("barrier_butterfly: a sum in step %ld is %.17g at rank %ld, far from %.17g", step, data[1], job->rank, near);
 
-  /* The largest of the bits and of their complement belong to the same value only if all have the same. */
+  /* The maxima of the bits and of their complement come from one value only if all ranks have equal bits. */
   const uint64_t mine = bits_of (data[1]);
   uint64_t bits = mine, complement = ~mine;
   reduce (gate, UTOFU_REDUCE_OP_MAX, &bits, 1);
@@ -299,7 +299,7 @@ use_circuit (struct job *job, long barrier_count, long reduction_count)
   meet (job);
   exchange (job, gates, address);
   build (job, gates);
-  /* Nobody may start before the circuit is closed. */
+  /* The circuit must be complete before the first start. */
   meet (job);
 
   const double seconds = barriers (job, mine[0], barrier_count);

@@ -1,9 +1,9 @@
 /*
- * Broadcast of rank 0 down a binary tree, in chunks. Ranks that have children write the puts to them in advance, into a queue of
- * session mode: each chunk that arrives starts one put for each child, and these carry the number of puts that they are to start
- * themselves. So the relays only watch their memory: until all is there they call no function of the library.
+ * Broadcast from rank 0 through a binary tree, in chunks. Ranks with children post the puts to them in advance, into a queue in
+ * session mode. Each arriving chunk starts one put for each child. Such a put carries the number of puts that it starts at the
+ * child. So relays only poll their memory; they call no function of the library until all data has arrived.
  *
- * A chunk ends with a stamp. It is put in strong order, so the last cache line, which holds the stamp, is written last.
+ * A chunk ends with a stamp. The put has strong order, so the last cache line, with the stamp, is written last.
  *
  * broadcast_tree [BYTES [CHUNKS [ROUNDS]]]
  */
@@ -13,24 +13,24 @@
 
 enum
 {
-  DATA_STAG = 1, /* in the queue of job_begin(), where there is no other */
+  DATA_STAG = 1, /* also in the queue of job_begin(), on a rank without another queue */
   CHILDREN_STAG = 2,
   CHILDREN = 2
 };
 
-/* What a child tells its parent. */
+/* The message of a child to its parent. */
 struct child
 {
-  uint64_t queue;   /* that the puts go to */
-  uint64_t address; /* of its data */
-  uint64_t steps;   /* puts that each chunk starts there */
+  uint64_t queue;   /* target of the puts */
+  uint64_t address; /* address of the data */
+  uint64_t steps;   /* number of puts that each chunk starts at the child */
 };
 
 struct tree
 {
   long parent; /* -1: the root */
   long first_child, children;
-  utofu_vcq_hdl_t queue; /* that the data are registered for */
+  utofu_vcq_hdl_t queue; /* the data is registered for this queue */
   unsigned char *data;
   utofu_stadd_t address;
   struct child *child;
@@ -56,7 +56,7 @@ stamp_at (const struct tree *tree, long chunk)
   return (uint64_t *) (void *) (tree->data + (size_t) (chunk + 1) * tree->chunk_bytes - sizeof (uint64_t));
 }
 
-/* Polls the queue of a relay: for errors, and to make room for the next round. It gets no other notices. */
+/* Polls the queue of a relay, for errors and to make room for the next round. There are no other notices. */
 static void
 look_for_errors (const struct tree *tree)
 {
@@ -70,7 +70,7 @@ look_for_errors (const struct tree *tree)
     check (__FILE__, __LINE__, "utofu_poll_mrq", code);
 }
 
-/* One put for each chunk and child: at the root it starts at once, elsewhere when the chunk arrives. */
+/* Posts one put for each chunk and child. At the root it starts at once, at a relay when the chunk arrives. */
 static void
 post_puts (struct job *job, const struct tree *tree)
 {
@@ -89,7 +89,7 @@ post_puts (struct job *job, const struct tree *tree)
       }
 }
 
-/* Rank 0 fills its memory. The others wipe theirs, so that nothing of the round before passes for this one's. */
+/* Rank 0 fills its memory. The others clear theirs, so the check detects data of the previous round. */
 static void
 begin_round (const struct tree *tree, long round)
 {
@@ -126,7 +126,7 @@ compare (const struct job *job, const struct tree *tree, long round)
       }
 }
 
-/* Creates the queue of a relay, registers the data and tells the parent. */
+/* Creates the queue of a relay, registers the data and sends both to the parent. */
 static void
 grow (struct job *job, struct tree *tree)
 {

@@ -1,4 +1,4 @@
-/* What the examples share: ending with a one-line message when a call fails, waiting with patience, time, arguments. */
+/* Helpers of the examples: errors of calls, waits with a limit, time, arguments. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-/** Ends the process with the name of the code, unless the call has succeeded. */
+/** Ends the process with the name of the error code if the call fails. */
 #define CHECK(call) check (__FILE__, __LINE__, #call, (call))
 
 /** Ends the process with a line on stderr. */
 static inline void
 die (const char *format, ...)
 {
-  /* In one piece, since several processes may have something to say. */
+  /* One write, because several processes may print at the same time. */
   char line[512];
   va_list arguments;
   va_start (arguments, format);
@@ -97,7 +97,7 @@ check (const char *file, int line, const char *call, int code)
     die ("%s:%d: %.100s: %s (%d)", file, line, call, return_code_name (code), code);
 }
 
-/** Seconds since some moment. */
+/** Seconds of a monotonic clock. */
 static inline double
 now (void)
 {
@@ -106,7 +106,7 @@ now (void)
   return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
 }
 
-/** How long something was waited for. Begin with {0}. */
+/** The state of a wait. Initialise it with {0}. */
 struct patience
 {
   unsigned long polls;
@@ -117,7 +117,7 @@ struct patience
 #define PATIENCE 60.0 /* seconds */
 #endif
 
-/** Between two polls: gives the processor away after a while, and ends the process where that takes too long. */
+/** To be called between polls. Yields the processor after a while, and ends the process after PATIENCE. */
 static inline void
 rest (struct patience *patience, const char *awaited)
 {
@@ -138,14 +138,14 @@ rest (struct patience *patience, const char *awaited)
     die ("waited for %.0f s: %s", PATIENCE, awaited);
 }
 
-/** A word in memory that peers write to. What was written before it is visible too. */
+/** Loads a word that peers write (acquire): earlier writes of the peer are visible too. */
 static inline uint64_t
 load_word (const uint64_t *word)
 {
   return __atomic_load_n (word, __ATOMIC_ACQUIRE);
 }
 
-/** Reads a whole number between min and max from an argument. Returns 0 if it is none. */
+/** Reads an integer between min and max from an argument. Returns 0 if it is not valid. */
 static inline int
 parse_number (const char *argument, long min, long max, long *number)
 {

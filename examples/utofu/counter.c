@@ -1,6 +1,6 @@
 /*
- * Atomic operations on words of rank 0. Every process draws tickets by fetch-and-add; then all increase a counter that only
- * compare-and-swap may change, again and again until nobody else was faster. The totals tell whether anything was lost.
+ * Atomic operations on words of rank 0. Each process draws tickets by fetch-and-add. Then all processes increase a counter by
+ * compare-and-swap, and retry after each lost race. The totals show whether an operation was lost.
  *
  * counter [TICKETS [INCREMENTS]]
  */
@@ -49,7 +49,7 @@ add (const struct shared *shared, enum word word, uint64_t value)
   return job->notices.old_value;
 }
 
-/* Replaces old_value and returns what was there. */
+/* Replaces the word if it is old_value. Returns the previous value. */
 static uint64_t
 replace (const struct shared *shared, enum word word, uint64_t old_value, uint64_t new_value)
 {
@@ -128,7 +128,7 @@ main (int argc, char **argv)
     {
       const uint64_t drawn = (uint64_t) (tickets * job.size);
       expect ("the next ticket", load_word (&words[NEXT_TICKET]), drawn);
-      /* As the sum itself, modulo 2^64: the even factor is halved before. */
+      /* The sum modulo 2^64. The division by 2 comes first, so it is exact. */
       const uint64_t sum = drawn % 2 == 0 ? drawn / 2 * (drawn - 1) : (drawn - 1) / 2 * drawn;
       expect ("the sum of the tickets", load_word (&words[TICKET_SUM]), sum);
       expect ("the counter", load_word (&words[SPUN]), (uint64_t) (increments * job.size));

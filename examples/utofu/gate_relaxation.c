@@ -1,9 +1,9 @@
 /*
- * Two circuits of barrier gates at the same time, in a relaxation on a ring of cells. One connects neighbours alone: a step begins when
- * the two processes beside have their edges in place, whatever those further away do. The other one is a tree through all processes,
- * which adds up all cells every few steps, while the steps go on.
+ * Two simultaneous circuits of barrier gates, in a relaxation on a ring of cells. The first circuit connects neighbours only: a step
+ * begins when both neighbours have put their edges in place; other processes do not matter. The second circuit is a tree of all
+ * processes. It adds up all cells every few steps, in parallel with the steps.
  *
- * Every process computes the whole ring as well, and compares its cells in the end, and each sum when it comes.
+ * Each process also computes the whole ring. It compares each sum, and its cells at the end.
  *
  * gate_relaxation [STEPS]
  */
@@ -13,16 +13,16 @@
 
 enum
 {
-  CELLS = 16, /* of a process */
-  EVERY = 4,  /* steps from sum to sum */
+  CELLS = 16, /* cells of a process */
+  EVERY = 4,  /* steps between two sums */
   GATES_STAG = 1,
   EDGE_STAG = 2,
   GATES_EDATA = 1,
   EDGE_EDATA = 2,
-  /* Gates of a process. Those beside: start and end, to the left, from the right. */
+  /* Gates to the neighbours: the start and end, the sender to the left, the receiver from the right. */
   BESIDE = 0,
   BESIDE_GATES = 3,
-  /* Those of the tree: start and end, one that collects and one that tells for each child. */
+  /* Gates of the tree: start and end; for each child, one to collect its sum and one to send the result. */
   TREE = BESIDE_GATES,
   CHILDREN = 2,
   TREE_GATES = 1 + 2 * CHILDREN,
@@ -33,8 +33,8 @@ struct relaxation
 {
   struct job *job;
   long left, right;
-  utofu_vbg_id_t *gates; /* of all ranks, in rows */
-  uint64_t *edges;       /* from left and right, for even and for odd steps */
+  utofu_vbg_id_t *gates; /* gate ids, a row for each rank */
+  uint64_t *edges;       /* edges from left and right, for even and for odd steps */
   uint64_t cells[CELLS];
   uint64_t *ring; /* all cells, computed here */
 };
@@ -52,14 +52,14 @@ children_of (const struct relaxation *it, long rank)
   return rest <= 0 ? 0 : rest < CHILDREN ? (int) rest : CHILDREN;
 }
 
-/* The gate that has the sum of a process and all below it. */
+/* The gate with the sum of a process and its descendants. */
 static int
 collector (const struct relaxation *it, long rank)
 {
   return TREE + children_of (it, rank);
 }
 
-/* The gate that takes what the parent tells, and tells the first child, if there is one. */
+/* The gate that receives the result from the parent and sends it to the first child, if any. */
 static int
 teller (const struct relaxation *it, long rank)
 {
@@ -89,7 +89,7 @@ build (const struct relaxation *it)
       memset (settings[gate].dst_path_coords, UTOFU_PATH_COORD_NULL, sizeof settings[gate].dst_path_coords);
     }
 
-  /* A gate has one packet out and one in: so the start tells the right, and another gate the left. */
+  /* A gate sends one packet and receives one. So the start signals the right neighbour, and another gate the left one. */
   settings[BESIDE].dst_rmt_vbg_id = gate_of (it, it->right, BESIDE);
   settings[BESIDE].src_rmt_vbg_id = gate_of (it, it->left, BESIDE);
   connect_locally (settings, BESIDE, BESIDE + 1);
@@ -123,7 +123,7 @@ build (const struct relaxation *it)
   CHECK (utofu_set_vbg (&settings[TREE], (size_t) (1 + 2 * children)));
 }
 
-/* Writes the own row of the table to a rank whose gates are connected with these. */
+/* Writes this rank's row of the table to a rank with connected gates. */
 static void
 tell (const struct relaxation *it, utofu_stadd_t address, long other)
 {
@@ -151,7 +151,7 @@ exchange (const struct relaxation *it, utofu_stadd_t address)
   meet (job);
 }
 
-/* Polls what has been started until it is complete. */
+/* Polls until the operation is complete. */
 #define COMPLETE(poll) \
   do \
     { \
@@ -163,8 +163,8 @@ exchange (const struct relaxation *it, utofu_stadd_t address)
     } \
   while (0)
 
-/* Puts both edges where the neighbours look for them, and lets them know. While they read those of one step, those of the next one may
-   come; those of the one after that cannot. */
+/* Puts both edges into the neighbours' memory and signals them. There are two slots: while a neighbour reads the edges of a step, the
+   next edges may arrive, but not the ones after them. */
 static void
 share_edges (const struct relaxation *it, long step)
 {
@@ -220,7 +220,7 @@ steps (struct relaxation *it, long count)
     {
       if (step % EVERY == 0)
         {
-          /* The last sum has had some steps to come. */
+          /* Takes the previous sum, which had EVERY steps to complete. */
           if (step > 0)
             {
               COMPLETE (utofu_poll_reduce_uint64 (tree, 0, &sum));
@@ -269,7 +269,7 @@ run (struct job *job, long count)
   meet (job);
   exchange (&it, gates);
   build (&it);
-  /* Nobody may start before the circuits are closed. */
+  /* The circuits must be complete before the first start. */
   meet (job);
   const double start = now ();
   steps (&it, count);

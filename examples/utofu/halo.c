@@ -1,7 +1,7 @@
 /*
- * Heat on a plate: a grid in blocks, one for each process, whose borders go to the neighbours in every step. What a neighbour gets
- * is prepared once, as descriptors that lie behind each other: the border (a column is a put with stride) and a notice in strong
- * order. A step posts them with one call for each neighbour. The result must equal that of one process bit by bit.
+ * Heat on a plate: each process has one block of a grid, and sends the borders of its block to the neighbours in each step. The
+ * requests to a neighbour are prepared once, as consecutive descriptors: the border (a column is a put with stride) and a notice in
+ * strong order. A step posts them with one call for each neighbour. The result must equal the result of one process bit by bit.
  *
  * halo [COLUMNS [ROWS [STEPS]]]
  */
@@ -11,8 +11,8 @@
 
 enum
 {
-  GRID_STAG = 1,    /* and the next one, for the other grid */
-  SIGNAL_STAG = 3,  /* where the puts with the notices go */
+  GRID_STAG = 1,    /* and the next STag, for the other grid */
+  SIGNAL_STAG = 3,  /* target of the puts with notice */
   COLUMN_PUTS = 128 /* most puts of a column in one call */
 };
 
@@ -25,7 +25,7 @@ enum side
   SIDES
 };
 
-/* The part of length cells that piece number index of count has. */
+/* One of `count` consecutive parts of a row of `length` cells. */
 struct part
 {
   long first;
@@ -65,7 +65,7 @@ struct plate
   struct neighbour neighbours[SIDES];
 };
 
-/* Cells that begin hot stay hot: the edges of the plate, which no block computes. */
+/* Initial temperatures. Only edges of the plate are hot. No block computes them, so they stay hot. */
 static double
 initial (const struct plate *plate, long column, long row)
 {
@@ -76,7 +76,7 @@ initial (const struct plate *plate, long column, long row)
   return (double) ((column * 7 + row * 13) % 32);
 }
 
-/* With all cells around, the halo, at index 0 and behind the last one. */
+/* Fills a block and its halo, which has index 0 and the index after the last cell. */
 static void
 fill (const struct plate *plate, double *grid, struct part across, struct part down, long pitch)
 {
@@ -85,7 +85,7 @@ fill (const struct plate *plate, double *grid, struct part across, struct part d
       grid[(row + 1) * pitch + column + 1] = initial (plate, across.first + column, down.first + row);
 }
 
-/* The one place that computes, so that blocks and the whole grid round alike. */
+/* Computes blocks and the whole grid, so both round in the same way. */
 static void
 sweep (const double *from, double *to, long columns, long rows, long pitch)
 {
@@ -116,7 +116,7 @@ rank_at (const struct plate *plate, long across, long down)
   return down * plate->blocks_across + across;
 }
 
-/* Prepares what one neighbour gets from one grid. The notice is on its side of the border, so it is told by edata. */
+/* Prepares the requests for one neighbour and grid. The edata of the notice is the neighbour's side of the border. */
 static void
 prepare (struct job *job, struct plate *plate, enum side side, int parity)
 {
@@ -183,8 +183,8 @@ prepare (struct job *job, struct plate *plate, enum side side, int parity)
 }
 
 /*
- * Steps of all processes. The halo of a grid is written again two steps later: the neighbour has then sent the step in between,
- * and so has read the halo and knows that this process has its borders.
+ * Runs all steps. The halo of a grid is written again two steps later. The neighbour has then sent the step in between, so it
+ * has read the halo and has got the borders of this process.
  */
 static void
 run (struct job *job, struct plate *plate, long steps)
@@ -207,7 +207,7 @@ run (struct job *job, struct plate *plate, long steps)
     }
 }
 
-/* Largest difference to the grid computed by one process; all of the own block with its halo counts. */
+/* Largest difference from the grid that one process computes, in this block with its halo. */
 static double
 difference (const struct plate *plate, long steps)
 {

@@ -1,9 +1,9 @@
 /*
- * What the examples share that run without MPI: the processes of a job find each other. Rank and size are in the environment
- * (unipgas run sets UNIPGAS_RANK and UNIPGAS_SIZE, other launchers have variables of their own); rank r is at the r-th node of
- * the mesh. Where nodes are shared by k processes (UNIPGAS_TOFU_PPN=k), ranks fill one node after the other, and the i-th process
- * of a node has its CQs i, i + k, i + 2k and so on. Everything else is computed: the id of a peer's queue from its coordinates,
- * its first CQ and a component id, the address of its memory from the id and a STag.
+ * Helpers of the examples without MPI: the processes of a job find each other. Rank and size are in the environment (unipgas run
+ * sets UNIPGAS_RANK and UNIPGAS_SIZE; other launchers set other variables). Rank r is at the r-th node of the mesh. If k processes
+ * share a node (UNIPGAS_TOFU_PPN=k), ranks fill one node after the other, and the i-th process of a node has the CQs i, i + k,
+ * i + 2k and so on. All other values are computed: the id of a peer's queue from its coordinates, its first CQ and a component id,
+ * and the address of its memory from the id and a STag.
  */
 #ifndef JOB_H
 #define JOB_H
@@ -17,18 +17,18 @@ enum
   COORDINATES = 6,
   COMPONENT = 0,     /* component id of the queues */
   BOARD_STAG = 0,    /* memory in which the processes meet */
-  BOARD_WORDS = 64,  /* one for each round of a meeting */
+  BOARD_WORDS = 64,  /* one word for each round of a meeting */
   MEETING_EDATA = 255
 };
 
-/** Notices that have come, by the edata of the request. */
+/** Numbers of notices, by the edata of the request. */
 struct notices
 {
-  uint64_t sent;         /* from the TCQ */
-  uint64_t done[256];    /* requests of this process that are complete */
-  uint64_t refused[256]; /* requests of this process whose target was not there */
+  uint64_t sent;         /* notices of the TCQ */
+  uint64_t done[256];    /* complete requests of this process */
+  uint64_t refused[256]; /* requests of this process without a target */
   uint64_t arrived[256]; /* requests of peers */
-  uint64_t old_value;    /* of the last atomic operation */
+  uint64_t old_value;    /* result of the last atomic operation */
 };
 
 struct job
@@ -46,7 +46,7 @@ struct job
   uint64_t meetings;
 };
 
-/** Takes all notices from the queue. Must be called now and then even if none is expected: a full TCQ or MRQ holds things up. */
+/** Takes all notices from the queue. Call it regularly, even if no notice is expected: a full TCQ or MRQ blocks requests. */
 static inline void
 progress (struct job *job)
 {
@@ -67,7 +67,7 @@ progress (struct job *job)
       if (code == UTOFU_ERR_NOT_FOUND)
         break;
       const unsigned edata = notice.edata & 255;
-      /* Only for meetings it is no surprise that a peer has not begun yet. */
+      /* A peer of a meeting may not have begun yet. For other requests this is an error. */
       if (edata == MEETING_EDATA && (code == UTOFU_ERR_MRQ_PEER || code == UTOFU_ERR_MRQ_RMT_STADD))
         {
           notices->refused[edata]++;
@@ -103,7 +103,7 @@ progress (struct job *job)
     } \
   while (0)
 
-/** Starts a request, as soon as there is room for it. */
+/** Starts a request as soon as the queue has room. */
 #define POST(job, call) \
   do \
     { \
@@ -150,7 +150,7 @@ memory_of (const struct job *job, long rank, unsigned stag)
   return address;
 }
 
-/** Memory with zeros of at least so many bytes, aligned as registration wants it. */
+/** Allocates at least `bytes` bytes of zeros, with the alignment for registration. */
 static inline void *
 allocate (const struct job *job, size_t bytes, size_t *rounded)
 {
@@ -163,7 +163,7 @@ allocate (const struct job *job, size_t bytes, size_t *rounded)
   return memory;
 }
 
-/** Memory of at least so many bytes that is registered under a STag. */
+/** Allocates at least `bytes` bytes and registers them under a STag. */
 static inline void *
 allocate_registered (const struct job *job, size_t bytes, unsigned stag, utofu_stadd_t *address)
 {
@@ -180,7 +180,7 @@ free_registered (const struct job *job, void *memory, utofu_stadd_t address)
   free (memory);
 }
 
-/** Writes a word to the board of a rank; again and again while that rank has no queue or no board yet. */
+/** Writes a word to the board of a rank, and retries until that rank has a queue and a board. */
 static inline void
 put_when_there (struct job *job, long rank, size_t word, uint64_t value)
 {
@@ -198,13 +198,13 @@ put_when_there (struct job *job, long rank, size_t word, uint64_t value)
         return;
       const struct timespec pause = { 0, 1000000 };
       nanosleep (&pause, NULL);
-      /* The clock is looked at once in 128 polls. */
+      /* rest() reads the clock once in 128 polls. */
       for (int i = 0; i < 128; i++)
         rest (&patience, "a peer that has not begun");
     }
 }
 
-/** Returns when all processes have called it. What they have written to each other with notice before is there. */
+/** Returns when all processes have called it. Their earlier writes with notice have then arrived. */
 static inline void
 meet (struct job *job)
 {
@@ -217,7 +217,7 @@ meet (struct job *job)
     }
 }
 
-/* Without a fallback, which is less than `min`, the variable must be set, or one by which another launcher tells the same. */
+/* If `fallback` is less than `min`, the variable or one of `others`, which other launchers set, is required. */
 static inline long
 number_from_environment (const char *name, const char *const *others, long min, long max, long fallback)
 {
@@ -270,7 +270,7 @@ job_begin (struct job *job)
   static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", NULL };
   job->size = number_from_environment ("UNIPGAS_SIZE", sizes, 1, 1 << 20, 0);
   job->rank = number_from_environment ("UNIPGAS_RANK", ranks, 0, job->size - 1, -1);
-  /* With more sharers than CQs of an interface not every one has a CQ of the first interface. */
+  /* With more sharers than CQs of an interface, some processes would have no CQ of the first interface. */
   job->sharers = number_from_environment ("UNIPGAS_TOFU_PPN", NULL, 1, 9, 1);
   read_shape (job);
 
@@ -300,7 +300,7 @@ job_begin (struct job *job)
   meet (job);
 }
 
-/** Waits until all processes are here, and gives everything back. */
+/** Waits for all processes, and releases all resources. */
 static inline void
 job_end (struct job *job)
 {
@@ -310,7 +310,7 @@ job_end (struct job *job)
   CHECK (utofu_free_vcq (job->queue));
 }
 
-/** Ends the job with a line from rank 0, for what all processes find wrong alike. */
+/** Ends the job with a line from rank 0, after an error that all processes detect. */
 static inline void
 refuse (struct job *job, const char *format, ...)
 {

@@ -1,6 +1,6 @@
 /*
- * A message around a ring of MPI processes. MPI tells the ids of queues and the addresses of memory, which are not known in advance
- * here; the message itself is put from neighbour to neighbour. Every process adds its rank to all words on the way, and compares.
+ * A message around a ring of MPI processes. The processes exchange queue ids and memory addresses by MPI, because they do not know
+ * them in advance. Puts carry the message from neighbour to neighbour. Each process adds its rank to all words, and compares.
  *
  * Compile with mpicc, run with mpiexec.
  *
@@ -12,7 +12,7 @@
 
 #include <mpi.h>
 
-/* What a process tells all others. */
+/* The message of a process to all others. */
 struct station
 {
   uint64_t queue;
@@ -29,7 +29,7 @@ struct ring
   struct station next;
 };
 
-/* Waits for a notice of one type and takes what else comes. */
+/* Waits for a notice of one type, and discards notices of other types. */
 static void
 await_notice (const struct ring *ring, int type)
 {
@@ -71,7 +71,7 @@ pass_on (const struct ring *ring)
   check (__FILE__, __LINE__, "utofu_put", code);
 }
 
-/* Word i has begun as i; so far `added` was added to every one. */
+/* Word i starts as i. `added` is the sum of all additions to each word. */
 static void
 compare (const struct ring *ring, uint64_t added)
 {
@@ -88,7 +88,7 @@ add (const struct ring *ring, uint64_t number)
     ring->words[i] += number;
 }
 
-/* Rank 0 sends first and gets last in each lap; each process adds its rank plus one before it sends. */
+/* In each lap rank 0 sends first and receives last. Each process adds its rank plus one before it sends. */
 static void
 go_round (const struct ring *ring, long laps)
 {
@@ -102,7 +102,7 @@ go_round (const struct ring *ring, long laps)
           compare (ring, (uint64_t) lap * each_lap + rank * (rank + 1) / 2);
         }
       add (ring, rank + 1);
-      /* The peer's notice comes before the message is back, so the memory is free again by then. */
+      /* The notice for this put comes before the message returns, so the memory is free then. */
       pass_on (ring);
       if (ring->rank == 0)
         {
@@ -112,7 +112,7 @@ go_round (const struct ring *ring, long laps)
     }
 }
 
-/* Leaves with a line from rank 0, for what all processes find wrong alike. */
+/* Leaves with a line from rank 0, after an error that all processes detect. */
 static int
 refuse (int rank, const char *why)
 {

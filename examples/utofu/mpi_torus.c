@@ -1,7 +1,7 @@
 /*
- * Sums over a torus of MPI processes, axis by axis, by messages between neighbours only. The topology calls of Fujitsu's MPI tell
- * who they are and which nodes they have; from that their queues and addresses are computed, so that nothing has to be exchanged.
- * The result is compared with that of MPI_Allreduce.
+ * Sums over a torus of MPI processes, axis by axis, by messages between neighbours only. The topology calls of Fujitsu's MPI give
+ * ranks and nodes. Queues and addresses are computed from them, so the processes exchange nothing in advance. The program compares
+ * the result with MPI_Allreduce.
  *
  * Compile with mpicc, run with mpiexec. Each node must have the same number of processes.
  *
@@ -23,7 +23,7 @@ enum
   STAG = 0
 };
 
-/* One of the processes around this one, or itself. */
+/* A neighbour of this process, or the process itself. */
 struct station
 {
   utofu_vcq_id_t queue;
@@ -34,7 +34,7 @@ struct torus
 {
   int rank, size;
   int axes, lengths[MOST_AXES], at[MOST_AXES];
-  int sharers, index; /* processes of a node, and which of them this one is */
+  int sharers, index; /* processes of a node, and the index of this one */
   utofu_tni_id_t tni;
   utofu_vcq_hdl_t queue;
   uint64_t *slots; /* one for each step along each axis */
@@ -43,7 +43,7 @@ struct torus
   unsigned long come[MOST_AXES]; /* notices so far */
 };
 
-/** Ends the job with a message, unless the call has succeeded. */
+/** Ends the job with a message if the call fails. */
 #define TOPOLOGY(call) \
   do \
     { \
@@ -53,7 +53,7 @@ struct torus
     } \
   while (0)
 
-/* Queue and memory of the process of a rank that is the index-th of its node. */
+/* Queue and memory of a rank, which is the index-th process of its node. */
 static struct station
 find (const struct torus *torus, int rank, int index)
 {
@@ -98,7 +98,7 @@ look_around (struct torus *torus)
     }
 }
 
-/* A queue and memory where the others compute them to be. */
+/* Creates the queue and the memory, and checks that they are as peers compute them. */
 static void
 set_up (struct torus *torus)
 {
@@ -166,7 +166,7 @@ send (const struct torus *torus, int axis, int step, uint64_t value)
   check (__FILE__, __LINE__, "utofu_put_piggyback8", code);
 }
 
-/* Waits until so many messages have come along an axis. Those of other axes, whose senders are ahead, are counted as well. */
+/* Waits until `number` messages have arrived along an axis. Also counts messages on other axes, from senders that are ahead. */
 static void
 await (struct torus *torus, int axis, unsigned long number)
 {
@@ -190,7 +190,7 @@ await (struct torus *torus, int axis, unsigned long number)
     }
 }
 
-/* What everybody on an axis has goes all the way round, and is added on the way; then the sums do the same on the next axis. */
+/* The values on an axis travel once around it, and each process adds them. Then the sums do the same on the next axis. */
 static uint64_t
 sum_up (struct torus *torus, unsigned long round, uint64_t value)
 {
@@ -210,7 +210,7 @@ sum_up (struct torus *torus, unsigned long round, uint64_t value)
   return value;
 }
 
-/* Leaves with a line from rank 0, for what all processes find wrong alike. */
+/* Leaves with a line from rank 0, after an error that all processes detect. */
 static int
 refuse (int rank, const char *why)
 {
@@ -232,7 +232,7 @@ main (int argc, char **argv)
     return refuse (torus.rank, "usage: mpi_torus [ROUNDS], from 1 to 1000000");
   set_up (&torus);
 
-  /* Those that have the same index at their nodes make a torus. In a communicator of theirs they are where they were. */
+  /* Processes with the same index on their nodes form a torus. A communicator of them has the same coordinates. */
   MPI_Comm alike;
   int rank_there, at[MOST_AXES];
   MPI_Comm_split (MPI_COMM_WORLD, torus.index, -torus.rank, &alike);
@@ -246,7 +246,7 @@ main (int argc, char **argv)
     {
       const uint64_t value = (uint64_t) torus.rank * 1000 + (uint64_t) round + 1;
       uint64_t expected = 0;
-      /* Nobody writes to memory of the last round before all have read there: this comes between them. */
+      /* This call also separates the rounds: all processes have read the memory before the next writes. */
       MPI_Allreduce (&value, &expected, 1, MPI_UINT64_T, MPI_SUM, alike);
       const uint64_t sum = sum_up (&torus, (unsigned long) round, value);
       if (sum != expected)

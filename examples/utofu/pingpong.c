@@ -1,7 +1,7 @@
 /*
- * Ping-pong between ranks 0 and 1, others watch. First with utofu_put() and a notice to the peer, for message sizes up to a limit,
- * then with 8 bytes that travel in the descriptor and are found by polling memory. Prints the time of one way; every message of
- * an untimed pass is compared byte by byte.
+ * Ping-pong between ranks 0 and 1; other ranks do nothing. First with utofu_put() and a notice to the peer, for message sizes up to a
+ * limit, then with 8 bytes in the descriptor, for which the receiver polls memory. Prints the time of one direction. In an untimed
+ * pass it compares each message byte by byte.
  *
  * pingpong [BYTES [ROUNDS]]
  */
@@ -22,7 +22,7 @@ struct court
   utofu_vcq_id_t peer;
   unsigned char *send, *receive;
   utofu_stadd_t send_address, receive_address, peer_address;
-  uint64_t expected; /* messages that have come so far, and the next */
+  uint64_t expected; /* number of the next message */
   uint64_t word;     /* number of the last word sent in memory */
 };
 
@@ -46,7 +46,7 @@ receive (struct court *court)
   WAIT_UNTIL (court->job, court->job->notices.arrived[MESSAGE_EDATA] >= court->expected, "a message");
 }
 
-/** Sends a message with contents of its own. What the peer sent last tells that the message before has left the buffer. */
+/** Sends a message with unique contents. The peer's last message proves that the previous message has left the buffer. */
 static void
 serve_message (struct court *court, uint64_t message, size_t bytes)
 {
@@ -55,7 +55,7 @@ serve_message (struct court *court, uint64_t message, size_t bytes)
   serve (court, bytes);
 }
 
-/** Messages with contents of their own, both ways. */
+/** Sends messages with unique contents in both directions. */
 static void
 checked_rounds (struct court *court, size_t bytes, long rounds)
 {
@@ -74,7 +74,7 @@ checked_rounds (struct court *court, size_t bytes, long rounds)
     }
 }
 
-/** Seconds of one way. */
+/** Returns the seconds for one direction. */
 static double
 timed_rounds (struct court *court, size_t bytes, long rounds)
 {
@@ -90,7 +90,7 @@ timed_rounds (struct court *court, size_t bytes, long rounds)
   return (now () - start) / (double) rounds / 2.0;
 }
 
-/** Words that are not in sequence cannot be mistaken for each other. */
+/** The word of a message. Words are not consecutive, so the check detects a wrong one. */
 static uint64_t
 word_of (uint64_t number, long sender)
 {
@@ -140,7 +140,7 @@ play (struct court *court, size_t max_bytes, long rounds)
       if (speaks)
         printf ("put with notice      %9zu bytes %10.2f us\n", bytes, 1e6 * seconds);
     }
-  /* Rank 1 gives the last answer, so rank 0 has it when the first word leaves. */
+  /* Rank 1 sends the last answer, so rank 0 has it before the first word leaves. */
   const double seconds = memory_rounds (court, rounds);
   if (speaks)
     printf ("piggyback in memory  %9d bytes %10.2f us\n", 8, 1e6 * seconds);

@@ -1,4 +1,4 @@
-/* Each UE sends its number to its neighbour, in two turns. The number of UEs is even. */
+/* Each UE sends its number to its neighbour, in two phases. The number of UEs is even. */
 #include <stdio.h>
 #include <stdlib.h>
 

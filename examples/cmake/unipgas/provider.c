@@ -1,4 +1,4 @@
-/* Whether libfabric has unipgas as a provider. */
+/* Checks that libfabric offers the provider unipgas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
